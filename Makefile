@@ -1,0 +1,79 @@
+# Everything a developer does here. `make help` lists it; only python3 (3.11+), a JDK (17+), Maven
+# and make need to be on the machine.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+
+SEEDS ?= 20
+FIRST_SEED ?= 0
+
+# The modules below tests/ are found by their path from here, also where PYTHONSAFEPATH is set.
+FROM_ROOT := PYTHONPATH=$(CURDIR)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+.PHONY: help setup demo test lint types imports docs wheel pytest quick bench soak format lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## the environment in .venv, from the hash-pinned lock
+
+$(STAMP): requirements-dev.txt pyproject.toml scripts/require
+	@scripts/require python '$(PYTHON)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## a group on a real broker: members join, leave and die while a table shows who owns what
+	@$(BIN)/coopgroup demo
+
+test: lint types imports docs wheel pytest ## every check; the closing line is that of the tests
+
+lint: setup ## ruff: rules and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: setup ## mypy --strict over src and tests
+	$(BIN)/mypy
+
+imports: setup ## the layers of the architecture
+	$(BIN)/lint-imports
+
+docs: setup ## the documentation, warnings are errors, its examples run
+	$(BIN)/python -m sphinx -n -W --keep-going -q -b html docs build/docs
+	$(BIN)/python -m sphinx -n -W --keep-going -q -b doctest docs build/doctest
+
+wheel: setup ## the built wheel works in an empty environment
+	@scripts/check-wheel $(BIN)/python
+
+pytest: setup ## all tests, those on a real broker included
+	@scripts/require java
+	$(BIN)/python -m pytest
+
+quick: setup ## the tests that need no broker and take no time
+	$(BIN)/python -m pytest -m 'not broker and not slow'
+
+bench: setup ## the benchmarks, into build/benchmarks.json
+	@scripts/require java
+	$(FROM_ROOT) $(BIN)/python -m tests.benchmarks.run
+
+soak: setup ## the property tests over SEEDS=n seeds from FIRST_SEED=k on
+	@scripts/soak $(BIN)/python $(FIRST_SEED) $(SEEDS)
+
+format: setup ## rewrite the sources as ruff likes them
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: setup ## compile the locks from pyproject.toml
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	    --no-header --quiet --upgrade -o requirements.txt
+	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	    --no-header --quiet --upgrade --constraints requirements.txt --group dev -o requirements-dev.txt
+
+clean: ## remove the environment and everything that was built
+	rm -rf $(VENV) build

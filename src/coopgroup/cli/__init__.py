@@ -1,0 +1,1 @@
+"""The command line. One module per command, loaded when the command runs."""

@@ -1,0 +1,93 @@
+"""The `coopgroup` program: its commands, and how errors leave it.
+
+A command is a module of this package with the same name (`-` written as `_`) that has a
+`click.Command` called `command`. It is imported when it runs, so listing the commands costs no
+import of Kafka clients and needs no extra. What an imported command calls itself on the first line
+of its help is repeated in `COMMANDS`; a test holds the two together.
+
+Whoever asked for something that cannot be gets one line on standard error and exit status 2: an
+unknown option, a file that is not there, a configuration that is refused. Everything else that
+coopgroup itself reports as an error ends with status 1.
+"""
+
+import importlib
+import sys
+from typing import NoReturn
+
+import click
+
+from coopgroup import __version__
+
+COMMANDS = {
+    "consume": "Print the records of topics and show the rebalances of the group.",
+    "demo": "Play joins, exits and a crash of a group on a real broker.",
+    "plan": "Answer what a leader would do, one JSON object a line.",
+    "protocol": "Encode and decode the embedded messages, one JSON object a line.",
+}
+
+_EXIT_ERROR = 1
+_EXIT_USAGE = 2
+_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Names of all commands, without importing them."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import the command `cmd_name`, or None where there is no such command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"coopgroup.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the list of commands from `COMMANDS` rather than from the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(COMMANDS.items()))
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="coopgroup")
+def app() -> None:
+    """Incremental cooperative rebalancing for Kafka consumer groups."""
+
+
+def main() -> NoReturn:
+    """Run the program with the arguments of the process and exit.
+
+    Raises:
+        SystemExit: Always, with the status described at the top of this module.
+    """
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line.
+
+    Args:
+        arguments: What follows the name of the program.
+
+    Returns:
+        The exit status of the process.
+    """
+    try:
+        status = app.main(args=arguments, prog_name="coopgroup", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return _EXIT_USAGE
+    except click.ClickException as error:
+        return _complain(error.format_message(), status=_EXIT_USAGE)
+    except click.Abort:
+        return _EXIT_INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def _complain(message: str, *, status: int) -> int:
+    """Write `message` on one line of standard error and return `status`."""
+    click.echo(f"coopgroup: {' '.join(message.split())}", err=True)
+    return status
