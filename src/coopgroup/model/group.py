@@ -1,0 +1,202 @@
+"""`GroupSnapshot`: everything that a round knows about its group, in arrays.
+
+Members and resources are dense numbers inside a round: member m is `members[m]` (ascending by
+member id), resource r is the r-th of `resources` (ascending by name and index). "Who has what" is
+then one int32 array of member numbers, and a target, a plan or a rightful owner are all such
+arrays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array, ResourceSet
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["NOBODY", "GroupMember", "GroupSnapshot", "ReplicaRacks"]
+
+NOBODY: Final = -1
+
+
+@frozen(kw_only=True)
+class GroupMember:
+    """Who a member is, apart from what it subscribes to and owns.
+
+    Attributes:
+        member_id: id that the group coordinator gave it.
+        instance_id: static id (`group.instance.id`, KIP-345), None for a dynamic member.
+        rack: rack of the process (`client.rack`, KIP-881), None when unknown.
+        remaining_delay_ms: scheduled delay that the member knows to be running, in ms; 0 when
+            it has just run out; None when it knows of none.
+        has_claims: whether it claims any resource, in this group's metadata or not.
+        readable: whether its subscription could be decoded. Of a member that is not, neither
+            topics nor claims are known.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    rack: str | None = None
+    remaining_delay_ms: int | None = None
+    has_claims: bool = False
+    readable: bool = True
+
+
+@frozen(kw_only=True, eq=False)
+class ReplicaRacks:
+    """Racks of each resource's replicas, as a sparse table.
+
+    Attributes:
+        racks: rack names, ascending.
+        starts: int64, shape (resources + 1,).
+        numbers: int32, positions in `racks`; those of resource r are
+            `numbers[starts[r]:starts[r + 1]]`, ascending.
+    """
+
+    racks: tuple[str, ...]
+    starts: Int64Array
+    numbers: Int32Array
+
+    @classmethod
+    def build(
+        cls,
+        resources: ResourceSet,
+        racks_by_name: Mapping[str, Mapping[int, Sequence[str]]],
+    ) -> ReplicaRacks:
+        """Pack racks given by name and index; resources without any stay empty."""
+        racks = tuple(
+            sorted({r for by in racks_by_name.values() for names in by.values() for r in names})
+        )
+        number_of = {rack: number for number, rack in enumerate(racks)}
+        rows = [
+            sorted({number_of[rack] for rack in racks_by_name.get(name, {}).get(index, ())})
+            for name, index in resources
+        ]
+        return cls(
+            racks=racks,
+            starts=np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64),
+            numbers=np.array([number for row in rows for number in row], dtype=np.int32),
+        )
+
+
+@frozen(kw_only=True, eq=False)
+class GroupSnapshot:
+    """A group at the moment of a round, claims already resolved.
+
+    With M members, R resources, K claims and C distinct subscriptions:
+
+    Attributes:
+        members: ascending by member id.
+        resources: every resource that exists in the metadata or is claimed by somebody.
+        assignable: bool (R,): exists in the metadata, and may be placed by the assignor now.
+        subscriptions: the C distinct sets of subscribed names, each ascending, in order of the
+            first member that has it. Members with equal subscriptions are one class.
+        class_of: int32 (M,): position in `subscriptions` of each member's subscription.
+        owner: int32 (R,): number of the rightful owner, NOBODY where there is none.
+        contested: bool (R,): claimed twice in the newest generation, so it belongs to nobody and
+            is granted to nobody in this round (KIP-792).
+        claim_members: int32 (K,): who claims; with `claim_resources` ascending by (resource,
+            member).
+        claim_resources: int32 (K,): what is claimed, rightfully or not.
+        replica_racks: racks of the replicas, None when unknown.
+    """
+
+    members: tuple[GroupMember, ...]
+    resources: ResourceSet
+    assignable: BoolArray
+    subscriptions: tuple[tuple[str, ...], ...]
+    class_of: Int32Array
+    owner: Int32Array
+    contested: BoolArray
+    claim_members: Int32Array
+    claim_resources: Int32Array
+    replica_racks: ReplicaRacks | None = None
+
+    @property
+    def member_ids(self) -> tuple[str, ...]:
+        """Member ids in the order of member numbers."""
+        return tuple(member.member_id for member in self.members)
+
+    def subscribed_names(self) -> BoolArray:
+        """Which class subscribes to which name: bool, shape (C, len(resources.names))."""
+        number_of = {name: number for number, name in enumerate(self.resources.names)}
+        table = np.zeros((len(self.subscriptions), len(self.resources.names)), dtype=np.bool_)
+        for row, names in enumerate(self.subscriptions):
+            table[row, [number_of[name] for name in names if name in number_of]] = True
+        return table
+
+    def subscribed(self) -> BoolArray:
+        """Which resources at least one member subscribes to: bool, shape (R,)."""
+        by_name = self.subscribed_names().any(axis=0)
+        return np.repeat(by_name, np.diff(self.resources.starts))
+
+    def may_hold(self, holder: Int32Array) -> BoolArray:
+        """Whether each resource's holder subscribes to it; False where the holder is NOBODY.
+
+        Args:
+            holder: int32 (R,), member numbers or NOBODY.
+
+        Returns:
+            bool (R,).
+        """
+        if not self.members or not self.resources:
+            return np.zeros(holder.size, dtype=np.bool_)
+        table = self.subscribed_names()
+        allowed = table[self.class_of[holder], self.resources.name_numbers]
+        return allowed & (holder != NOBODY)
+
+    def claimed(self) -> BoolArray:
+        """Which resources somebody claims, rightfully or not: bool, shape (R,)."""
+        mask = np.zeros(len(self.resources), dtype=np.bool_)
+        mask[self.claim_resources] = True
+        return mask
+
+    def by_member(self, holder: Int32Array) -> tuple[ResourceSet, ...]:
+        """Split the resources by who holds them.
+
+        Args:
+            holder: int32 (R,), member numbers or NOBODY.
+
+        Returns:
+            One set per member, in the order of `members`.
+        """
+        held = np.flatnonzero(holder != NOBODY)
+        order = held[np.argsort(holder[held], kind="stable")]
+        return split_by_member(self.resources, holder[order], order, len(self.members))
+
+    def view(self, *, owner: Int32Array, assignable: BoolArray) -> GroupSnapshot:
+        """The same group as the assignor should see it: other owners, fewer resources."""
+        return attrs.evolve(self, owner=owner, assignable=assignable)
+
+
+def split_by_member(
+    resources: ResourceSet,
+    member_numbers: Int32Array,
+    resource_numbers: npt.NDArray[np.integer],
+    member_count: int,
+) -> tuple[ResourceSet, ...]:
+    """Cut (member, resource) pairs, ascending in that order, into one set per member."""
+    bounds = np.searchsorted(member_numbers, np.arange(member_count + 1)).tolist()
+    indices = resources.flat_indices[resource_numbers]
+    names = np.searchsorted(resources.starts, resource_numbers, side="right") - 1
+    return tuple(
+        _set_of_rows(resources.names, names[low:high], indices[low:high])
+        for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+    )
+
+
+def _set_of_rows(
+    names: tuple[str, ...], name_numbers: Int64Array, indices: Int32Array
+) -> ResourceSet:
+    if not indices.size:
+        return ResourceSet.from_flat((), np.zeros(1, dtype=np.int64), indices.copy())
+    edges = np.flatnonzero(name_numbers[1:] != name_numbers[:-1]) + 1
+    starts = np.concatenate([[0], edges, [indices.size]]).astype(np.int64)
+    used = tuple(names[number] for number in name_numbers[starts[:-1]].tolist())
+    return ResourceSet.from_flat(used, starts, indices.copy())

@@ -1,0 +1,82 @@
+"""`RoundPlan`: what a round tells every member, in arrays.
+
+One array says it all: who holds each resource after the round. Whatever a member claims and does
+not hold in the plan is what it must stop, so the lists of revocations are derived, never stored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.model.group import NOBODY, split_by_member
+
+if TYPE_CHECKING:
+    from coopgroup.model.group import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray, Int32Array, ResourceSet
+
+__all__ = ["RoundPlan", "plan_that_moves_nothing", "revoked_by_member", "revoked_claims"]
+
+
+@frozen(kw_only=True, eq=False)
+class RoundPlan:
+    """A staged round of a group with R resources.
+
+    Attributes:
+        target: int32 (R,): where the assignor wants each resource, NOBODY where it was not asked.
+        assigned: int32 (R,): who holds it after the round, NOBODY for nobody.
+        follow_up: whether another round comes because somebody revokes or waits; members then
+            rejoin at once (an empty, not a null, list of revocations).
+        scheduled_rebalance_timeout_ms: when all shall rejoin though nothing happens, in ms from
+            now; 0 for never. Only ever set in a round in which nobody revokes.
+        lost: bool (R,): lost, and after this round still waiting for the owner to return.
+        created: bool (R,): never owned so far, granted in this round.
+        waiting: bool (R,): in target, not yet released by the present owner; never a lost one.
+    """
+
+    target: Int32Array
+    assigned: Int32Array
+    follow_up: bool
+    scheduled_rebalance_timeout_ms: int
+    lost: BoolArray
+    created: BoolArray
+    waiting: BoolArray
+
+
+def revoked_claims(group: GroupSnapshot, assigned: Int32Array) -> BoolArray:
+    """Which claims must be stopped: bool (K,), in the order of the group's claims."""
+    stop: BoolArray = assigned[group.claim_resources] != group.claim_members
+    return stop
+
+
+def revoked_by_member(group: GroupSnapshot, assigned: Int32Array) -> tuple[ResourceSet, ...]:
+    """What each member must stop, in the order of the group's members."""
+    stop = np.flatnonzero(revoked_claims(group, assigned))
+    order = stop[np.argsort(group.claim_members[stop], kind="stable")]
+    return split_by_member(
+        group.resources,
+        group.claim_members[order],
+        group.claim_resources[order],
+        len(group.members),
+    )
+
+
+def plan_that_moves_nothing(group: GroupSnapshot) -> RoundPlan:
+    """The plan that is always safe: rightful owners keep, nobody gains.
+
+    Claims that are not rightful are still told to stop: they have no owner's right to go on.
+    """
+    nothing = np.zeros(len(group.resources), dtype=np.bool_)
+    keeps = group.may_hold(group.owner) & group.assignable
+    assigned = np.where(keeps, group.owner, NOBODY).astype(np.int32)
+    return RoundPlan(
+        target=assigned,
+        assigned=assigned,
+        follow_up=bool(revoked_claims(group, assigned).any()),
+        scheduled_rebalance_timeout_ms=0,
+        lost=nothing,
+        created=nothing,
+        waiting=nothing,
+    )

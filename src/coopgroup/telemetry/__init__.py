@@ -1,0 +1,39 @@
+"""What happened in a group, as frozen records in one versioned schema.
+
+Logs, reports, the simulator and the Spark pipeline all read these records and nothing else.
+"""
+
+from coopgroup.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json
+from coopgroup.telemetry.records import (
+    AssignmentReceived,
+    CommitFailed,
+    MembershipLost,
+    Record,
+    RequestRefused,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundLed,
+    RoundRefused,
+    StateChanged,
+    StopReason,
+    SubscriptionUnreadable,
+)
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "AssignmentReceived",
+    "CommitFailed",
+    "Envelope",
+    "MembershipLost",
+    "Record",
+    "RequestRefused",
+    "ResourcesStarted",
+    "ResourcesStopped",
+    "RoundLed",
+    "RoundRefused",
+    "StateChanged",
+    "StopReason",
+    "SubscriptionUnreadable",
+    "from_json",
+    "to_json",
+]

@@ -1,0 +1,126 @@
+"""Records to JSON objects and back, in one versioned schema.
+
+A record travels in an envelope that says when, in which group, by whom and in which generation:
+
+    {"schema": 1, "at_ms": 1730000000000, "group": "orders", "member": "m-1", "generation": 7,
+     "kind": "resources_stopped", "resources": {"orders": [3]}, "reason": "revoked", ...}
+
+`schema` grows when a reader of the old one would misread the new one. Added fields do not do
+that: a reader skips fields that it does not know, and a missing field takes its default.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import attrs
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import records
+from coopgroup.telemetry.records import Record, StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SCHEMA_VERSION", "Envelope", "from_json", "to_json"]
+
+SCHEMA_VERSION: Final = 1
+
+
+@frozen(kw_only=True)
+class Envelope:
+    """A record with its circumstances.
+
+    Attributes:
+        at_ms: when, on the writer's clock: ms since 1970 on Kafka, virtual ms in the simulator.
+        group: group id.
+        member: member id of the writer; "" before it has one.
+        generation: generation that the writer was in; -1 for none.
+        record: what happened.
+    """
+
+    at_ms: int
+    group: str
+    member: str
+    generation: int
+    record: Record
+
+
+def _kind(record_class: type) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", record_class.__name__).lower()
+
+
+CLASS_OF_KIND: Final[Mapping[str, type]] = types.MappingProxyType(
+    {_kind(record_class): record_class for record_class in get_args(Record)}
+)
+
+
+def to_json(envelope: Envelope) -> dict[str, Any]:
+    """Turn an envelope into an object that `json.dumps` takes, keys in a fixed order."""
+    record = envelope.record
+    return {
+        "schema": SCHEMA_VERSION,
+        "at_ms": envelope.at_ms,
+        "group": envelope.group,
+        "member": envelope.member,
+        "generation": envelope.generation,
+        "kind": _kind(type(record)),
+        **{field.name: _plain(getattr(record, field.name)) for field in attrs.fields(type(record))},
+    }
+
+
+def from_json(row: Mapping[str, Any]) -> Envelope:
+    """Read an object that `to_json` wrote.
+
+    Args:
+        row: the object; fields that this version does not know are skipped.
+
+    Raises:
+        ConfigurationError: a field is missing, or has a value that it cannot have.
+    """
+    if row.get("schema") != SCHEMA_VERSION:
+        raise ConfigurationError("schema", row.get("schema"), f"{SCHEMA_VERSION}")
+    record_class = CLASS_OF_KIND.get(str(row.get("kind")))
+    if record_class is None:
+        raise ConfigurationError("kind", row.get("kind"), f"one of {', '.join(CLASS_OF_KIND)}")
+    hints = typing.get_type_hints(record_class, vars(records))
+    fields = {name: _typed(name, row[name], hints[name]) for name in hints if name in row}
+    missing = [
+        field.name
+        for field in attrs.fields(record_class)
+        if field.default is attrs.NOTHING and field.name not in fields
+    ]
+    if missing:
+        raise ConfigurationError(missing[0], None, f"a value, as {row['kind']} needs it")
+    return Envelope(
+        at_ms=_typed("at_ms", row.get("at_ms"), int),
+        group=_typed("group", row.get("group"), str),
+        member=_typed("member", row.get("member"), str),
+        generation=_typed("generation", row.get("generation"), int),
+        record=record_class(**fields),
+    )
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, ResourceSet):
+        return value.to_dict()
+    if isinstance(value, tuple):
+        return list(value)
+    return value
+
+
+def _typed(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401  (any field of any record)
+    if hint is ResourceSet and isinstance(value, dict):
+        return ResourceSet(value)
+    if hint is StopReason and value in list(StopReason):
+        return StopReason(value)
+    if hint == tuple[str, ...] and isinstance(value, list):
+        return tuple(value)
+    if hint in (bool, int, str) and type(value) is hint:
+        return value
+    raise ConfigurationError(name, value, f"a value of {hint}")

@@ -1,0 +1,210 @@
+"""The records themselves: one class per kind of thing that can happen.
+
+Rules of this file: a record is a frozen value in the past tense; its fields are plain values,
+resource sets or tuples of them; the class docstring says who writes it and when. A field may be
+added with a default, never renamed or removed (see `codec`).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+from attrs import frozen
+
+from coopgroup.model import EMPTY, ResourceSet
+
+__all__ = [
+    "AssignmentReceived",
+    "CommitFailed",
+    "MembershipLost",
+    "Record",
+    "RequestRefused",
+    "ResourcesStarted",
+    "ResourcesStopped",
+    "RoundLed",
+    "RoundRefused",
+    "StateChanged",
+    "StopReason",
+    "SubscriptionUnreadable",
+]
+
+
+class StopReason(enum.StrEnum):
+    """Why a member stopped working on resources."""
+
+    REVOKED = "revoked"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+@frozen(kw_only=True)
+class StateChanged:
+    """A member's state machine moved. Written by the member.
+
+    Attributes:
+        before: state that it left.
+        after: state that it entered.
+        cause: event that moved it.
+    """
+
+    before: str
+    after: str
+    cause: str
+
+
+@frozen(kw_only=True)
+class AssignmentReceived:
+    """A member completed a round and learnt what it holds. Written by the member.
+
+    Attributes:
+        leader: whether this member led the round.
+        gained: held now, not before.
+        kept: held before and now.
+        revoked: to be stopped now.
+        follow_up: whether the leader announced another round.
+        scheduled_rebalance_timeout_ms: delay that the leader announced, in ms; 0 for none.
+    """
+
+    leader: bool
+    gained: ResourceSet = EMPTY
+    kept: ResourceSet = EMPTY
+    revoked: ResourceSet = EMPTY
+    follow_up: bool = False
+    scheduled_rebalance_timeout_ms: int = 0
+
+
+@frozen(kw_only=True)
+class ResourcesStarted:
+    """The application began to work on resources. Written by the host, after `on_assign`.
+
+    Attributes:
+        resources: what it works on from now.
+    """
+
+    resources: ResourceSet
+
+
+@frozen(kw_only=True)
+class ResourcesStopped:
+    """The application works on resources no longer. Written by the host, after the callback.
+
+    Attributes:
+        resources: what it works on no more.
+        reason: why.
+        duration_ms: how long the stop took, callback and commit included, in ms.
+    """
+
+    resources: ResourceSet
+    reason: StopReason
+    duration_ms: int = 0
+
+
+@frozen(kw_only=True)
+class MembershipLost:
+    """A member lost everything that it held without a chance to commit. Written by the member.
+
+    Attributes:
+        resources: what it held.
+        cause: "lease expired", "rebalance time-out", or the request and error that said so.
+    """
+
+    resources: ResourceSet
+    cause: str
+
+
+@frozen(kw_only=True)
+class RequestRefused:
+    """The group coordinator refused a request, or no answer came. Written by the member.
+
+    Attributes:
+        request: name of the request.
+        error: name of the error.
+        action: what the member does about it.
+    """
+
+    request: str
+    error: str
+    action: str
+
+
+@frozen(kw_only=True)
+class CommitFailed:
+    """Offsets could not be committed. Written by the host.
+
+    Attributes:
+        resources: partitions whose offsets were refused.
+        error: name of the error.
+    """
+
+    resources: ResourceSet
+    error: str
+
+
+@frozen(kw_only=True)
+class RoundLed:
+    """A leader decided a round. Written by the leader.
+
+    Attributes:
+        policy: name of the policy.
+        assignor: name of the assignor.
+        members: member ids, ascending.
+        granted: resources that somebody gained.
+        revoked: claims that somebody must give up.
+        lost: lost, and still waiting for the owner.
+        created: never owned before, granted now.
+        waiting: in target and not yet released.
+        contested: claimed twice in one generation, granted to nobody.
+        follow_up: whether another round was announced.
+        scheduled_rebalance_timeout_ms: announced delay, in ms; 0 for none.
+    """
+
+    policy: str
+    assignor: str
+    members: tuple[str, ...]
+    granted: ResourceSet = EMPTY
+    revoked: ResourceSet = EMPTY
+    lost: ResourceSet = EMPTY
+    created: ResourceSet = EMPTY
+    waiting: ResourceSet = EMPTY
+    contested: ResourceSet = EMPTY
+    follow_up: bool = False
+    scheduled_rebalance_timeout_ms: int = 0
+
+
+@frozen(kw_only=True)
+class RoundRefused:
+    """A leader's safety check refused a staged round, which then moved nothing: a bug.
+
+    Attributes:
+        violations: what was wrong, one sentence each.
+    """
+
+    violations: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class SubscriptionUnreadable:
+    """A member's subscription could not be decoded; it gains nothing. Written by the leader.
+
+    Attributes:
+        member_id: whose it is.
+        reason: what is wrong, with the offset.
+    """
+
+    member_id: str
+    reason: str
+
+
+Record: TypeAlias = (
+    StateChanged
+    | AssignmentReceived
+    | ResourcesStarted
+    | ResourcesStopped
+    | MembershipLost
+    | RequestRefused
+    | CommitFailed
+    | RoundLed
+    | RoundRefused
+    | SubscriptionUnreadable
+)
