@@ -1,0 +1,1 @@
+"""Tests of coopgroup; tests/README.md is the map."""

@@ -1,0 +1,145 @@
+"""House rules that no linter knows; each message says what to do instead."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import (
+    CORE_PARTS,
+    SOURCE,
+    core_files,
+    name_in_tree,
+    python_files,
+    tracked_files,
+)
+
+CORE_LINES_MAX = 400
+
+BANNED_NAMES = {
+    "data": "say what it holds: payload, records, lags",
+    "helper": "name the module after what it decides or builds",
+    "info": "say what it tells: offsets, topic metadata",
+    "manager": "name the one thing that it does",
+    "util": "name the module after what it decides or builds",
+}
+BANNED_PREFIXES = {
+    "do_": "drop it: the verb that follows is the name",
+    "handle_": "say what happens: renew_lease, not handle_heartbeat",
+    "process_": "say what happens to it: decode, stage, commit",
+}
+
+# Written so that these lines do not match themselves.
+UNFINISHED = re.compile(r"\b(TO[D]O|FIX[M]E|X[X]X)\b")
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(wor[k]|far[m]|roo[t]|tmp/coo[p])/")
+REGISTRY_HOSTS = re.compile(
+    r"pypi\.or[g]|pythonhoste[d]|repo1?\.mave[n]|registry\.npmj[s]|proxy\.golan[g]|deb\.debia[n]"
+    r"|crates\.i[o]",
+)
+
+
+def _lines_matching(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
+    """`file:line: text` of every line in `paths` that matches; binary files have no lines."""
+    found = []
+    for path in paths:
+        content = path.read_bytes()
+        if b"\0" in content:
+            continue
+        lines = content.decode().splitlines()
+        found += [
+            f"{name_in_tree(path)}:{number}: {line.strip()}"
+            for number, line in enumerate(lines, start=1)
+            if pattern.search(line)
+        ]
+    return found
+
+
+def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and name of each function, class, variable and argument that a module defines."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                yield node.lineno, node.name
+            case ast.Name(ctx=ast.Store()):
+                yield node.lineno, node.id
+            case ast.arg():
+                yield node.lineno, node.arg
+            case _:
+                pass
+
+
+def _objection(name: str) -> str | None:
+    """Why `name` is banned, or None where it is fine."""
+    bare = name.strip("_").lower()
+    if bare in BANNED_NAMES:
+        return BANNED_NAMES[bare]
+    return next(
+        (why for prefix, why in BANNED_PREFIXES.items() if bare.startswith(prefix)),
+        None,
+    )
+
+
+def test_core_parts_exist() -> None:
+    """The list of the core's parts names nothing that has gone or was renamed."""
+    parts = {path.stem for path in SOURCE.iterdir()}
+    assert [part for part in CORE_PARTS if part not in parts] == []
+
+
+def test_core_modules_when_long_are_split() -> None:
+    """A module of the core can be read in one sitting: split one that is longer by decision."""
+    lengths = {name_in_tree(path): len(path.read_text().splitlines()) for path in core_files()}
+    assert {name: lines for name, lines in lengths.items() if lines > CORE_LINES_MAX} == {}
+
+
+def test_tracked_files_hold_no_unfinished_work() -> None:
+    """What is left to do stands in an issue, not in the tree."""
+    assert _lines_matching(UNFINISHED, tracked_files()) == []
+
+
+@pytest.mark.parametrize("pattern", [MACHINE_PATHS, REGISTRY_HOSTS], ids=["paths", "hosts"])
+def test_tracked_files_name_no_machine(pattern: re.Pattern[str]) -> None:
+    """The repository works wherever it is cloned: it names no machine's paths, no registry."""
+    assert _lines_matching(pattern, tracked_files()) == []
+
+
+def test_source_names_say_what_they_are() -> None:
+    """Names that would fit anything are banned in src, for files and for what they define."""
+    objections = []
+    for path in python_files("src"):
+        names = [(0, path.stem), *_defined_names(ast.parse(path.read_text()))]
+        objections += [
+            f"{name_in_tree(path)}:{line}: {name} is banned; {why}"
+            for line, name in names
+            if (why := _objection(name)) is not None
+        ]
+    assert objections == []
+
+
+def test_tests_have_docstrings() -> None:
+    """Each test says in a line what it holds, not what it calls."""
+    silent = []
+    for path in python_files("tests"):
+        tree = ast.parse(path.read_text())
+        silent += [
+            f"{name_in_tree(path)}:{node.lineno}: {node.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and node.name.startswith("test_")
+            and not ast.get_docstring(node)
+        ]
+    assert silent == []
+
+
+def test_unit_tests_mirror_modules() -> None:
+    """tests/unit/<package>/test_x.py is where a reader of <package>/x.py looks."""
+    strays = []
+    for path in python_files("tests/unit"):
+        if not path.name.startswith("test_"):
+            continue
+        folder = SOURCE / path.parent.relative_to(SOURCE.parents[1] / "tests" / "unit")
+        name = path.stem.removeprefix("test_")
+        if not ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
+            strays.append(name_in_tree(path))
+    assert strays == []

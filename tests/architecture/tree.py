@@ -1,0 +1,52 @@
+"""The tree under test: its root, its tracked files, the modules of the core."""
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "coopgroup"
+
+CORE_PARTS = (
+    "assignors",
+    "errors",
+    "leader",
+    "member",
+    "model",
+    "policies",
+    "protocol",
+    "session",
+    "telemetry",
+)
+"""Modules and packages that know neither clock nor network (docs: architecture)."""
+
+
+def tracked_files() -> list[Path]:
+    """Every file that is part of the repository, or is about to become one."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git of the PATH
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    paths = (ROOT / name for name in sorted(set(listing.split("\0"))) if name)
+    return [path for path in paths if path.is_file()]
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Python files below any of `folders` (relative to the root), sorted."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def core_files() -> list[Path]:
+    """Python files of the core, sorted."""
+    return [
+        path
+        for path in python_files("src")
+        if path.relative_to(SOURCE).parts[0].removesuffix(".py") in CORE_PARTS
+    ]
+
+
+def name_in_tree(path: Path) -> str:
+    """`path` as the repository spells it."""
+    return path.relative_to(ROOT).as_posix()

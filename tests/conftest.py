@@ -1,0 +1,40 @@
+"""What holds for every test: markers by folder, and how hard Hypothesis looks.
+
+Hypothesis profiles, chosen by the environment variable HYPOTHESIS_PROFILE:
+
+- `dev` (the default): few examples, always the same ones, so that a red run is red again.
+- `ci` (where the variable CI is set): more of the same.
+- `soak`: many, new ones for each seed; `make soak` gives the seeds.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_TESTS = Path(__file__).parent
+_MARKED_FOLDERS = frozenset({"broker", "interop", "property", "spark", "stateful"})
+
+# A shared machine with two cores makes single examples slow for no fault of theirs, so no example
+# has a deadline; pytest-timeout bounds the test as a whole.
+settings.register_profile("dev", max_examples=25, derandomize=True, deadline=None)
+settings.register_profile("ci", max_examples=200, derandomize=True, deadline=None)
+settings.register_profile(
+    "soak",
+    max_examples=1_000,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test the marker of the folder that it lives in."""
+    for item in items:
+        folder = item.path.relative_to(_TESTS).parts[0]
+        if folder in _MARKED_FOLDERS:
+            item.add_marker(folder)

@@ -1,0 +1,85 @@
+"""The frame of the program: what it lists, what it loads, how errors leave it."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from coopgroup import __version__
+from coopgroup.cli import app
+
+
+@pytest.mark.parametrize("name", sorted(app.COMMANDS))
+def test_command_summary_when_loaded_is_the_listed_one(name: str) -> None:
+    """The list of commands says of each what its own help says."""
+    command = app.app.get_command(click.Context(app.app), name)
+    assert command is not None
+    assert (command.name, command.get_short_help_str(limit=200)) == (name, app.COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", sorted(app.COMMANDS))
+def test_run_when_asked_for_help_shows_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every command has help of its own."""
+    assert app.run([name, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: coopgroup {name} ")
+
+
+def test_run_when_asked_for_version_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The version is that of the package."""
+    assert app.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"coopgroup, version {__version__}\n"
+
+
+def test_run_when_given_nothing_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command the program says what it can do, and that nothing was done."""
+    assert app.run([]) == 2
+    assert capsys.readouterr().out.startswith("Usage: coopgroup [OPTIONS] COMMAND [ARGS]...\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nope"], "coopgroup: No such command 'nope'.\n"),
+        (["--nope"], "coopgroup: No such option '--nope'.\n"),
+    ],
+)
+def test_run_when_misused_complains_on_one_line(
+    arguments: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A wrong command line costs one line on standard error and status 2."""
+    assert app.run(arguments) == 2
+    assert capsys.readouterr() == ("", complaint)
+
+
+def test_help_when_run_imports_no_client() -> None:
+    """Listing the commands imports neither a Kafka client nor NumPy, so it is quick."""
+    program = (
+        "import sys\n"
+        "from coopgroup.cli.app import run\n"
+        "run(['--help'])\n"
+        "heavy = {'attr', 'confluent_kafka', 'kafka', 'numpy', 'pyspark', 'rich', 'structlog'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+    assert output.splitlines()[-1] == "[]"
+
+
+def test_module_when_run_is_the_program() -> None:
+    """`python -m coopgroup.cli` is `coopgroup`, for processes that need a given interpreter."""
+    output = subprocess.run(
+        [sys.executable, "-m", "coopgroup.cli", "--version"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    ).stdout
+    assert output == f"coopgroup, version {__version__}\n"
