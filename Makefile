@@ -42,7 +42,7 @@ types: setup ## mypy --strict over src and tests
 	$(BIN)/mypy
 
 imports: setup ## the layers of the architecture
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 docs: setup ## the documentation, warnings are errors, its examples run
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b html docs build/docs

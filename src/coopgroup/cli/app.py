@@ -17,6 +17,7 @@ from typing import NoReturn
 import click
 
 from coopgroup import __version__
+from coopgroup.errors import ConfigurationError, CoopgroupError
 
 COMMANDS = {
     "consume": "Print the records of topics and show the rebalances of the group.",
@@ -82,6 +83,10 @@ def run(arguments: list[str]) -> int:
         return _EXIT_USAGE
     except click.ClickException as error:
         return _complain(error.format_message(), status=_EXIT_USAGE)
+    except ConfigurationError as error:
+        return _complain(str(error), status=_EXIT_USAGE)
+    except CoopgroupError as error:
+        return _complain(str(error), status=_EXIT_ERROR)
     except click.Abort:
         return _EXIT_INTERRUPTED
     return status if isinstance(status, int) else 0

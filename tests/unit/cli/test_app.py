@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from types import ModuleType
 
 import click
 import pytest
 
 from coopgroup import __version__
 from coopgroup.cli import app
+from coopgroup.errors import ConfigurationError, CoopgroupError
 
 
 @pytest.mark.parametrize("name", sorted(app.COMMANDS))
@@ -51,6 +53,38 @@ def test_run_when_misused_complains_on_one_line(
 ) -> None:
     """A wrong command line costs one line on standard error and status 2."""
     assert app.run(arguments) == 2
+    assert capsys.readouterr() == ("", complaint)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "complaint"),
+    [
+        (
+            ConfigurationError("group.id", "", "a name"),
+            2,
+            "coopgroup: group.id: got '', expected a name\n",
+        ),
+        (CoopgroupError("two owners\nof a partition"), 1, "coopgroup: two owners of a partition\n"),
+        (click.Abort(), 130, ""),
+    ],
+)
+def test_run_when_command_fails_reports_status_and_one_line(
+    error: Exception,
+    status: int,
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Refused configuration is the user's to mend (2), everything else is not (1)."""
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setitem(app.COMMANDS, "fail", "Fail.")
+    module = ModuleType("coopgroup.cli.fail")
+    module.__dict__["command"] = click.Command("fail", callback=fail)
+    monkeypatch.setitem(sys.modules, "coopgroup.cli.fail", module)
+    assert app.run(["fail"]) == status
     assert capsys.readouterr() == ("", complaint)
 
 

@@ -1,0 +1,29 @@
+"""How Sphinx builds these pages: MyST Markdown, furo, every warning an error."""
+
+from coopgroup import __version__
+
+project = "coopgroup"
+author = "the coopgroup developers"
+project_copyright = "the coopgroup developers"
+version = release = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.doctest",
+    "sphinx.ext.napoleon",
+]
+html_theme = "furo"
+html_title = f"coopgroup {release}"
+html_show_sourcelink = False
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+napoleon_use_ivar = True  # autodoc documents the fields; their text belongs to the class
+# Building needs no network, so names of other projects have no page to link to. References that
+# spell a name of coopgroup out in full are checked.
+nitpick_ignore_regex = [(r"py:.*", r"(?!coopgroup\.).*")]

@@ -1,0 +1,36 @@
+"""What the README shows works, and what it points to is there."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import coopgroup
+from tests.architecture.readme import readme_examples, readme_links
+from tests.architecture.tree import ROOT
+
+
+@pytest.mark.parametrize("example", readme_examples("python"))
+def test_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example runs as it stands, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})  # noqa: S102 - the README's own text
+
+
+def test_examples_on_a_broker_import_what_is_public() -> None:
+    """Examples that need a broker (run by the broker tests) import public names only."""
+    imported = {
+        alias.name
+        for example in readme_examples("python broker")
+        for node in ast.walk(ast.parse(example))
+        if isinstance(node, ast.ImportFrom) and node.module == "coopgroup"
+        for alias in node.names
+    }
+    assert imported
+    assert sorted(imported - set(coopgroup.__all__)) == []
+
+
+def test_links_lead_somewhere() -> None:
+    """Every link into the tree leads to a file or folder."""
+    inside = [link for link in readme_links() if "://" not in link and not link.startswith("#")]
+    assert [link for link in inside if not (ROOT / link.partition("#")[0]).exists()] == []
