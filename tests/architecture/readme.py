@@ -5,22 +5,30 @@ the topic `orders` at `localhost:9092` until it is interrupted; the broker tests
 """
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from tests.architecture.tree import ROOT
 
 
+def _tokens() -> list[Token]:
+    return MarkdownIt().parse((ROOT / "README.md").read_text())
+
+
 def readme_examples(kind: str) -> list[str]:
     """The code blocks of README.md whose info string is exactly `kind`, in order."""
-    tokens = MarkdownIt().parse((ROOT / "README.md").read_text())
-    return [token.content for token in tokens if token.type == "fence" and token.info == kind]
+    return [token.content for token in _tokens() if token.type == "fence" and token.info == kind]
+
+
+def readme_fences() -> list[str]:
+    """The info strings of all code blocks of README.md, in order."""
+    return [token.info for token in _tokens() if token.type == "fence"]
 
 
 def readme_links() -> list[str]:
     """The targets of all links of README.md, in order."""
-    tokens = MarkdownIt().parse((ROOT / "README.md").read_text())
     return [
         str(child.attrs["href"])
-        for token in tokens
+        for token in _tokens()
         for child in token.children or ()
         if child.type == "link_open"
     ]

@@ -6,15 +6,21 @@ from pathlib import Path
 import pytest
 
 import coopgroup
-from tests.architecture.readme import readme_examples, readme_links
+from tests.architecture.readme import readme_examples, readme_fences, readme_links
 from tests.architecture.tree import ROOT
 
 
-@pytest.mark.parametrize("example", readme_examples("python"))
-def test_example_runs(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An example runs as it stands, in a folder of its own."""
+def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each example that needs no broker runs as it stands, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})  # noqa: S102 - the README's own text
+    for example in readme_examples("python"):
+        exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})  # noqa: S102 - the README's own text
+
+
+def test_examples_are_of_a_kind_that_is_tested() -> None:
+    """Each block of Python is run, here or by the broker tests: no slip in its mark leaves it out."""
+    kinds = {kind for kind in readme_fences() if "py" in kind.lower()}
+    assert sorted(kinds - {"python", "python broker"}) == []
 
 
 def test_examples_on_a_broker_import_what_is_public() -> None:
