@@ -18,7 +18,7 @@ def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_examples_are_of_a_kind_that_is_tested() -> None:
-    """Each block of Python is run, here or by the broker tests: no slip in its mark leaves it out."""
+    """No slip in its mark leaves a block of Python out of these tests and of the broker tests."""
     kinds = {kind for kind in readme_fences() if "py" in kind.lower()}
     assert sorted(kinds - {"python", "python broker"}) == []
 
