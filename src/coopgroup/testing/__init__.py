@@ -1,0 +1,27 @@
+"""Real Kafka brokers for tests: ours, and those of our users.
+
+    from coopgroup.testing import KafkaCluster
+
+    with KafkaCluster() as cluster:
+        cluster.create_topic("orders", partitions=4)
+
+The pytest fixture is in `coopgroup.testing.plugin`; nothing here imports pytest.
+"""
+
+from coopgroup.testing.cluster import KafkaCluster
+from coopgroup.testing.errors import (
+    ClusterError,
+    ClusterStartError,
+    KafkaFetchError,
+    ToolError,
+    ToolMissingError,
+)
+
+__all__ = [
+    "ClusterError",
+    "ClusterStartError",
+    "KafkaCluster",
+    "KafkaFetchError",
+    "ToolError",
+    "ToolMissingError",
+]

@@ -1,0 +1,213 @@
+"""Administration of a running test cluster through librdkafka.
+
+Every call makes a client of its own on the internal plaintext listener: a client that outlives the
+death of a broker would sit in its reconnect back-off when the broker is long up again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    ClusterMetadata,
+    NewPartitions,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    TopicMetadata,
+    UserScramCredentialUpsertion,
+)
+
+from coopgroup.testing.errors import ClusterError
+
+__all__ = [
+    "add_partitions",
+    "create_topic",
+    "create_user",
+    "delete_topic",
+    "group_coordinator",
+    "partition_leader",
+    "sees_brokers",
+]
+
+REQUEST_TIMEOUT_S: Final = 15.0
+PROBE_TIMEOUT_S: Final = 2.0
+POLL_INTERVAL_S: Final = 0.02
+SCRAM_ITERATIONS: Final = 4096  # the least that RFC 7677 allows: log-ins of tests should be quick
+
+
+def connect(bootstrap: str) -> AdminClient:
+    """A client that keeps quiet about brokers that are down and tries them again soon."""
+    return AdminClient(
+        {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+        }
+    )
+
+
+def until(condition: Callable[[], bool], what: str, timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    """Wait for a condition.
+
+    Raises:
+        ClusterError: it does not hold after `timeout_s`.
+    """
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            raise ClusterError(f"{what}: not after {timeout_s:g} s")
+        time.sleep(POLL_INTERVAL_S)
+
+
+def sees_brokers(bootstrap: str, expected: frozenset[int]) -> bool:
+    """Whether the broker at an address answers and knows the expected brokers and a controller."""
+    try:
+        metadata = connect(bootstrap).list_topics(timeout=PROBE_TIMEOUT_S)
+    except KafkaException:
+        return False
+    return expected <= set(metadata.brokers) and metadata.controller_id >= 0
+
+
+def create_topic(
+    bootstraps: tuple[str, ...],
+    name: str,
+    partitions: int,
+    replication: int,
+    config: Mapping[str, str],
+) -> None:
+    """Create a topic and wait until every address of `bootstraps` knows a leader for all of it.
+
+    Raises:
+        ClusterError: Kafka refused, or did not finish in time.
+    """
+    topic = NewTopic(
+        name, num_partitions=partitions, replication_factor=replication, config=dict(config)
+    )
+    client = connect(",".join(bootstraps))
+    settle(client.create_topics([topic])[name], f"topic {name!r} was not created")
+    await_partitions(bootstraps, name, partitions)
+
+
+def add_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) -> None:
+    """Let a topic grow to `partitions`, and wait until every address knows.
+
+    Raises:
+        ClusterError: Kafka refused, or did not finish in time.
+    """
+    client = connect(",".join(bootstraps))
+    grown = client.create_partitions([NewPartitions(name, partitions)])[name]
+    settle(grown, f"topic {name!r} did not grow")
+    await_partitions(bootstraps, name, partitions)
+
+
+def delete_topic(bootstraps: tuple[str, ...], name: str) -> None:
+    """Delete a topic and wait until no address knows it.
+
+    Raises:
+        ClusterError: Kafka refused, or did not finish in time.
+    """
+    client = connect(",".join(bootstraps))
+    settle(client.delete_topics([name])[name], f"topic {name!r} was not deleted")
+    for bootstrap in bootstraps:
+        watcher = connect(bootstrap)
+        until(lambda at=watcher: name not in topics(at).topics, f"topic {name!r} to vanish")
+
+
+def await_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) -> None:
+    """Wait until each address by itself knows leaders for `partitions` partitions.
+
+    Raises:
+        ClusterError: not in time.
+    """
+    for bootstrap in bootstraps:
+        watcher = connect(bootstrap)
+        until(
+            lambda at=watcher: led_partitions(topics(at).topics.get(name)) == partitions,
+            f"leaders for the {partitions} partitions of topic {name!r}",
+        )
+
+
+def topics(client: AdminClient) -> ClusterMetadata:
+    """Metadata of all topics.
+
+    Asked for by name, a topic would be created where `auto.create.topics.enable` is on.
+    """
+    try:
+        return client.list_topics(timeout=REQUEST_TIMEOUT_S)
+    except KafkaException as error:
+        raise ClusterError(f"the cluster does not answer: {reason(error)}") from error
+
+
+def led_partitions(topic: TopicMetadata | None) -> int:
+    """How many partitions of a topic have a leader."""
+    if topic is None:
+        return 0
+    return sum(1 for partition in topic.partitions.values() if partition.leader >= 0)
+
+
+def partition_leader(bootstrap: str, topic: str, partition: int) -> int:
+    """Broker that leads a partition.
+
+    Raises:
+        ClusterError: there is no such partition, or it has no leader now.
+    """
+    known = topics(connect(bootstrap)).topics.get(topic)
+    if known is None or partition not in known.partitions:
+        raise ClusterError(f"there is no partition {partition} of topic {topic!r}")
+    leader = int(known.partitions[partition].leader)
+    if leader < 0:
+        raise ClusterError(f"partition {partition} of topic {topic!r} has no leader now")
+    return leader
+
+
+def group_coordinator(bootstrap: str, group_id: str) -> int:
+    """Broker that coordinates a group, which need not exist.
+
+    Raises:
+        ClusterError: the cluster names none in time.
+    """
+    client = connect(bootstrap)
+    described = client.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
+    group = settle(described[group_id], f"no coordinator found for group {group_id!r}")
+    return int(group.coordinator.id)
+
+
+def create_user(bootstrap: str, name: str, password: str) -> None:
+    """Create a SCRAM-SHA-256 user.
+
+    Raises:
+        ClusterError: Kafka refused.
+    """
+    credential = UserScramCredentialUpsertion(
+        name,
+        ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, SCRAM_ITERATIONS),
+        password.encode(),
+    )
+    client = connect(bootstrap)  # kept in a name: its futures fail when it is collected
+    altered = client.alter_user_scram_credentials([credential])
+    settle(altered[name], f"user {name!r} was not created")
+
+
+def settle(future: Any, complaint: str) -> Any:  # noqa: ANN401 - confluent_kafka leaves it open
+    """Result of an admin request.
+
+    Raises:
+        ClusterError: the request failed or timed out.
+    """
+    try:
+        return future.result(timeout=REQUEST_TIMEOUT_S + 1)
+    except (KafkaException, TimeoutError) as error:
+        raise ClusterError(f"{complaint}: {reason(error)}") from error
+
+
+def reason(error: Exception) -> str:
+    """One line of what librdkafka said."""
+    if isinstance(error, KafkaException):
+        return str(error.args[0].str())
+    return str(error) or "no answer in time"

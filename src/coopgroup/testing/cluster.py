@@ -1,0 +1,593 @@
+"""A real Apache Kafka on loopback, for tests and demonstrations.
+
+    with KafkaCluster(brokers=3) as cluster:
+        cluster.create_topic("orders", partitions=6, replication=3)
+        consumer = CooperativeConsumer(cluster.client_config() | {"group.id": "billing"})
+        cluster.kill(cluster.group_coordinator("billing"))
+
+Rules of this file. A cluster is NEW (again) or STARTED; within it each broker is down, running or
+paused. Data and ports of a broker outlive its process, and go with `stop`. Nothing outlives this
+process: `stop` runs at exit, and the reaper (`reaper.py`) takes over when there is no exit to speak
+of. Every state change holds one lock; waits for a broker to come up do not, so that `stop` from
+another thread ends them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from attrs import define, field
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.testing import admin
+from coopgroup.testing.certificates import write_certificates
+from coopgroup.testing.errors import ClusterError, ClusterStartError, ToolError
+from coopgroup.testing.maven import KafkaRuntime, fetch_kafka
+from coopgroup.testing.processes import (
+    BrokerProcess,
+    Reaper,
+    free_ports,
+    is_listening,
+    log_tail,
+    make_folder,
+)
+from coopgroup.testing.properties import (
+    BROKERS_MAX,
+    BrokerAddress,
+    Security,
+    broker_properties,
+    check_security,
+    check_user_properties,
+    render_properties,
+)
+from coopgroup.testing.tools import tool_class, with_bootstrap
+
+__all__ = ["KafkaCluster"]
+
+SCRAM_USER: Final = "coopgroup"
+READY_POLL_S: Final = 0.02
+# Quick start counts for more than peak throughput; a benchmark of the broker itself may differ.
+JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+LOG_OPTIONS: Final = (
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+)
+
+
+@define(kw_only=True)
+class Broker:
+    """One broker: what stays the same over restarts, and its process, if any."""
+
+    address: BrokerAddress
+    folder: Path
+    process: BrokerProcess | None = None
+
+    @property
+    def broker_id(self) -> int:
+        """Id, from 1."""
+        return self.address.broker_id
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has a living process, paused or not."""
+        return self.process is not None and self.process.is_running
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether it runs and is not paused."""
+        return self.process is not None and self.process.is_running and not self.process.is_paused
+
+    @property
+    def log_path(self) -> Path:
+        """File with what the broker logged, over all its starts."""
+        return self.folder / "broker.log"
+
+
+@define
+class Started:
+    """What exists between start and stop."""
+
+    runtime: KafkaRuntime
+    folder: Path
+    reaper: Reaper
+    brokers: dict[int, Broker] = field(factory=dict)
+
+
+class KafkaCluster:
+    """One to three real Kafka brokers on loopback; start it with `with` or `start`.
+
+    Needs Java 17 or newer, and Maven the first time: the jars of Kafka 4.3.0 are then fetched into
+    the user's cache folder (`COOPGROUP_CACHE_DIR`, else `XDG_CACHE_HOME/coopgroup`). Brokers are
+    numbered from 1. With three, each is a KRaft controller too and any one may die; with two, only
+    broker 1 is, so the cluster outlives the death of broker 2 alone.
+
+    All methods may be called from any thread.
+
+    Args:
+        brokers: 1 to 3.
+        properties: further broker settings, as in `server.properties`.
+        security: None for plaintext; `"SASL_SSL"` or `"SASL_PLAINTEXT"` with SCRAM-SHA-256;
+            `"SSL"` with client certificates. TLS needs the package `cryptography`.
+        data_dir: folder in which the data folder is made; the RAM disk or the folder for temporary
+            files if None. The data folder is always removed in the end.
+        heap: maximum heap of each broker, as in `-Xmx`.
+        start_timeout_ms: how long brokers may take to come up.
+        jvm_options: options of each broker's Java, in place of those for a quick start.
+
+    Raises:
+        ConfigurationError: an argument is wrong.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        properties: Mapping[str, str] | None = None,
+        security: Security | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
+        heap: str = "512m",
+        start_timeout_ms: int = 60_000,
+        jvm_options: Sequence[str] = JVM_OPTIONS,
+    ) -> None:
+        if isinstance(brokers, bool) or brokers not in range(1, BROKERS_MAX + 1):
+            raise ConfigurationError("brokers", brokers, f"a number from 1 to {BROKERS_MAX}")
+        if start_timeout_ms <= 0:
+            raise ConfigurationError("start_timeout_ms", start_timeout_ms, "a number above 0")
+        if not heap[:-1].isdigit() or heap[-1:] not in tuple("kmgKMG"):
+            raise ConfigurationError("heap", heap, "a size such as '512m'")
+        check_security(security)
+        self._broker_ids = tuple(range(1, brokers + 1))
+        self._properties = check_user_properties(properties or {})
+        self._security = security
+        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._heap = heap
+        self._start_timeout_ms = start_timeout_ms
+        self._jvm_options = tuple(jvm_options)
+        self._password = secrets.token_urlsafe(16)
+        self._lock = threading.RLock()
+        self._started: Started | None = None
+
+    # --- life -----------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Start the cluster."""
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the cluster, whatever happened."""
+        self.stop()
+
+    def start(self) -> None:
+        """Start every broker with empty data and wait until they form a cluster.
+
+        Raises:
+            ClusterError: the cluster is started already.
+            ClusterStartError: a broker did not come up; nothing is left running.
+            ToolMissingError: Java or Maven is not installed.
+            KafkaFetchError: Kafka's jars could not be fetched.
+        """
+        try:
+            with self._lock:
+                if self._started is not None:
+                    raise ClusterError("the cluster is started already")
+                self._prepare(fetch_kafka())
+                for broker_id in self._broker_ids:
+                    self._launch(broker_id)
+            self.wait_ready()
+            if self._security in ("SASL_SSL", "SASL_PLAINTEXT"):
+                admin.create_user(self._internal_bootstrap(), SCRAM_USER, self._password)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Kill every broker and remove all data; does nothing if the cluster is not started."""
+        with self._lock:
+            started = self._started
+            if started is None:
+                return
+            self._started = None
+            atexit.unregister(self.stop)
+            for broker in started.brokers.values():
+                if broker.process is not None and broker.is_running:
+                    broker.process.kill()
+            shutil.rmtree(started.folder, ignore_errors=True)
+            started.reaper.close()
+
+    def wait_ready(self, timeout_ms: int | None = None) -> None:
+        """Wait until every broker that runs and is not paused knows all the others of them.
+
+        Args:
+            timeout_ms: `start_timeout_ms` if None.
+
+        Raises:
+            ClusterStartError: a broker ended, or the time is over.
+            ClusterError: the cluster is not started, or was stopped meanwhile.
+        """
+        limit_ms = self._start_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + limit_ms / 1000
+        waiting = self._answering()
+        expected = frozenset(broker.broker_id for broker in waiting)
+        while waiting:
+            self._require_started()
+            for broker in waiting:
+                self._require_alive(broker)
+            waiting = [broker for broker in waiting if not self._is_ready(broker, expected)]
+            if waiting and time.monotonic() >= deadline:
+                late = waiting[0]
+                raise start_error(late, f"was not ready after {limit_ms} ms")
+            if waiting:
+                time.sleep(READY_POLL_S)
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> tuple[int, ...]:
+        """Ids of all brokers, running or not."""
+        return self._broker_ids
+
+    @property
+    def running(self) -> tuple[int, ...]:
+        """Ids of the brokers that have a living process, paused ones among them."""
+        with self._lock:
+            if self._started is None:
+                return ()
+            return tuple(
+                broker.broker_id for broker in self._started.brokers.values() if broker.is_running
+            )
+
+    def kill(self, broker: int) -> None:
+        """End a broker at once (SIGKILL); its data and ports stay for `start_broker`.
+
+        Raises:
+            ConfigurationError: there is no such broker.
+            ClusterError: it does not run.
+        """
+        with self._lock:
+            self._running_process(broker).kill()
+
+    def pause(self, broker: int) -> None:
+        """Freeze a broker (SIGSTOP): its connections stay open and nothing answers.
+
+        Raises:
+            ConfigurationError: there is no such broker.
+            ClusterError: it does not run.
+        """
+        with self._lock:
+            self._running_process(broker).pause()
+
+    def resume(self, broker: int) -> None:
+        """Let a frozen broker go on (SIGCONT).
+
+        Raises:
+            ConfigurationError: there is no such broker.
+            ClusterError: it does not run.
+        """
+        with self._lock:
+            self._running_process(broker).resume()
+
+    def stop_broker(self, broker: int, timeout_ms: int = 30_000) -> None:
+        """Shut a broker down as an operator would (SIGTERM); data and ports stay.
+
+        Raises:
+            ConfigurationError: there is no such broker.
+            ClusterError: it does not run, or did not end within `timeout_ms`; it then still runs.
+        """
+        with self._lock:
+            process = self._running_process(broker)
+        if not process.terminate(timeout_ms):
+            raise ClusterError(f"broker {broker} did not shut down within {timeout_ms} ms")
+
+    def start_broker(self, broker: int) -> None:
+        """Start a broker that was killed or stopped, on its data and ports, and wait for it.
+
+        Raises:
+            ConfigurationError: there is no such broker.
+            ClusterError: it runs already.
+            ClusterStartError: it did not come up.
+        """
+        with self._lock:
+            if self._broker(broker).is_running:
+                raise ClusterError(f"broker {broker} runs already")
+            self._launch(broker)
+        self.wait_ready()
+
+    def pid(self, broker: int) -> int:
+        """Process id of a running broker.
+
+        Raises:
+            ConfigurationError: there is no such broker.
+            ClusterError: it does not run.
+        """
+        with self._lock:
+            return self._running_process(broker).pid
+
+    def log(self, broker: int) -> str:
+        """The last lines that a broker logged, warnings and worse.
+
+        Raises:
+            ConfigurationError: there is no such broker.
+            ClusterError: the cluster is not started.
+        """
+        with self._lock:
+            return "\n".join(log_tail(self._broker(broker).log_path))
+
+    # --- addresses ------------------------------------------------------------------------------
+
+    @property
+    def data_folder(self) -> Path:
+        """Folder of all data, logs and certificates of the started cluster.
+
+        Raises:
+            ClusterError: the cluster is not started.
+        """
+        return self._require_started().folder
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of all brokers for clients, `127.0.0.1:PORT,…`.
+
+        Raises:
+            ClusterError: the cluster is not started.
+        """
+        brokers = self._require_started().brokers
+        return ",".join(broker.address.bootstrap for broker in brokers.values())
+
+    def client_config(self) -> dict[str, str]:
+        """Configuration of a client, in the keys of confluent_kafka: address and security.
+
+        Raises:
+            ClusterError: the cluster is not started.
+        """
+        tls_folder = self._require_started().folder / "tls"
+        config = {"bootstrap.servers": self.bootstrap_servers}
+        if self._security is None:
+            return config
+        config["security.protocol"] = self._security
+        if self._security != "SASL_PLAINTEXT":
+            config["ssl.ca.location"] = str(tls_folder / "ca.pem")
+        if self._security == "SSL":
+            config["ssl.certificate.location"] = str(tls_folder / "client.crt")
+            config["ssl.key.location"] = str(tls_folder / "client.key")
+            return config
+        return config | {
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": SCRAM_USER,
+            "sasl.password": self._password,
+        }
+
+    # --- topics, groups, tools ------------------------------------------------------------------
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication: int = 1,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic; afterwards every answering broker knows leaders for all of it.
+
+        Raises:
+            ClusterError: Kafka refused or did not finish in time.
+        """
+        admin.create_topic(self._answering_addresses(), name, partitions, replication, config or {})
+
+    def add_partitions(self, topic: str, partitions: int) -> None:
+        """Let a topic grow to `partitions` partitions in all.
+
+        Raises:
+            ClusterError: Kafka refused or did not finish in time.
+        """
+        admin.add_partitions(self._answering_addresses(), topic, partitions)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; afterwards no answering broker knows it.
+
+        Raises:
+            ClusterError: Kafka refused or did not finish in time.
+        """
+        admin.delete_topic(self._answering_addresses(), name)
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """Id of the broker that leads a partition.
+
+        Raises:
+            ClusterError: there is no such partition, or it has no leader now.
+        """
+        return admin.partition_leader(self._internal_bootstrap(), topic, partition)
+
+    def group_coordinator(self, group_id: str) -> int:
+        """Id of the broker that is the group coordinator of a group, which need not exist.
+
+        Raises:
+            ClusterError: the cluster names none in time.
+        """
+        return admin.group_coordinator(self._internal_bootstrap(), group_id)
+
+    def run_tool(
+        self, name: str, *arguments: str, stdin: str = "", timeout_ms: int = 60_000
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of Kafka's command-line tools against the cluster.
+
+        Args:
+            name: name of its script, such as `kafka-consumer-groups`, or a Java class.
+            *arguments: its arguments; `--bootstrap-server` is added if they name no server.
+            stdin: what the tool reads.
+            timeout_ms: when to give up on it.
+
+        Returns:
+            The ended process: `stdout`, `stderr`, and `returncode` 0.
+
+        Raises:
+            ConfigurationError: no such tool.
+            ToolError: it failed or took too long.
+        """
+        java_class = tool_class(name)
+        runtime = self._require_started().runtime
+        command = [
+            *(runtime.java, *JVM_OPTIONS, "-Xmx256m", *LOG_OPTIONS),
+            *("-cp", runtime.classpath, java_class),
+            *with_bootstrap(name, arguments, self._internal_bootstrap()),
+        ]
+        try:
+            done = subprocess.run(
+                command,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                timeout=timeout_ms / 1000,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ToolError(f"{name} did not end within {timeout_ms} ms") from error
+        if done.returncode != 0:
+            said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+            failure = ToolError(f"{name} ended with status {done.returncode}: {said[0]}")
+            failure.add_note(f"{done.stdout}\n{done.stderr}")
+            raise failure
+        return done
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _prepare(self, runtime: KafkaRuntime) -> None:
+        """Make folder, reaper, ports and certificates; nothing runs yet."""
+        folder = make_folder(self._data_dir, len(self._broker_ids))
+        self._started = Started(runtime, folder, Reaper(folder))
+        atexit.register(self.stop)
+        if self._security in ("SSL", "SASL_SSL"):
+            write_certificates(folder / "tls")
+        ports = iter(free_ports(3 * len(self._broker_ids)))
+        addresses = tuple(
+            broker_address(broker_id, next(ports), next(ports), next(ports), self._security)
+            for broker_id in self._broker_ids
+        )
+        cluster_id = random_uuid()
+        for address in addresses:
+            broker = Broker(address=address, folder=folder / f"broker-{address.broker_id}")
+            self._started.brokers[address.broker_id] = broker
+            log_dir = broker.folder / "data"
+            format_storage(runtime, log_dir, cluster_id, address.broker_id)
+            properties = broker_properties(
+                address,
+                addresses,
+                log_dir=log_dir,
+                security=self._security,
+                tls_folder=folder / "tls",
+                user_properties=self._properties,
+            )
+            (broker.folder / "server.properties").write_text(render_properties(properties))
+
+    def _launch(self, broker_id: int) -> None:
+        """Start the process of a broker that is down."""
+        started = self._require_started()
+        broker = started.brokers[broker_id]
+        runtime = started.runtime
+        address = broker.address
+        for port in (address.internal_port, address.client_port, address.controller_port):
+            if is_listening(port):
+                raise ClusterStartError(f"broker {broker_id}: port {port} is taken")
+        command = [
+            *(runtime.java, f"-Xmx{self._heap}", *self._jvm_options, *LOG_OPTIONS),
+            *("-cp", runtime.classpath),
+            *("kafka.Kafka", str(broker.folder / "server.properties")),
+        ]
+        broker.process = BrokerProcess(command, broker.log_path, started.reaper)
+
+    def _require_started(self) -> Started:
+        with self._lock:
+            if self._started is None:
+                raise ClusterError("the cluster is not started")
+            return self._started
+
+    def _broker(self, broker_id: int) -> Broker:
+        if broker_id not in self._broker_ids:
+            raise ConfigurationError("broker", broker_id, f"one of {self._broker_ids}")
+        return self._require_started().brokers[broker_id]
+
+    def _running_process(self, broker_id: int) -> BrokerProcess:
+        broker = self._broker(broker_id)
+        if broker.process is None or not broker.is_running:
+            raise ClusterError(f"broker {broker_id} does not run")
+        return broker.process
+
+    def _answering(self) -> list[Broker]:
+        brokers = self._require_started().brokers
+        return [broker for broker in brokers.values() if broker.is_answering]
+
+    def _answering_addresses(self) -> tuple[str, ...]:
+        addresses = tuple(broker.address.internal_bootstrap for broker in self._answering())
+        if not addresses:
+            raise ClusterError("no broker of the cluster answers")
+        return addresses
+
+    def _internal_bootstrap(self) -> str:
+        return ",".join(self._answering_addresses())
+
+    def _require_alive(self, broker: Broker) -> None:
+        if broker.process is not None and broker.process.exit_status is not None:
+            raise start_error(broker, f"ended with status {broker.process.exit_status}")
+
+    def _is_ready(self, broker: Broker, expected: frozenset[int]) -> bool:
+        address = broker.address
+        return is_listening(address.client_port) and admin.sees_brokers(
+            address.internal_bootstrap, expected
+        )
+
+
+def broker_address(
+    broker_id: int, internal_port: int, client_port: int, controller_port: int, security: str | None
+) -> BrokerAddress:
+    """Address of a broker; without security, clients use the internal listener."""
+    return BrokerAddress(
+        broker_id=broker_id,
+        internal_port=internal_port,
+        client_port=internal_port if security is None else client_port,
+        controller_port=controller_port,
+    )
+
+
+def format_storage(runtime: KafkaRuntime, log_dir: Path, cluster_id: str, node_id: int) -> None:
+    """Do what `kafka-storage format` does, without a Java start for each broker."""
+    log_dir.mkdir(parents=True)
+    shutil.copyfile(runtime.bootstrap_checkpoint, log_dir / "bootstrap.checkpoint")
+    meta = {
+        "cluster.id": cluster_id,
+        "directory.id": random_uuid(),
+        "node.id": str(node_id),
+        "version": "1",
+    }
+    (log_dir / "meta.properties").write_text(render_properties(meta))
+
+
+def random_uuid() -> str:
+    """A random id in Kafka's form: 16 bytes as URL-safe base64, not beginning with a dash."""
+    while (text := secrets.token_urlsafe(16)).startswith("-"):
+        pass
+    return text
+
+
+def start_error(broker: Broker, what: str) -> ClusterStartError:
+    """Error of a broker that did not come up, with the most telling line of its log."""
+    lines = log_tail(broker.log_path)
+    telling = [line for line in lines if "ERROR" in line or "Exception" in line or "Error" in line]
+    said = (telling or lines[-1:] or ["it logged nothing"])[-1].strip()
+    error = ClusterStartError(f"broker {broker.broker_id} {what}: {said[:400]}")
+    error.add_note("\n".join(lines))
+    return error

@@ -1,0 +1,234 @@
+"""The `server.properties` of a test broker: values in, text out.
+
+Every broker of a cluster gets the same settings but for its id and ports. Listeners:
+
+- INTERNAL: plaintext on loopback; brokers, Kafka's tools and the cluster's own administration use
+  it, and so do clients if no security was asked for.
+- CLIENT: only with security; what `bootstrap_servers` and `client_config` then point at.
+- CONTROLLER: the KRaft quorum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError
+
+__all__ = [
+    "BROKERS_MAX",
+    "BrokerAddress",
+    "Security",
+    "broker_properties",
+    "check_security",
+    "check_user_properties",
+    "render_properties",
+    "voters",
+]
+
+BROKERS_MAX = 3
+
+Security = Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
+"""How clients talk to the cluster; SASL is SCRAM-SHA-256, SSL is mutual TLS."""
+
+SECURITY_NAMES: tuple[str, ...] = get_args(Security)
+
+# What the cluster itself decides. Overriding one of these would break start, stop or admin access.
+OWN_PROPERTIES = frozenset(
+    {
+        "advertised.listeners",
+        "broker.id",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+    }
+)
+
+
+@frozen(kw_only=True)
+class BrokerAddress:
+    """Id and loopback ports of one broker, which it keeps over restarts.
+
+    Attributes:
+        broker_id: from 1.
+        internal_port: plaintext listener of brokers, tools and administration.
+        client_port: listener of clients; the internal one if there is no security.
+        controller_port: KRaft quorum.
+    """
+
+    broker_id: int
+    internal_port: int
+    client_port: int
+    controller_port: int
+
+    @property
+    def bootstrap(self) -> str:
+        """Address for clients."""
+        return f"127.0.0.1:{self.client_port}"
+
+    @property
+    def internal_bootstrap(self) -> str:
+        """Address for tools and administration."""
+        return f"127.0.0.1:{self.internal_port}"
+
+
+def voters(addresses: tuple[BrokerAddress, ...]) -> tuple[BrokerAddress, ...]:
+    """Brokers that are controllers as well.
+
+    All three of three, so that any one may die. With two, a quorum of two would stop when either
+    dies; so only the first is a controller, and the second may be killed freely.
+    """
+    return addresses if len(addresses) == BROKERS_MAX else addresses[:1]
+
+
+def broker_properties(
+    address: BrokerAddress,
+    addresses: tuple[BrokerAddress, ...],
+    *,
+    log_dir: Path,
+    security: Security | None,
+    tls_folder: Path,
+    user_properties: Mapping[str, str],
+) -> dict[str, str]:
+    """Settings of one broker: defaults for fast tests, then the user's, then the cluster's own.
+
+    Args:
+        address: the broker.
+        addresses: every broker of the cluster.
+        log_dir: its data folder.
+        security: how clients connect; None is plaintext.
+        tls_folder: folder of `server.pem` and `ca.pem`, read only with TLS.
+        user_properties: checked by `check_user_properties`.
+    """
+    return {
+        **speed_properties(len(addresses)),
+        **security_properties(security, tls_folder),
+        **user_properties,
+        **network_properties(address, addresses, security),
+        "log.dirs": str(log_dir),
+    }
+
+
+def speed_properties(broker_count: int) -> dict[str, str]:
+    """Defaults that make a small cluster quick to start and to react."""
+    replicas = str(min(BROKERS_MAX, broker_count))
+    return {
+        "auto.create.topics.enable": "false",
+        # A dead broker is noticed, and its group coordinator moved, after 3 s instead of 9.
+        "broker.heartbeat.interval.ms": "500",
+        "broker.session.timeout.ms": "3000",
+        "default.replication.factor": "1",
+        # Groups: no wait for the first members (KIP-134), short session time-outs allowed.
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        # The default takes 128 MB of heap in each broker.
+        "log.cleaner.dedupe.buffer.size": "4194304",
+        "num.io.threads": "4",
+        "num.network.threads": "2",
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "2",
+        "transaction.state.log.replication.factor": replicas,
+    }
+
+
+def security_properties(security: Security | None, tls_folder: Path) -> dict[str, str]:
+    """Settings of the CLIENT listener."""
+    properties: dict[str, str] = {}
+    if security in ("SSL", "SASL_SSL"):
+        # KIP-651: PEM files, so that one set of files serves Java, librdkafka and Python.
+        properties |= {
+            "ssl.keystore.location": str(tls_folder / "server.pem"),
+            "ssl.keystore.type": "PEM",
+            "ssl.truststore.location": str(tls_folder / "ca.pem"),
+            "ssl.truststore.type": "PEM",
+        }
+    if security == "SSL":
+        properties["ssl.client.auth"] = "required"
+    if security in ("SASL_PLAINTEXT", "SASL_SSL"):
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        properties |= {
+            "listener.name.client.scram-sha-256.sasl.jaas.config": scram,
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        }
+    return properties
+
+
+def network_properties(
+    address: BrokerAddress, addresses: tuple[BrokerAddress, ...], security: Security | None
+) -> dict[str, str]:
+    """Role, quorum and listeners of one broker."""
+    quorum = voters(addresses)
+    listeners = [f"INTERNAL://127.0.0.1:{address.internal_port}"]
+    protocols = ["INTERNAL:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
+    if security is not None:
+        listeners.append(f"CLIENT://127.0.0.1:{address.client_port}")
+        protocols.append(f"CLIENT:{security}")
+    advertised = tuple(listeners)
+    is_voter = address in quorum
+    if is_voter:
+        listeners.append(f"CONTROLLER://127.0.0.1:{address.controller_port}")
+    return {
+        "advertised.listeners": ",".join(advertised),
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(
+            f"{voter.broker_id}@127.0.0.1:{voter.controller_port}" for voter in quorum
+        ),
+        "inter.broker.listener.name": "INTERNAL",
+        "listener.security.protocol.map": ",".join(protocols),
+        "listeners": ",".join(listeners),
+        "node.id": str(address.broker_id),
+        "process.roles": "broker,controller" if is_voter else "broker",
+    }
+
+
+def check_security(security: str | None) -> None:
+    """Refuse an unknown kind of security.
+
+    Raises:
+        ConfigurationError: it is none of `Security`.
+    """
+    if security is not None and security not in SECURITY_NAMES:
+        raise ConfigurationError(
+            "security", security, f"None or one of {', '.join(SECURITY_NAMES)}"
+        )
+
+
+def check_user_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Copy the user's broker settings.
+
+    Raises:
+        ConfigurationError: a setting belongs to the cluster, or a value is no string of one line.
+    """
+    checked: dict[str, str] = {}
+    for key in sorted(properties):
+        value = properties[key]
+        if key in OWN_PROPERTIES:
+            raise ConfigurationError(
+                "properties", key, "a setting that the cluster does not decide itself"
+            )
+        if not isinstance(value, str) or "\n" in value:
+            raise ConfigurationError(f"properties[{key!r}]", value, "a string of one line")
+        checked[key] = value
+    return checked
+
+
+def render_properties(properties: Mapping[str, str]) -> str:
+    """Text of a `.properties` file, sorted by key; a backslash is doubled, as Java reads it."""
+    return "".join(f"{key}={properties[key]}\n".replace("\\", "\\\\") for key in sorted(properties))

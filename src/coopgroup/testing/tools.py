@@ -1,0 +1,62 @@
+"""Kafka's command-line tools by the names of their scripts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coopgroup.errors import ConfigurationError
+
+__all__ = ["TOOL_CLASSES", "tool_class"]
+
+# Java class behind each script of Kafka 4.3's bin folder that makes sense against a test cluster.
+TOOL_CLASSES: Final = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+}
+
+# These take no --bootstrap-server: they read files, or have another name for it.
+OFFLINE_TOOLS: Final = frozenset({"kafka-dump-log"})
+BOOTSTRAP_OPTIONS: Final = ("--bootstrap-server", "--bootstrap-servers", "--bootstrap-controller")
+
+
+def tool_class(name: str) -> str:
+    """Java class of a tool; the name may end in `.sh`, and a class name stands for itself.
+
+    Raises:
+        ConfigurationError: no such tool.
+    """
+    plain = name.removesuffix(".sh")
+    if "." in plain:
+        return plain
+    if plain not in TOOL_CLASSES:
+        raise ConfigurationError("tool", name, f"one of {', '.join(sorted(TOOL_CLASSES))}")
+    return TOOL_CLASSES[plain]
+
+
+def with_bootstrap(name: str, arguments: tuple[str, ...], bootstrap: str) -> tuple[str, ...]:
+    """Put the cluster's address in front of the arguments, unless they have one already."""
+    named = {argument.partition("=")[0] for argument in arguments}
+    if name.removesuffix(".sh") in OFFLINE_TOOLS or not named.isdisjoint(BOOTSTRAP_OPTIONS):
+        return arguments
+    return ("--bootstrap-server", bootstrap, *arguments)
