@@ -1,0 +1,427 @@
+"""One connection to one broker: made when needed, remade with backoff, closed on a time-out.
+
+Rules of this file: everything runs on the transport's thread, on kafka-python's loop. kafka-python
+brings the protocol of a connection (version negotiation, SASL and its renewal, framing, TLS);
+connecting, queueing, deadlines and backoff are here, because its own connection pool keeps an
+authentication failure for ever, has no bound on the TLS handshake, and reaches one node with one
+connection only.
+
+Theory of operation. A call waits in the queue until the connection stands; a call whose deadline
+passes is answered with a failure wherever it is. If it had been sent, the connection is closed
+too: a broker serves one request of a connection at a time, so whatever stands behind it would wait
+as well. When the connection is lost or cannot be made, all its calls fail at once and the next
+call connects again, not before the backoff is over.
+"""
+
+from __future__ import annotations
+
+import enum
+import ipaddress
+import random
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import kafka.errors as wire_errors
+from attrs import define, field, frozen
+from kafka.future import Future
+from kafka.net.connection import KafkaConnection
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+from kafka.protocol.broker_version_data import BrokerVersionData
+
+from coopgroup.kafka.security import ConnectionSettings
+
+__all__ = ["Call", "Channel", "FailureKind", "TransportFailure"]
+
+# A broker that throttles us (KIP-219) tells for how long; the queue looks again after this.
+PAUSED_POLL_S: Final = 0.02
+# kafka-python's own timer is only a second line behind the deadline kept here.
+TIMER_SLACK_MS: Final = 10_000
+IN_FLIGHT_MAX: Final = 1_000
+Address: TypeAlias = tuple[Any, ...]
+
+
+class FailureKind(enum.Enum):
+    """Why a request has no answer.
+
+    Attributes:
+        TIMED_OUT: no answer within the request's time; the broker may have acted on it.
+        DISCONNECTED: no connection, or it was lost or closed; the broker may have acted on it.
+        UNSUPPORTED: the broker speaks no version that can carry the request; nothing was sent.
+        AUTHENTICATION: TLS or SASL failed; nothing was sent.
+    """
+
+    TIMED_OUT = "timed out"
+    DISCONNECTED = "disconnected"
+    UNSUPPORTED = "unsupported"
+    AUTHENTICATION = "authentication"
+
+
+@frozen(kw_only=True)
+class TransportFailure:
+    """What stands in place of an answer when there is none."""
+
+    kind: FailureKind
+    message: str
+
+
+@define(eq=False, kw_only=True)
+class Call:
+    """One request on its way; finished exactly once.
+
+    Attributes:
+        message: kafka-python's message.
+        deadline: end of the wait, in seconds of the monotonic clock.
+        on_done: gets kafka-python's response or a failure.
+        sent: the message has been given to the connection.
+    """
+
+    message: Any
+    deadline: float
+    on_done: Callable[[Any], None]
+    sent: bool = False
+    timer: Any = None
+    _done: bool = field(default=False, init=False)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `on_done` was called."""
+        return self._done
+
+    def finish(self, outcome: Any) -> None:  # noqa: ANN401 -- kafka-python's messages are untyped
+        """Report the outcome, unless one was reported before."""
+        if not self._done:
+            self._done = True
+            self.on_done(outcome)
+
+
+@define(eq=False)
+class Channel:
+    """A connection to one address, and the calls that wait for it.
+
+    Attributes:
+        net: kafka-python's loop.
+        host: name or address of the broker.
+        port: its TCP port.
+        settings: how to connect.
+    """
+
+    net: NetworkSelector
+    host: str
+    port: int
+    settings: ConnectionSettings
+    _waiting: deque[Call] = field(factory=deque, init=False)
+    _in_flight: set[Call] = field(factory=set, init=False)
+    _connection: KafkaConnection | None = field(default=None, init=False)
+    _attempt: Any = field(default=None, init=False)
+    _attempt_timer: Any = field(default=None, init=False)
+    _flush_timer: Any = field(default=None, init=False)
+    _failures: int = field(default=0, init=False)
+    _retry_at: float = field(default=0.0, init=False)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a request could go out now."""
+        return self._connection is not None and self._connection.connected
+
+    @property
+    def retry_at(self) -> float:
+        """When the next connect may start, in seconds of the monotonic clock."""
+        return self._retry_at
+
+    def submit(self, call: Call) -> None:
+        """Send a call as soon as the connection stands."""
+        call.timer = self.net.call_at(call.deadline, lambda: self._expire(call))
+        self._waiting.append(call)
+        self._advance()
+
+    def close(self, reason: str) -> None:
+        """Close the connection and fail all its calls; a later call connects again."""
+        self._stop_attempt()
+        self._drop(TransportFailure(kind=FailureKind.DISCONNECTED, message=reason))
+
+    def _advance(self) -> None:
+        if self.is_connected:
+            self._flush()
+        elif self._waiting and self._attempt is None:
+            start_at = max(self._retry_at, time.monotonic())
+            self._attempt = self.net.call_at(start_at, self._connect)
+            self._attempt_timer = self.net.call_at(
+                start_at + self.settings.connect_timeout_ms / 1000, self._give_up
+            )
+
+    def _flush(self) -> None:
+        connection = self._connection
+        while self._waiting and connection is not None and connection.connected:
+            if connection.paused:
+                if self._flush_timer is None:
+                    self._flush_timer = self.net.call_later(PAUSED_POLL_S, self._flush_again)
+                return
+            call = self._waiting.popleft()
+            if not call.is_done:
+                self._send(connection, call)
+
+    def _flush_again(self) -> None:
+        self._flush_timer = None
+        self._advance()
+
+    def _send(self, connection: KafkaConnection, call: Call) -> None:
+        call.sent = True
+        self._in_flight.add(call)
+        remaining_ms = (call.deadline - time.monotonic()) * 1000
+        try:
+            future = connection.send_request(call.message, max(remaining_ms, 0) + TIMER_SLACK_MS)
+        except Exception as error:  # noqa: BLE001 -- a message that cannot be encoded ends here
+            self._finish(call, _failure(error))
+            return
+        future.add_callback(lambda response: self._finish(call, response))
+        future.add_errback(lambda error: self._finish(call, _failure(error)))
+
+    def _finish(self, call: Call, outcome: Any) -> None:  # noqa: ANN401 -- untyped library
+        self._in_flight.discard(call)
+        self.net.cancel(call.timer)
+        call.finish(outcome)
+
+    def _expire(self, call: Call) -> None:
+        if call.is_done:
+            return
+        self._in_flight.discard(call)
+        was_sent = call.sent
+        call.finish(
+            TransportFailure(
+                kind=FailureKind.TIMED_OUT,
+                message=f"no answer from {self.host}:{self.port} in time",
+            )
+        )
+        if was_sent:
+            self._drop(
+                TransportFailure(
+                    kind=FailureKind.DISCONNECTED,
+                    message=f"closed {self.host}:{self.port}: a request before timed out",
+                )
+            )
+
+    def _drop(self, failure: TransportFailure) -> None:
+        """Close the connection, if there is one, and fail every call."""
+        connection, self._connection = self._connection, None
+        calls = [*self._in_flight, *self._waiting]
+        self._in_flight.clear()
+        self._waiting.clear()
+        if connection is not None:
+            connection.close(wire_errors.KafkaConnectionError(failure.message))
+        for call in calls:
+            self._finish(call, failure)
+
+    # --- connecting ------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        transport = connection = None
+        sock: socket.socket | None = None
+        try:
+            sock = await self._open_socket()
+            transport = self._wrap(sock)
+            sock = None
+            await transport.handshake()
+            connection = self._new_connection()
+            connection.connection_made(transport)
+            await connection.initialize(
+                timeout_at=time.monotonic() + self.settings.connect_timeout_ms / 1000
+            )
+            await connection.init_future
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the calls must be answered
+            _discard(sock, transport, connection, error)
+            self._attempt_failed(_failure(error))
+            return
+        except GeneratorExit:  # cancelled by _stop_attempt
+            _discard(sock, transport, connection, wire_errors.Cancelled())
+            raise
+        self._attempt = None
+        self._stop_attempt()
+        self._failures = 0
+        self._connection = connection
+        connection.close_future.add_both(lambda error: self._lost(connection, error))
+        self._advance()
+
+    async def _open_socket(self) -> socket.socket:
+        error: Exception = OSError(f"no address for {self.host}")
+        for family, kind, protocol, _, address in await self._addresses():
+            sock = socket.socket(family, kind, protocol)
+            try:
+                await self._connect_socket(sock, address)
+            except OSError as reason:
+                sock.close()
+                error = reason
+            except BaseException:
+                sock.close()
+                raise
+            else:
+                return sock
+        raise error
+
+    async def _connect_socket(self, sock: socket.socket, address: Address) -> None:
+        sock.setblocking(False)
+        for option in self.settings.socket_options:
+            sock.setsockopt(*option)
+        try:
+            sock.connect(address)
+        except BlockingIOError:
+            await self.net.wait_write(sock)
+            code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                raise OSError(
+                    code, f"{socket.os.strerror(code)} ({self.host}:{self.port})"
+                ) from None
+
+    async def _addresses(self) -> list[tuple[Any, ...]]:
+        """Look the broker's name up, and have an OAuth token ready.
+
+        Both may wait for seconds on a service, while heartbeats of other connections must go
+        out on time: a thread for the moment does them. An IP address needs none.
+        """
+        token_source = self.settings.token_source
+        if token_source is None and _is_ip(self.host):
+            return self._look_up()
+        found = Future()
+
+        def prepare() -> None:
+            try:
+                if token_source is not None:
+                    token_source.renew()
+                answer, succeeded = self._look_up(), True
+            except Exception as error:  # noqa: BLE001 -- raised again on the loop
+                answer, succeeded = error, False
+            # A loop that was closed meanwhile does not want the answer any more.
+            with_loop = found.success if succeeded else found.failure
+            _call_loop(self.net, lambda: with_loop(answer))
+
+        threading.Thread(target=prepare, name="coopgroup-resolve", daemon=True).start()
+        return await found
+
+    def _look_up(self) -> list[tuple[Any, ...]]:
+        return list(
+            socket.getaddrinfo(
+                self.host, self.port, self.settings.address_family, socket.SOCK_STREAM
+            )
+        )
+
+    def _wrap(self, sock: socket.socket) -> KafkaTCPTransport:
+        context = self.settings.ssl_context
+        if context is None:
+            return KafkaTCPTransport(self.net, sock, host=self.host)
+        try:
+            return KafkaSSLTransport(self.net, sock, host=self.host, ssl_context=context)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _new_connection(self) -> KafkaConnection:
+        version = self.settings.api_version
+        return KafkaConnection(
+            self.net,
+            node_id=f"{self.host}:{self.port}",
+            broker_version_data=None if version is None else BrokerVersionData(version),
+            client_id=self.settings.client_id,
+            client_software_name="coopgroup",
+            max_in_flight_requests_per_connection=IN_FLIGHT_MAX,
+            **self.settings.connection,
+        )
+
+    def _give_up(self) -> None:
+        self._attempt_timer = None
+        if self._attempt is None:
+            return
+        self._stop_attempt()
+        self._attempt_failed(
+            TransportFailure(
+                kind=FailureKind.TIMED_OUT,
+                message=f"no connection to {self.host}:{self.port} within "
+                f"{self.settings.connect_timeout_ms} ms",
+            )
+        )
+
+    def _stop_attempt(self) -> None:
+        attempt, self._attempt = self._attempt, None
+        timer, self._attempt_timer = self._attempt_timer, None
+        for task in (attempt, timer):
+            if task is not None:
+                self.net.cancel(task)
+
+    def _attempt_failed(self, failure: TransportFailure) -> None:
+        self._attempt = None
+        self._stop_attempt()
+        self._failures += 1
+        settings = self.settings
+        # The exponent is bounded: 2.0**1024 would overflow after a long outage.
+        backoff_ms = settings.reconnect_backoff_ms * 2.0 ** min(self._failures - 1, 30)
+        jitter = random.uniform(0.8, 1.2)  # noqa: S311 -- spreads reconnects, hides nothing
+        self._retry_at = (
+            time.monotonic() + min(backoff_ms, settings.reconnect_backoff_max_ms) * jitter / 1000
+        )
+        self._drop(failure)
+
+    def _lost(self, connection: KafkaConnection, error: object) -> None:
+        if self._connection is connection:
+            self._drop(_failure(error))
+
+
+def _call_loop(net: NetworkSelector, callback: Callable[[], object]) -> None:
+    try:
+        net.call_soon_threadsafe(callback)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        return
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _discard(
+    sock: socket.socket | None,
+    transport: KafkaTCPTransport | None,
+    connection: KafkaConnection | None,
+    error: BaseException,
+) -> None:
+    """Close what a failed attempt had opened."""
+    if connection is not None and not connection.closed:
+        connection.close(error)
+    if transport is not None:
+        transport.abort(error)
+    if sock is not None:
+        sock.close()
+
+
+def _failure(error: object) -> TransportFailure:
+    """Say what an error of the connection means for a request."""
+    message = " ".join(str(error or "connection closed").split()) or type(error).__name__
+    return TransportFailure(kind=_kind(error), message=message)
+
+
+def _kind(error: object) -> FailureKind:
+    causes = [error, *(error.args if isinstance(error, BaseException) else ())]
+    authentication = (
+        ssl.SSLError,
+        wire_errors.SaslAuthenticationFailedError,
+        wire_errors.UnsupportedSaslMechanismError,
+        wire_errors.IllegalSaslStateError,
+        wire_errors.AuthorizationError,
+    )
+    # A broker that hangs up during a handshake shows as the end of the stream, which is an
+    # SSLError too, but says nothing about credentials.
+    if any(isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError) for cause in causes):
+        return FailureKind.DISCONNECTED
+    if any(isinstance(cause, authentication) for cause in causes):
+        return FailureKind.AUTHENTICATION
+    if isinstance(error, wire_errors.IncompatibleBrokerVersion):
+        return FailureKind.UNSUPPORTED
+    if isinstance(error, wire_errors.RequestTimedOutError | wire_errors.KafkaTimeoutError):
+        return FailureKind.TIMED_OUT
+    return FailureKind.DISCONNECTED

@@ -1,0 +1,374 @@
+"""Group RPCs to the brokers, from one background thread, without ever blocking the caller.
+
+Rules of this file: plain values go in (`coopgroup.kafka.requests`), plain values come out, and
+each request gets exactly one outcome: an answer, or a `TransportFailure`. What an error code or a
+failure means, and whether to try again, is for the caller to say.
+
+Theory of operation. A broker serves one request of a connection at a time, so a JoinGroup that
+waits for the group would hold up everything behind it. Therefore there are two lanes, each with a
+connection of its own to every broker it talks to:
+
+- JOIN: FindCoordinator, JoinGroup, SyncGroup, LeaveGroup;
+- COMMIT: OffsetCommit and Heartbeat, which must go through while a join waits. What cannot
+  wait for a join belongs here too: a LeaveGroup that ends it, or a FindCoordinator because the
+  coordinator has moved.
+
+The lanes are the caller's choice, request by request. Requests of one lane to one broker are sent
+and answered in order. To end a join that waits, close its lane (`close_lane`) and send LeaveGroup
+on the other one.
+
+The lease of a member counts from the SENDING of a heartbeat: read the monotonic clock before
+calling `send`, which is earlier than the moment the bytes leave and hence safe.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from attrs import define, field, frozen
+from kafka.net.selector import NetworkSelector
+from kafka.protocol.metadata import MetadataRequest
+
+from coopgroup.kafka.channel import Call, Channel, FailureKind, TransportFailure
+from coopgroup.kafka.requests import (
+    Answer,
+    Coordinator,
+    FindCoordinatorRequest,
+    GroupRequest,
+    JoinGroupRequest,
+    build_message,
+    read_answer,
+)
+from coopgroup.kafka.security import ConnectionSettings
+
+__all__ = ["FailureKind", "GroupTransport", "Lane", "TransportFailure"]
+
+# Java's client adds the same: the coordinator answers at the very end of the rebalance time-out.
+JOIN_SLACK_MS: Final = 5_000
+LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
+RESTART_PAUSE_S: Final = 0.1
+OnAnswer: TypeAlias = Callable[[Answer | TransportFailure], None]
+Address: TypeAlias = tuple[str, int]
+
+
+class Lane(enum.Enum):
+    """Which of the two connections to a broker a request takes."""
+
+    JOIN = "join"
+    COMMIT = "commit"
+
+
+class _Phase(enum.Enum):
+    NEW = "new"
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@frozen(kw_only=True)
+class _Job:
+    """A request as the caller gave it, with the time by which it must have an outcome."""
+
+    lane: Lane
+    request: GroupRequest
+    node: Coordinator | None
+    deadline: float
+    on_answer: OnAnswer
+
+
+@define(eq=False)
+class GroupTransport:
+    """Sends group requests and hands back their answers, on a thread of its own.
+
+    Attributes:
+        settings: how to reach the brokers, from `read_connection_settings`.
+        report: gets every exception that is raised inside, by `on_answer` above all; it is
+            called on the transport's thread and must not block.
+    """
+
+    settings: ConnectionSettings
+    report: Callable[[BaseException], None]
+    _net: NetworkSelector = field(init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _phase: _Phase = field(default=_Phase.NEW, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    # What callers want done, in order; only the thread takes from it.
+    _inbox: deque[Callable[[], None]] = field(factory=deque, init=False)
+    # The rest belongs to the thread.
+    _channels: dict[tuple[Lane, str, int], Channel] = field(factory=dict, init=False)
+    _known_brokers: tuple[Address, ...] = field(default=(), init=False)
+    _brokers_read_at: float = field(default=0.0, init=False)
+    _look_ups: int = field(default=0, init=False)
+
+    # --- the caller's side -----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread; connections are made when they are first needed.
+
+        Raises:
+            RuntimeError: the transport was started before.
+        """
+        with self._lock:
+            if self._phase is not _Phase.NEW:
+                raise RuntimeError("the transport can be started once only")
+            self._phase = _Phase.OPEN
+            self._net = self._new_loop()
+            self._thread = threading.Thread(
+                target=self._run, name=f"coopgroup-transport-{self.settings.client_id}", daemon=True
+            )
+            self._thread.start()
+
+    def send(
+        self,
+        lane: Lane,
+        request: GroupRequest,
+        on_answer: OnAnswer,
+        *,
+        node: Coordinator | None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Send a request and return at once.
+
+        Args:
+            lane: the connection to take.
+            request: what to ask.
+            on_answer: called exactly once, on the transport's thread, with the answer or a
+                failure. It must be quick, for it holds up all other answers; what it raises is
+                given to `report`.
+            node: the group coordinator; None for FindCoordinator, which goes to any broker.
+            timeout_ms: time for the answer, connecting included; None takes the configured
+                time-out, to which a join adds its rebalance time-out.
+
+        Raises:
+            RuntimeError: the transport is not running.
+            ValueError: a request other than FindCoordinator without a node.
+        """
+        if node is None and not isinstance(request, FindCoordinatorRequest):
+            raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
+        if timeout_ms is None:
+            timeout_ms = self.settings.request_timeout_ms
+            if isinstance(request, JoinGroupRequest):
+                timeout_ms = max(timeout_ms, request.rebalance_timeout_ms + JOIN_SLACK_MS)
+        job = _Job(
+            lane=lane,
+            request=request,
+            node=node,
+            deadline=time.monotonic() + timeout_ms / 1000,
+            on_answer=on_answer,
+        )
+        self._enqueue(lambda: self._begin(job))
+
+    def close_lane(self, lane: Lane) -> None:
+        """Close all connections of a lane; what waits there fails as disconnected.
+
+        Only a FindCoordinator goes on with the next broker.
+
+        The lane can be used again at once. A coordinator does not notice that a join's connection
+        is gone: the member stays in the group until it leaves or its session ends.
+
+        Raises:
+            RuntimeError: the transport is not running.
+        """
+        self._enqueue(lambda: self._close_lane(lane))
+
+    def close(self, timeout_ms: int = 5_000) -> bool:
+        """Fail what is still waiting, close all connections and end the thread.
+
+        Args:
+            timeout_ms: how long to wait for the thread.
+
+        Returns:
+            Whether the thread has ended. Closing again is harmless.
+
+        Raises:
+            RuntimeError: called on the transport's thread, which cannot wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("the transport cannot be closed from its own thread")
+        with self._lock:
+            if self._phase is _Phase.OPEN:
+                self._net.call_soon_threadsafe(self._drain_inbox)
+            self._phase = _Phase.CLOSED
+        if self._thread is None:
+            return True
+        self._thread.join(timeout_ms / 1000)
+        return not self._thread.is_alive()
+
+    def _enqueue(self, action: Callable[[], None]) -> None:
+        with self._lock:
+            if self._phase is not _Phase.OPEN:
+                raise RuntimeError("the transport is not running")
+            self._inbox.append(action)
+            self._net.call_soon_threadsafe(self._drain_inbox)
+
+    # --- the thread's side -----------------------------------------------------------------------
+
+    def _new_loop(self) -> NetworkSelector:
+        return NetworkSelector(client_id=self.settings.client_id)
+
+    def _run(self) -> None:
+        while self._phase is _Phase.OPEN:
+            try:
+                self._net.poll()
+            except Exception as error:  # noqa: BLE001 -- a dead thread would be a dead member
+                self._report(error)
+                self._restart()
+        # Nothing is added any more: what came before close() is still taken, then failed.
+        self._drain_inbox()
+        self._drop_channels("the transport was closed")
+        self._net.close()
+
+    def _restart(self) -> None:
+        """Go on with a new loop; the old one's connections are lost."""
+        time.sleep(RESTART_PAUSE_S)
+        with self._lock:
+            broken, self._net = self._net, self._new_loop()
+            self._net.call_soon(self._drain_inbox)
+        self._drop_channels("the transport's loop failed and was restarted")
+        try:
+            broken.close()
+        except Exception as error:  # noqa: BLE001 -- it was broken before
+            self._report(error)
+
+    def _drain_inbox(self) -> None:
+        while self._inbox:
+            action = self._inbox.popleft()
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 -- one request must not end the others
+                self._report(error)
+
+    def _report(self, error: BaseException) -> None:
+        try:
+            self.report(error)
+        except Exception:  # noqa: BLE001, S110 -- there is nobody left to tell
+            pass
+
+    def _begin(self, job: _Job) -> None:
+        if job.node is None:
+            self._look_up(job, self._candidates(job.lane))
+        else:
+            self._submit(job, (job.node.host, job.node.port), job.deadline, self._answer(job))
+
+    def _submit(
+        self, job: _Job, address: Address, deadline: float, on_done: Callable[[Any], None]
+    ) -> None:
+        try:
+            message = build_message(job.request)
+        except Exception as error:  # noqa: BLE001 -- the request must have an outcome
+            self._report(error)
+            on_done(TransportFailure(kind=FailureKind.UNSUPPORTED, message=str(error)))
+            return
+        self._channel(job.lane, address).submit(
+            Call(message=message, deadline=deadline, on_done=on_done)
+        )
+
+    def _answer(self, job: _Job) -> Callable[[Any], None]:
+        """Return what turns an outcome into the caller's answer."""
+
+        def answer(outcome: Any) -> None:  # noqa: ANN401 -- kafka-python's messages are untyped
+            try:
+                job.on_answer(_read(job.request, outcome))
+            except Exception as error:  # noqa: BLE001 -- the caller's code
+                self._report(error)
+
+        return answer
+
+    def _channel(self, lane: Lane, address: Address) -> Channel:
+        key = (lane, *address)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = Channel(self._net, *address, self.settings)
+        return channel
+
+    def _close_lane(self, lane: Lane) -> None:
+        for key, channel in sorted(self._channels.items(), key=_by_address):
+            if key[0] is lane:
+                channel.close("the lane was closed")
+
+    def _drop_channels(self, reason: str) -> None:
+        channels = [channel for _, channel in sorted(self._channels.items(), key=_by_address)]
+        self._channels.clear()
+        for channel in channels:
+            try:
+                channel.close(reason)
+            except Exception as error:  # noqa: BLE001 -- the other channels must close, too
+                self._report(error)
+
+    # --- look-up ---------------------------------------------------------------------------------
+
+    def _candidates(self, lane: Lane) -> list[Address]:
+        """Return the brokers to ask, connected ones first, then another one first each time."""
+        addresses = [*dict.fromkeys((*self._known_brokers, *self.settings.bootstrap_servers))]
+        turn = self._look_ups % len(addresses)
+        self._look_ups += 1
+
+        def rank(address: Address) -> tuple[bool, float]:
+            channel = self._channels.get((lane, *address))
+            if channel is None:
+                return (True, 0.0)
+            return (not channel.is_connected, channel.retry_at)
+
+        return sorted((*addresses[turn:], *addresses[:turn]), key=rank)
+
+    def _look_up(self, job: _Job, candidates: list[Address]) -> None:
+        """Ask one broker after the other until one answers or the time is over."""
+        address, *others = candidates
+        now = time.monotonic()
+        share = max((job.deadline - now) / len(candidates), LOOK_UP_ATTEMPT_MS_MIN / 1000)
+
+        def on_done(outcome: Any) -> None:  # noqa: ANN401 -- kafka-python's messages are untyped
+            failed = isinstance(outcome, TransportFailure)
+            in_time = time.monotonic() < job.deadline and self._phase is _Phase.OPEN
+            if failed and others and in_time:
+                self._look_up(job, others)
+                return
+            if not failed:
+                self._learn_brokers(job.lane, address)
+            self._answer(job)(outcome)
+
+        self._submit(job, address, min(now + share, job.deadline), on_done)
+
+    def _learn_brokers(self, lane: Lane, address: Address) -> None:
+        """Read the list of brokers now and then, to survive the loss of all bootstrap brokers."""
+        now = time.monotonic()
+        age_ms = (now - self._brokers_read_at) * 1000
+        if self._brokers_read_at and age_ms < self.settings.metadata_max_age_ms:
+            return
+        self._brokers_read_at = now
+
+        def on_done(outcome: Any) -> None:  # noqa: ANN401 -- kafka-python's messages are untyped
+            if not isinstance(outcome, TransportFailure):
+                self._known_brokers = tuple(
+                    sorted((broker.host, broker.port) for broker in outcome.brokers)
+                )
+
+        self._channel(lane, address).submit(
+            Call(
+                message=MetadataRequest(topics=[], allow_auto_topic_creation=False),
+                deadline=now + self.settings.request_timeout_ms / 1000,
+                on_done=on_done,
+            )
+        )
+
+
+def _by_address(item: tuple[tuple[Lane, str, int], Channel]) -> tuple[str, str, int]:
+    lane, host, port = item[0]
+    return (lane.value, host, port)
+
+
+def _read(request: GroupRequest, outcome: Any) -> Answer | TransportFailure:  # noqa: ANN401 -- untyped
+    """Turn kafka-python's response into an answer; a broken one is a failure, not an exception."""
+    if isinstance(outcome, TransportFailure):
+        return outcome
+    try:
+        return read_answer(request, outcome)
+    except Exception as error:  # noqa: BLE001 -- the request must have an outcome
+        return TransportFailure(
+            kind=FailureKind.UNSUPPORTED,
+            message=f"unreadable answer to {type(request).__name__}: {error}",
+        )
