@@ -1,0 +1,125 @@
+"""A whole round of a leader: from decoded subscriptions to the bytes for every member.
+
+Rules of this file: every member is answered; `assigned` is what it holds after the round, complete
+and never null (Kafka's own tools read it); the list of revocations is null for all or for none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from coopgroup.leader.decision import DecidedRound, decide_round, refused_round
+from coopgroup.leader.request import RoundRequest, TopicMetadata
+from coopgroup.model import ResourceSet, resolve_claims
+from coopgroup.model.plan import revoked_by_member
+from coopgroup.protocol import Assignment, encode_assignment
+
+if TYPE_CHECKING:
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.leader.request import Lags
+    from coopgroup.policies.base import Policy, RoundContext
+    from coopgroup.policies.state import PolicyState
+    from coopgroup.telemetry import Record
+
+__all__ = ["LedRound", "fallback_round", "lead", "member_assignments"]
+
+
+@frozen(kw_only=True, eq=False)
+class LedRound:
+    """A round ready to be sent.
+
+    Attributes:
+        assignments: (member id, embedded assignment) of every member, ascending by member id.
+        state: what to pass in when the same member leads the next round too.
+        records: what happened, in order.
+        decided: the round as values.
+        refused: whether the round moves nothing because something went wrong; `records` say what.
+    """
+
+    assignments: tuple[tuple[str, bytes], ...]
+    state: PolicyState
+    records: tuple[Record, ...]
+    decided: DecidedRound
+    refused: bool
+
+
+def lead(
+    request: RoundRequest,
+    metadata: TopicMetadata,
+    lags: Lags,
+    *,
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+) -> LedRound:
+    """Decide and encode a round.
+
+    Args:
+        request: the members' subscriptions.
+        metadata: what exists of `request.topics`.
+        lags: figures for assignors that need them.
+        assignor: says where.
+        policy: says when.
+        context: circumstances of the round.
+    """
+    decided = decide_round(
+        request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
+    )
+    return _encoded(request, decided)
+
+
+def fallback_round(
+    request: RoundRequest,
+    metadata: TopicMetadata | None,
+    *,
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+    reason: str,
+) -> LedRound:
+    """Encode the round that moves nothing, for a host that cannot wait for a better one.
+
+    Args:
+        request: the members' subscriptions.
+        metadata: what exists; None when the look-up failed, and everything claimed is then taken
+            to exist.
+        assignor: which was not asked, or did not answer in time.
+        policy: the same.
+        context: circumstances of the round.
+        reason: why the round moves nothing, one sentence.
+    """
+    if metadata is None:
+        claimed = ResourceSet.union_all(claim.owned for claim in request.claims)
+        metadata = TopicMetadata(resources=claimed)
+    group = resolve_claims(request.claims, metadata.resources, metadata.racks)
+    decided = refused_round(group, (reason,), assignor=assignor, policy=policy, context=context)
+    return _encoded(request, decided)
+
+
+def member_assignments(decided: DecidedRound) -> tuple[Assignment, ...]:
+    """What each member is told, in the order of the group's members."""
+    group, plan = decided.group, decided.plan
+    revoked: tuple[ResourceSet | None, ...] = (None,) * len(group.members)
+    if plan.follow_up:
+        revoked = revoked_by_member(group, plan.assigned)
+    return tuple(
+        Assignment(
+            assigned=assigned,
+            revoked=stopped,
+            scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
+        )
+        for assigned, stopped in zip(group.by_member(plan.assigned), revoked, strict=True)
+    )
+
+
+def _encoded(request: RoundRequest, decided: DecidedRound) -> LedRound:
+    messages = map(encode_assignment, member_assignments(decided))
+    return LedRound(
+        assignments=tuple(zip(decided.group.member_ids, messages, strict=True)),
+        state=decided.state,
+        records=(*request.records, *decided.records),
+        decided=decided,
+        refused=decided.refused,
+    )

@@ -1,0 +1,223 @@
+"""The decision of a round, over values: from claims to a checked plan.
+
+Assignor and policy may be a user's code. Rules of this file: whatever they raise or return, the
+round is answered; a staged round that fails the safety check is never sent; and in both cases the
+answer is the round that moves nothing, with a record that says why. The arrays that they get to
+see are read-only, so that no mistake of theirs changes what the check compares with.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from coopgroup.assignors import check_target
+from coopgroup.model import NOBODY, plan_that_moves_nothing, resolve_claims
+from coopgroup.model.plan import revoked_claims
+from coopgroup.policies.safety import violations
+from coopgroup.policies.state import PolicyState
+from coopgroup.telemetry import RoundLed, RoundRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.leader.request import Lags, TopicMetadata
+    from coopgroup.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.policies.base import Policy, RoundContext, StagedRound
+    from coopgroup.telemetry import Record
+
+__all__ = ["DecidedRound", "decide_round", "refused_round"]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@frozen(kw_only=True, eq=False)
+class DecidedRound:
+    """A round as its leader decided it.
+
+    Attributes:
+        group: the group, claims resolved.
+        plan: what each member is told.
+        state: what the same leader passes in when it leads the next round.
+        records: what happened, in order.
+        refused: whether the plan is the one that moves nothing because something went wrong.
+    """
+
+    group: GroupSnapshot
+    plan: RoundPlan
+    state: PolicyState
+    records: tuple[Record, ...]
+    refused: bool
+
+
+class _UnusableAnswerError(Exception):
+    """An assignor or a policy raised, or broke its contract; the message says which, and how."""
+
+
+def decide_round(
+    claims: Sequence[MemberClaim],
+    metadata: TopicMetadata,
+    lags: Lags,
+    *,
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+) -> DecidedRound:
+    """Decide what each member holds after the round.
+
+    Args:
+        claims: one per member, in any order, member ids distinct.
+        metadata: what exists.
+        lags: figures for assignors that need them.
+        assignor: says where.
+        policy: says when.
+        context: circumstances of the round.
+    """
+    group = _read_only_group(resolve_claims(claims, metadata.resources, metadata.racks))
+    try:
+        staged = _stage(group, lags, assignor, policy, context)
+        with _asking(f"policy {policy.name}"):
+            problems = tuple(violations(group, staged.plan))
+    except _UnusableAnswerError as error:
+        problems = (str(error),)
+        staged = None
+    if problems or staged is None:
+        return refused_round(group, problems, assignor=assignor, policy=policy, context=context)
+    return DecidedRound(
+        group=group,
+        plan=staged.plan,
+        state=staged.state,
+        records=(_led(group, staged.plan, assignor, policy),),
+        refused=False,
+    )
+
+
+def refused_round(
+    group: GroupSnapshot,
+    problems: tuple[str, ...],
+    *,
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+) -> DecidedRound:
+    """Answer with the round that moves nothing.
+
+    A delay that members know to be running goes on: a round that decides nothing does not decide
+    that either.
+
+    Args:
+        group: the group, claims resolved.
+        problems: why, one sentence each.
+        assignor: whose target is not used.
+        policy: whose plan is not used.
+        context: circumstances of the round.
+    """
+    plan = plan_that_moves_nothing(group)
+    if not plan.follow_up:
+        plan = attrs.evolve(plan, scheduled_rebalance_timeout_ms=_running_delay_ms(group))
+    return DecidedRound(
+        group=group,
+        plan=plan,
+        state=_state_after_refusal(group, context),
+        records=(RoundRefused(violations=problems), _led(group, plan, assignor, policy)),
+        refused=True,
+    )
+
+
+def _stage(
+    group: GroupSnapshot, lags: Lags, assignor: Assignor, policy: Policy, context: RoundContext
+) -> StagedRound:
+    with _asking(f"policy {policy.name}"):
+        offer = policy.offer(group, context)
+        view = group.view(
+            owner=_read_only(offer.owner.copy()),
+            assignable=_read_only(group.assignable & ~offer.held),
+        )
+    with _asking(f"assignor {assignor.name}"):
+        target = assignor.assign(view, _read_only(lags.aligned(group.resources)))
+        check_target(view, target)
+    with _asking(f"policy {policy.name}"):
+        return policy.stage(group, _read_only(target.copy()), context)
+
+
+@contextmanager
+def _asking(whom: str) -> Iterator[None]:
+    """Blame what goes wrong inside on the assignor or policy that is asked."""
+    try:
+        yield
+    except Exception as error:
+        said = " ".join(str(error).split())
+        raise _UnusableAnswerError(f"{whom}: {type(error).__name__}: {said}") from error
+
+
+def _read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    array.flags.writeable = False
+    return array
+
+
+def _read_only_group(group: GroupSnapshot) -> GroupSnapshot:
+    for field in attrs.fields(type(group)):
+        value = getattr(group, field.name)
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+    return group
+
+
+def _running_delay_ms(group: GroupSnapshot) -> int:
+    delays = [member.remaining_delay_ms or 0 for member in group.members]
+    return min((delay for delay in delays if delay > 0), default=0)
+
+
+def _state_after_refusal(group: GroupSnapshot, context: RoundContext) -> PolicyState:
+    """What is remembered of a round that moved nothing: the earlier memory, brought up to date.
+
+    Who is silent must be said anew: a member that could be read in this round keeps what it
+    rightfully has, so it no longer counts as holding nothing.
+    """
+    owned = group.resources.take(group.claimed())
+    before = context.state
+    if before is not None:
+        owned |= before.known
+    fresh = PolicyState(
+        generation=context.generation,
+        members=group.member_ids,
+        known=owned,
+        silent=tuple(member.member_id for member in group.members if not member.readable),
+    )
+    if before is None:
+        return fresh
+    return attrs.evolve(
+        before,
+        generation=fresh.generation,
+        members=fresh.members,
+        known=fresh.known,
+        silent=fresh.silent,
+    )
+
+
+def _led(group: GroupSnapshot, plan: RoundPlan, assignor: Assignor, policy: Policy) -> RoundLed:
+    stopped = revoked_claims(group, plan.assigned)
+    kept = np.zeros(len(group.resources), dtype=np.bool_)
+    kept[group.claim_resources[~stopped]] = True
+    revoked = np.zeros(len(group.resources), dtype=np.bool_)
+    revoked[group.claim_resources[stopped]] = True
+    take = group.resources.take
+    return RoundLed(
+        policy=policy.name,
+        assignor=assignor.name,
+        members=group.member_ids,
+        granted=take((plan.assigned != NOBODY) & ~kept),
+        revoked=take(revoked),
+        lost=take(plan.lost),
+        created=take(plan.created),
+        waiting=take(plan.waiting),
+        contested=take(group.contested),
+        follow_up=plan.follow_up,
+        scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
+    )

@@ -1,0 +1,185 @@
+"""What a round starts from: the members' subscriptions, the metadata, the lags.
+
+The one rule of this file: no member can fail the round. A subscription that cannot be decoded
+becomes a claim that says so, and a record.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
+from coopgroup.model import EMPTY, MemberClaim, ResourceSet
+from coopgroup.protocol import decode_subscription, decode_user_data
+from coopgroup.telemetry import SubscriptionUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from coopgroup.model.resource_set import Int64Array
+    from coopgroup.telemetry import Record
+
+__all__ = [
+    "NO_LAGS",
+    "JoinedMember",
+    "Lags",
+    "RoundRequest",
+    "TopicMetadata",
+    "read_members",
+]
+
+
+@frozen(kw_only=True)
+class JoinedMember:
+    """A member as the JoinGroup answer shows it to the leader.
+
+    Attributes:
+        member_id: id that the group coordinator gave it.
+        group_instance_id: static id (KIP-345), None for a dynamic member.
+        metadata: its embedded subscription.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@frozen(kw_only=True)
+class RoundRequest:
+    """Everybody's subscription, decoded once.
+
+    Attributes:
+        claims: one per member, ascending by member id.
+        topics: names that at least one member subscribes to, ascending: what the host looks up.
+        records: a `SubscriptionUnreadable` per member whose subscription could not be decoded.
+    """
+
+    claims: tuple[MemberClaim, ...]
+    topics: tuple[str, ...]
+    records: tuple[Record, ...] = ()
+
+
+@frozen(kw_only=True)
+class TopicMetadata:
+    """What exists, as the leader sees it.
+
+    Attributes:
+        resources: every resource of the subscribed names.
+        racks: racks of each resource's replicas by name and index; None when unknown.
+    """
+
+    resources: ResourceSet
+    racks: Mapping[str, Mapping[int, Sequence[str]]] | None = None
+
+
+@frozen(kw_only=True, eq=False)
+class Lags:
+    """Lag of each resource of a set.
+
+    Attributes:
+        resources: N resources, in any relation to those of the group; what the group lacks is
+            passed over, and what is missing here counts as 0.
+        values: int64 (N,): end offset minus committed offset, in the order of `resources`.
+    """
+
+    resources: ResourceSet
+    values: Int64Array
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse figures that do not fit the resources.
+
+        Raises:
+            ConfigurationError: there is not one figure per resource.
+        """
+        if self.values.shape != (len(self.resources),):
+            raise ConfigurationError(
+                "lags", f"{self.values.size} figures", f"{len(self.resources)}, one per resource"
+            )
+
+    @classmethod
+    def from_mapping(cls, lag_by_index: Mapping[str, Mapping[int, int]]) -> Lags:
+        """Pack lags given by name and index."""
+        resources = ResourceSet(lag_by_index)
+        values = [lag_by_index[name][index] for name, index in resources]
+        return cls(resources=resources, values=np.array(values, dtype=np.int64))
+
+    def aligned(self, resources: ResourceSet) -> Int64Array:
+        """The figures in the order of another set.
+
+        Args:
+            resources: R resources.
+
+        Returns:
+            int64 (R,): 0 where unknown, and where a truncated log left a committed offset behind
+            the end.
+        """
+        lags = np.zeros(len(resources), dtype=np.int64)
+        places = resources.positions(self.resources)
+        known = places >= 0
+        lags[places[known]] = np.maximum(self.values[known], 0)
+        return lags
+
+
+NO_LAGS: Final = Lags(resources=EMPTY, values=np.zeros(0, dtype=np.int64))
+
+
+def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
+    """Decode every member's subscription.
+
+    Args:
+        members: as JoinGroup answered, in any order.
+
+    Raises:
+        RemoteProtocolError: the group coordinator names one member id twice.
+    """
+    ordered = sorted(members, key=lambda member: member.member_id)
+    for before, after in pairwise(ordered):
+        if before.member_id == after.member_id:
+            raise RemoteProtocolError(
+                f"members: got {after.member_id!r} twice, expected every member id once"
+            )
+    claims: list[MemberClaim] = []
+    records: list[Record] = []
+    for member in ordered:
+        try:
+            claims.append(_read_claim(member))
+        except DecodeError as error:
+            claims.append(
+                MemberClaim(
+                    member_id=member.member_id,
+                    topics=(),
+                    instance_id=member.group_instance_id,
+                    readable=False,
+                )
+            )
+            records.append(SubscriptionUnreadable(member_id=member.member_id, reason=str(error)))
+    return RoundRequest(
+        claims=tuple(claims),
+        topics=tuple(sorted({topic for claim in claims for topic in claim.topics})),
+        records=tuple(records),
+    )
+
+
+def _read_claim(member: JoinedMember) -> MemberClaim:
+    subscription = decode_subscription(member.metadata)
+    return MemberClaim(
+        member_id=member.member_id,
+        topics=tuple(sorted(set(subscription.topics))),
+        owned=subscription.owned,
+        generation=subscription.generation,
+        instance_id=member.group_instance_id,
+        rack=subscription.rack,
+        remaining_delay_ms=_remaining_delay_ms(subscription.user_data),
+    )
+
+
+def _remaining_delay_ms(user_data: bytes | None) -> int | None:
+    try:
+        ours = decode_user_data(user_data)
+    except DecodeError:
+        return None  # other clients put what they like there (KIP-429's fallback generation, say)
+    return None if ours is None else ours.remaining_delay_ms
