@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import os
 import random
 import socket
 import ssl
@@ -44,6 +45,8 @@ PAUSED_POLL_S: Final = 0.02
 TIMER_SLACK_MS: Final = 10_000
 IN_FLIGHT_MAX: Final = 1_000
 Address: TypeAlias = tuple[Any, ...]
+# kafka-python's messages, or the failure in place of one.
+Outcome: TypeAlias = Any
 
 
 class FailureKind(enum.Enum):
@@ -83,7 +86,7 @@ class Call:
 
     message: Any
     deadline: float
-    on_done: Callable[[Any], None]
+    on_done: Callable[[Outcome], None]
     sent: bool = False
     timer: Any = None
     _done: bool = field(default=False, init=False)
@@ -93,7 +96,7 @@ class Call:
         """Whether `on_done` was called."""
         return self._done
 
-    def finish(self, outcome: Any) -> None:  # noqa: ANN401 -- kafka-python's messages are untyped
+    def finish(self, outcome: Outcome) -> None:
         """Report the outcome, unless one was reported before."""
         if not self._done:
             self._done = True
@@ -182,7 +185,7 @@ class Channel:
         future.add_callback(lambda response: self._finish(call, response))
         future.add_errback(lambda error: self._finish(call, _failure(error)))
 
-    def _finish(self, call: Call, outcome: Any) -> None:  # noqa: ANN401 -- untyped library
+    def _finish(self, call: Call, outcome: Outcome) -> None:
         self._in_flight.discard(call)
         self.net.cancel(call.timer)
         call.finish(outcome)
@@ -264,7 +267,7 @@ class Channel:
         raise error
 
     async def _connect_socket(self, sock: socket.socket, address: Address) -> None:
-        sock.setblocking(False)
+        sock.settimeout(0)
         for option in self.settings.socket_options:
             sock.setsockopt(*option)
         try:
@@ -273,9 +276,7 @@ class Channel:
             await self.net.wait_write(sock)
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if code:
-                raise OSError(
-                    code, f"{socket.os.strerror(code)} ({self.host}:{self.port})"
-                ) from None
+                raise OSError(code, f"{os.strerror(code)} ({self.host}:{self.port})") from None
 
     async def _addresses(self) -> list[tuple[Any, ...]]:
         """Look the broker's name up, and have an OAuth token ready.
@@ -292,15 +293,16 @@ class Channel:
             try:
                 if token_source is not None:
                     token_source.renew()
-                answer, succeeded = self._look_up(), True
+                looked_up = self._look_up()
             except Exception as error:  # noqa: BLE001 -- raised again on the loop
-                answer, succeeded = error, False
-            # A loop that was closed meanwhile does not want the answer any more.
-            with_loop = found.success if succeeded else found.failure
-            _call_loop(self.net, lambda: with_loop(answer))
+                reason = error
+                _call_loop(self.net, lambda: found.failure(reason))
+            else:
+                _call_loop(self.net, lambda: found.success(looked_up))
 
         threading.Thread(target=prepare, name="coopgroup-resolve", daemon=True).start()
-        return await found
+        addresses: list[tuple[Any, ...]] = await found
+        return addresses
 
     def _look_up(self) -> list[tuple[Any, ...]]:
         return list(

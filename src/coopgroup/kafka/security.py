@@ -24,6 +24,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -519,12 +520,11 @@ def _load_certificate(context: ssl.SSLContext, configuration: Mapping[str, Any])
     # An empty password, not None: None would let OpenSSL ask at the terminal.
     password = _text(configuration.get("ssl.key.password"))
     shown = "(PEM)" if chain_key.endswith(".pem") else chain
-
-    def load() -> None:
-        with _as_file(chain, chain_key) as chain_file, _as_file(key, key_key) as key_file:
-            context.load_cert_chain(chain_file.name, key_file.name, password)
-
-    _load(chain_key, shown, load)
+    # Python's TLS reads files only; the folder can be read by this user alone.
+    with tempfile.TemporaryDirectory(prefix="coopgroup-") as folder:
+        chain_file = _as_file(chain, chain_key, Path(folder))
+        key_file = _as_file(key, key_key, Path(folder))
+        _load(chain_key, shown, lambda: context.load_cert_chain(chain_file, key_file, password))
 
 
 def _one_of(configuration: Mapping[str, Any], pem_key: str, location_key: str) -> tuple[str, str]:
@@ -535,14 +535,10 @@ def _one_of(configuration: Mapping[str, Any], pem_key: str, location_key: str) -
     return _text(configuration.get(location_key)), location_key
 
 
-def _as_file(value: str, key: str) -> Any:  # noqa: ANN401 -- a file or a temporary file's wrapper
-    """Return the open file of a location, or a PEM string as a file only we can read.
-
-    Python's TLS loads certificates from files only.
-    """
+def _as_file(value: str, key: str, folder: Path) -> Path:
+    """Return the file of a location, or of a PEM string that is written into the folder."""
     if not key.endswith(".pem"):
-        return open(value, "rb")  # noqa: SIM115, PTH123 -- the caller closes it
-    file = tempfile.NamedTemporaryFile(mode="w", encoding="ascii", suffix=".pem")  # noqa: SIM115 -- the caller closes it
-    file.write(value)
-    file.flush()
+        return Path(value)
+    file = folder / key
+    file.write_text(value, encoding="ascii", errors="replace")
     return file

@@ -23,18 +23,19 @@ calling `send`, which is earlier than the moment the bytes leave and hence safe.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
-from coopgroup.kafka.channel import Call, Channel, FailureKind, TransportFailure
+from coopgroup.kafka.channel import Call, Channel, FailureKind, Outcome, TransportFailure
 from coopgroup.kafka.requests import (
     Answer,
     Coordinator,
@@ -243,10 +244,8 @@ class GroupTransport:
                 self._report(error)
 
     def _report(self, error: BaseException) -> None:
-        try:
+        with contextlib.suppress(Exception):  # there is nobody left to tell
             self.report(error)
-        except Exception:  # noqa: BLE001, S110 -- there is nobody left to tell
-            pass
 
     def _begin(self, job: _Job) -> None:
         if job.node is None:
@@ -255,7 +254,7 @@ class GroupTransport:
             self._submit(job, (job.node.host, job.node.port), job.deadline, self._answer(job))
 
     def _submit(
-        self, job: _Job, address: Address, deadline: float, on_done: Callable[[Any], None]
+        self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
     ) -> None:
         try:
             message = build_message(job.request)
@@ -267,10 +266,10 @@ class GroupTransport:
             Call(message=message, deadline=deadline, on_done=on_done)
         )
 
-    def _answer(self, job: _Job) -> Callable[[Any], None]:
+    def _answer(self, job: _Job) -> Callable[[Outcome], None]:
         """Return what turns an outcome into the caller's answer."""
 
-        def answer(outcome: Any) -> None:  # noqa: ANN401 -- kafka-python's messages are untyped
+        def answer(outcome: Outcome) -> None:
             try:
                 job.on_answer(_read(job.request, outcome))
             except Exception as error:  # noqa: BLE001 -- the caller's code
@@ -321,7 +320,7 @@ class GroupTransport:
         now = time.monotonic()
         share = max((job.deadline - now) / len(candidates), LOOK_UP_ATTEMPT_MS_MIN / 1000)
 
-        def on_done(outcome: Any) -> None:  # noqa: ANN401 -- kafka-python's messages are untyped
+        def on_done(outcome: Outcome) -> None:
             failed = isinstance(outcome, TransportFailure)
             in_time = time.monotonic() < job.deadline and self._phase is _Phase.OPEN
             if failed and others and in_time:
@@ -341,7 +340,7 @@ class GroupTransport:
             return
         self._brokers_read_at = now
 
-        def on_done(outcome: Any) -> None:  # noqa: ANN401 -- kafka-python's messages are untyped
+        def on_done(outcome: Outcome) -> None:
             if not isinstance(outcome, TransportFailure):
                 self._known_brokers = tuple(
                     sorted((broker.host, broker.port) for broker in outcome.brokers)
@@ -361,7 +360,7 @@ def _by_address(item: tuple[tuple[Lane, str, int], Channel]) -> tuple[str, str, 
     return (lane.value, host, port)
 
 
-def _read(request: GroupRequest, outcome: Any) -> Answer | TransportFailure:  # noqa: ANN401 -- untyped
+def _read(request: GroupRequest, outcome: Outcome) -> Answer | TransportFailure:
     """Turn kafka-python's response into an answer; a broken one is a failure, not an exception."""
     if isinstance(outcome, TransportFailure):
         return outcome
