@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["coopgroup.testing.plugin"]
+
 _TESTS = Path(__file__).parent
 _MARKED_FOLDERS = frozenset({"broker", "interop", "property", "spark", "stateful"})
 
