@@ -1,0 +1,39 @@
+"""Embedded messages of a group: bytes to values and back, bounds-checked.
+
+What members and their leader say to each other travels as bytes that the group coordinator never
+reads. Values and codecs are apart: `values` holds what a message says, the other modules how it
+stands on the wire. The byte layout is written down in docs/wire_format.md, the schemas stand in
+the folder `protocol/` of the repository.
+"""
+
+from coopgroup.protocol.assignment import ASSIGNMENT_NEWEST, decode_assignment, encode_assignment
+from coopgroup.protocol.kafka_assignment import (
+    KAFKA_ASSIGNMENT_NEWEST,
+    decode_kafka_assignment,
+    encode_kafka_assignment,
+)
+from coopgroup.protocol.subscription import (
+    SUBSCRIPTION_NEWEST,
+    decode_subscription,
+    encode_subscription,
+)
+from coopgroup.protocol.user_data import decode_user_data, encode_user_data
+from coopgroup.protocol.values import Assignment, KafkaAssignment, Subscription, UserData
+
+__all__ = [
+    "ASSIGNMENT_NEWEST",
+    "KAFKA_ASSIGNMENT_NEWEST",
+    "SUBSCRIPTION_NEWEST",
+    "Assignment",
+    "KafkaAssignment",
+    "Subscription",
+    "UserData",
+    "decode_assignment",
+    "decode_kafka_assignment",
+    "decode_subscription",
+    "decode_user_data",
+    "encode_assignment",
+    "encode_kafka_assignment",
+    "encode_subscription",
+    "encode_user_data",
+]

@@ -1,0 +1,93 @@
+"""Codec of our assignment, leader to member, v1 and v2.
+
+`assigned` stands where Kafka's ConsumerProtocolAssignment has it, so Kafka's own tools can describe
+our groups. They cannot read a null `assigned`: it is never written, and refused when read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
+from coopgroup.protocol.reader import ByteReader
+from coopgroup.protocol.resource_array import (
+    packed_nullable_resources,
+    packed_resources,
+    read_nullable_resources,
+    read_resources,
+)
+from coopgroup.protocol.values import ASSIGNMENT_NEWEST, Assignment
+from coopgroup.protocol.writer import packed_int32, require_version
+
+__all__ = ["ASSIGNMENT_NEWEST", "decode_assignment", "encode_assignment"]
+
+_OLDEST: Final = 1
+_TIMEOUT: Final = "scheduled_rebalance_timeout_ms"
+
+
+def encode_assignment(
+    assignment: Assignment, version: int = ASSIGNMENT_NEWEST, *, index_min: int = 0
+) -> bytes:
+    """Write an assignment.
+
+    Args:
+        assignment: what to write; its own `version` plays no part.
+        version: 1 or 2.
+        index_min: smallest index allowed: 0 for partitions, -1 where a connector counts.
+
+    Raises:
+        EncodeError: the version does not exist or lacks a time-out that is set (a member that
+            never heard of it would wait for ever), or a field does not fit its wire type.
+    """
+    timeout_ms = assignment.scheduled_rebalance_timeout_ms
+    parts = [
+        require_version(version, oldest=_OLDEST, newest=ASSIGNMENT_NEWEST),
+        packed_resources(assignment.assigned, "assigned", index_min=index_min),
+        packed_nullable_resources(assignment.revoked, "revoked", index_min=index_min),
+    ]
+    if timeout_ms < 0:
+        raise EncodeError(f"{_TIMEOUT}: {timeout_ms} is negative")
+    if version >= 2:
+        parts.append(packed_int32(timeout_ms, _TIMEOUT))
+    elif timeout_ms:
+        raise EncodeError(f"{_TIMEOUT}: {timeout_ms} has no place in version {version}")
+    return b"".join(parts)
+
+
+def decode_assignment(content: bytes, *, index_min: int = 0) -> Assignment:
+    """Read an assignment.
+
+    A newer version is refused, unlike a newer subscription: the next one need not keep today's
+    prefix, and a member that misreads its assignment might work beside another owner.
+
+    Args:
+        content: the bytes of the member's assignment in SyncGroup.
+        index_min: smallest index allowed: 0 for partitions, -1 where a connector counts.
+
+    Raises:
+        DecodeError: the bytes hold no assignment.
+    """
+    reader = ByteReader(content)
+    version = reader.read_int16("version")
+    if not _OLDEST <= version <= ASSIGNMENT_NEWEST:
+        raise UnsupportedVersionError(
+            f"version: got {version}, expected {_OLDEST} to {ASSIGNMENT_NEWEST}", 0
+        )
+    assigned = read_resources(reader, "assigned", index_min=index_min)
+    revoked = read_nullable_resources(reader, "revoked", index_min=index_min)
+    timeout_ms = _read_timeout_ms(reader) if version >= 2 else 0
+    reader.require_end()
+    return Assignment(
+        assigned=assigned,
+        revoked=revoked,
+        scheduled_rebalance_timeout_ms=timeout_ms,
+        version=version,
+    )
+
+
+def _read_timeout_ms(reader: ByteReader) -> int:
+    offset = reader.offset
+    timeout_ms = reader.read_int32(_TIMEOUT)
+    if timeout_ms < 0:
+        raise InvalidValueError(f"{_TIMEOUT}: {timeout_ms} is negative", offset)
+    return timeout_ms

@@ -1,0 +1,56 @@
+"""Codec of Kafka's own ConsumerProtocolAssignment, v0 to v3, which are all alike.
+
+Needed where a group is led by one of Kafka's clients, and to see our assignments as Kafka's tools
+see them: these stop reading after the user data, whatever follows, and so does this codec.
+"""
+
+from __future__ import annotations
+
+from coopgroup.errors import UnsupportedVersionError
+from coopgroup.protocol.reader import ByteReader
+from coopgroup.protocol.resource_array import packed_resources, read_resources
+from coopgroup.protocol.values import KAFKA_ASSIGNMENT_NEWEST, KafkaAssignment
+from coopgroup.protocol.writer import packed_nullable_bytes, require_version
+
+__all__ = ["KAFKA_ASSIGNMENT_NEWEST", "decode_kafka_assignment", "encode_kafka_assignment"]
+
+
+def encode_kafka_assignment(
+    assignment: KafkaAssignment, version: int = KAFKA_ASSIGNMENT_NEWEST, *, index_min: int = 0
+) -> bytes:
+    """Write an assignment that Kafka's own clients read.
+
+    Args:
+        assignment: what to write; its own `version` plays no part.
+        version: 0 to 3.
+        index_min: smallest index allowed.
+
+    Raises:
+        EncodeError: the version does not exist, or a field does not fit its wire type.
+    """
+    return b"".join(
+        [
+            require_version(version, oldest=0, newest=KAFKA_ASSIGNMENT_NEWEST),
+            packed_resources(assignment.assigned, "assigned", index_min=index_min),
+            packed_nullable_bytes(assignment.user_data, "user_data"),
+        ]
+    )
+
+
+def decode_kafka_assignment(content: bytes, *, index_min: int = 0) -> KafkaAssignment:
+    """Read an assignment of Kafka's own clients; bytes after the user data are skipped.
+
+    Args:
+        content: the bytes of the member's assignment in SyncGroup.
+        index_min: smallest index allowed.
+
+    Raises:
+        DecodeError: the bytes hold no such assignment.
+    """
+    reader = ByteReader(content)
+    version = reader.read_int16("version")
+    if version < 0:
+        raise UnsupportedVersionError(f"version: {version} has never existed", 0)
+    assigned = read_resources(reader, "assigned", index_min=index_min)
+    user_data = reader.read_nullable_bytes("user_data")
+    return KafkaAssignment(assigned=assigned, user_data=user_data, version=version)

@@ -1,0 +1,183 @@
+"""`ByteReader`: Kafka's classic types, read in order, with the offset in every error.
+
+Rules of this file: a length or count is checked against the bytes that are left BEFORE anything
+of that size is made, so reading takes time and memory in proportion to the bytes given and never
+to what they claim. Integers are big-endian; STRING is int16 length and UTF-8, BYTES int32 length,
+ARRAY int32 count; -1 stands for null where null is allowed.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, final
+
+from coopgroup.errors import (
+    BufferUnderflowError,
+    InvalidCountError,
+    InvalidStringError,
+    TrailingBytesError,
+)
+
+__all__ = ["INT16", "INT32", "NULL", "ByteReader", "decoded_string", "require_count"]
+
+INT16: Final = Struct(">h")
+INT32: Final = Struct(">i")
+NULL: Final = -1
+
+
+def require_count(count: int, *, bytes_min: int, left: int, field: str, offset: int) -> None:
+    """Refuse a count or length that the remaining bytes cannot hold.
+
+    Args:
+        count: how many items the bytes claim.
+        bytes_min: fewest bytes that one item takes.
+        left: bytes after the count.
+        field: what is counted, for the message.
+        offset: where the count stands.
+
+    Raises:
+        InvalidCountError: it is negative, or the bytes end before so many items.
+    """
+    if count < 0:
+        raise InvalidCountError(f"{field}: length {count} is negative", offset)
+    if count > left // bytes_min:
+        raise InvalidCountError(
+            f"{field}: length {count} with no more than {left} bytes left", offset
+        )
+
+
+def decoded_string(raw: bytes, *, field: str, offset: int) -> str:
+    """Decode UTF-8.
+
+    Args:
+        raw: the bytes of the string alone.
+        field: what is read, for the message.
+        offset: where the bytes stand in the message.
+
+    Raises:
+        InvalidStringError: the bytes are no UTF-8; its offset is that of the first such byte.
+    """
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidStringError(f"{field}: not UTF-8", offset + error.start) from None
+
+
+@final
+class ByteReader:
+    """A place in a message, moving forward.
+
+    Args:
+        content: the whole message.
+
+    Attributes:
+        content: the whole message.
+        offset: position of the next byte to read, counted from 0.
+    """
+
+    __slots__ = ("content", "offset")
+
+    def __init__(self, content: bytes) -> None:
+        """Start at the first byte."""
+        self.content = bytes(content)
+        self.offset = 0
+
+    @property
+    def left(self) -> int:
+        """Count of bytes that were not read yet."""
+        return len(self.content) - self.offset
+
+    def read_int16(self, field: str) -> int:
+        """Read an INT16.
+
+        Raises:
+            BufferUnderflowError: fewer than two bytes are left.
+        """
+        return self._read_integer(INT16, field)
+
+    def read_int32(self, field: str) -> int:
+        """Read an INT32.
+
+        Raises:
+            BufferUnderflowError: fewer than four bytes are left.
+        """
+        return self._read_integer(INT32, field)
+
+    def read_string(self, field: str) -> str:
+        """Read a STRING that may not be null.
+
+        Raises:
+            DecodeError: it is null, does not end in time or is no UTF-8.
+        """
+        return self._read_string_of(self._read_length(INT16, field), field)
+
+    def read_nullable_string(self, field: str) -> str | None:
+        """Read a NULLABLE_STRING.
+
+        Raises:
+            DecodeError: it does not end in time or is no UTF-8.
+        """
+        length = self._read_length(INT16, field, nullable=True)
+        return None if length == NULL else self._read_string_of(length, field)
+
+    def read_nullable_bytes(self, field: str) -> bytes | None:
+        """Read NULLABLE_BYTES.
+
+        Raises:
+            DecodeError: they do not end in time.
+        """
+        length = self._read_length(INT32, field, nullable=True)
+        return None if length == NULL else self._take(length)
+
+    def read_count(self, field: str, *, bytes_min: int) -> int:
+        """Read the count of an ARRAY that may not be null.
+
+        Args:
+            field: what is counted, for messages.
+            bytes_min: fewest bytes that one item takes.
+
+        Raises:
+            DecodeError: it is negative, or more than the bytes that are left can hold.
+        """
+        return self._read_length(INT32, field, bytes_min=bytes_min)
+
+    def read_nullable_count(self, field: str, *, bytes_min: int) -> int | None:
+        """Read the count of an ARRAY, None for a null one; else as `read_count`."""
+        count = self._read_length(INT32, field, bytes_min=bytes_min, nullable=True)
+        return None if count == NULL else count
+
+    def require_end(self) -> None:
+        """Check that the whole message was read.
+
+        Raises:
+            TrailingBytesError: bytes are left.
+        """
+        if self.left:
+            raise TrailingBytesError(f"{self.left} bytes after the message", self.offset)
+
+    def _read_integer(self, form: Struct, field: str) -> int:
+        if self.left < form.size:
+            raise BufferUnderflowError(
+                f"{field}: {form.size} bytes needed, {self.left} left", self.offset
+            )
+        value: int = form.unpack_from(self.content, self.offset)[0]
+        self.offset += form.size
+        return value
+
+    def _read_length(
+        self, form: Struct, field: str, *, bytes_min: int = 1, nullable: bool = False
+    ) -> int:
+        offset = self.offset
+        length = self._read_integer(form, field)
+        if not (nullable and length == NULL):
+            require_count(length, bytes_min=bytes_min, left=self.left, field=field, offset=offset)
+        return length
+
+    def _read_string_of(self, length: int, field: str) -> str:
+        offset = self.offset
+        return decoded_string(self._take(length), field=field, offset=offset)
+
+    def _take(self, length: int) -> bytes:
+        taken = self.content[self.offset : self.offset + length]
+        self.offset += length
+        return taken

@@ -1,0 +1,101 @@
+"""Kafka's classic types to bytes: the counterpart of `reader`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (a class, named like one)
+from typing import Final
+
+from coopgroup.errors import EncodeError
+from coopgroup.protocol.reader import INT16, INT32, NULL
+
+__all__ = [
+    "packed_int16",
+    "packed_int32",
+    "packed_nullable_bytes",
+    "packed_nullable_string",
+    "packed_string",
+    "packed_strings",
+    "require_version",
+    "utf8",
+]
+
+_STRING_BYTES_MAX: Final = 2**15 - 1
+
+
+def packed_int16(value: int, field: str) -> bytes:
+    """Write an INT16.
+
+    Raises:
+        EncodeError: it does not fit.
+    """
+    return _packed(INT16, value, field)
+
+
+def packed_int32(value: int, field: str) -> bytes:
+    """Write an INT32.
+
+    Raises:
+        EncodeError: it does not fit.
+    """
+    return _packed(INT32, value, field)
+
+
+def packed_string(value: str, field: str) -> bytes:
+    """Write a STRING.
+
+    Raises:
+        EncodeError: it has a lone surrogate or takes more than 32,767 bytes.
+    """
+    raw = utf8(value, field)
+    return INT16.pack(len(raw)) + raw
+
+
+def packed_nullable_string(value: str | None, field: str) -> bytes:
+    """Write a NULLABLE_STRING; else as `packed_string`."""
+    return INT16.pack(NULL) if value is None else packed_string(value, field)
+
+
+def packed_nullable_bytes(value: bytes | None, field: str) -> bytes:
+    """Write NULLABLE_BYTES.
+
+    Raises:
+        EncodeError: there are more than an int32 can count.
+    """
+    return INT32.pack(NULL) if value is None else packed_int32(len(value), field) + value
+
+
+def packed_strings(values: Sequence[str], field: str) -> bytes:
+    """Write an ARRAY of STRING; raises as `packed_string`."""
+    parts = [packed_string(value, field) for value in values]
+    return packed_int32(len(parts), field) + b"".join(parts)
+
+
+def require_version(version: int, *, oldest: int, newest: int) -> bytes:
+    """Write the version in front of a message.
+
+    Raises:
+        EncodeError: there is no such version.
+    """
+    if not oldest <= version <= newest:
+        raise EncodeError(f"version: got {version}, expected {oldest} to {newest}")
+    return INT16.pack(version)
+
+
+def utf8(value: str, field: str) -> bytes:
+    """Encode a string whose length an INT16 can hold; raises as `packed_string`."""
+    try:
+        raw = value.encode()
+    except UnicodeEncodeError:
+        raise EncodeError(f"{field}: {value!r} has no UTF-8 form") from None
+    if len(raw) > _STRING_BYTES_MAX:
+        raise EncodeError(f"{field}: {len(raw)} bytes, expected {_STRING_BYTES_MAX} at most")
+    return raw
+
+
+def _packed(form: Struct, value: int, field: str) -> bytes:
+    try:
+        return form.pack(value)
+    except StructError:
+        raise EncodeError(f"{field}: {value!r} does not fit into {form.size} bytes") from None
