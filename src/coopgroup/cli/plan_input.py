@@ -1,0 +1,375 @@
+"""An input line of `coopgroup plan`: from bytes to what the leader takes.
+
+The format is fixed (docs: plan). Rules of this file: a reader per field, by hand; what is refused
+is refused with one sentence that names the field, the value and what would be right; a value is
+shown shortened, however large it is; nothing is guessed, so a field that does not exist, a key that
+stands twice and `true` for 1 are refused too.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.assignors.registry import create_assignor
+from coopgroup.errors import ConfigurationError
+from coopgroup.leader import Lags, TopicMetadata
+from coopgroup.model import MemberClaim, ResourceSet
+from coopgroup.policies.base import RoundContext
+from coopgroup.policies.registry import create_policy
+from coopgroup.policies.state import state_from_json, state_to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.model.resource_set import Int32Array
+    from coopgroup.policies.base import Policy
+    from coopgroup.policies.state import PolicyState
+
+__all__ = ["RESOURCES_MAX", "Defaults", "PlanLine", "parse_line", "read_line"]
+
+RESOURCES_MAX: Final = 10_000_000
+"""Most partitions that one line's `topics` may count: a slip there must not eat the memory."""
+
+_Row: TypeAlias = "Mapping[str, Any]"
+
+_INT32: Final = (-(2**31), 2**31 - 1)
+_INT64: Final = (-(2**63), 2**63 - 1)
+_LINE_FIELDS: Final = (
+    "id",
+    "topics",
+    "racks",
+    "lags",
+    "members",
+    "assignor",
+    "policy",
+    "generation",
+    "leader",
+    "now_ms",
+    "state",
+)
+_MEMBER_FIELDS: Final = (
+    "topics",
+    "owned",
+    "generation",
+    "instance_id",
+    "rack",
+    "remaining_delay_ms",
+)
+
+
+@frozen(kw_only=True)
+class Defaults:
+    """What holds for lines that do not say it.
+
+    Attributes:
+        assignor: name of the assignor.
+        policy: name of the policy.
+    """
+
+    assignor: str
+    policy: str
+
+
+@frozen(kw_only=True, eq=False)
+class PlanLine:
+    """An input line, ready for the leader."""
+
+    claims: tuple[MemberClaim, ...]
+    metadata: TopicMetadata
+    lags: Lags
+    assignor: Assignor
+    policy: Policy
+    context: RoundContext
+
+
+@frozen(kw_only=True)
+class _Shown:
+    """A value as messages show it: short, whatever it is."""
+
+    value: object
+
+    def __repr__(self) -> str:
+        """Shorten the value."""
+        return reprlib.repr(self.value)
+
+
+def _refuse(field: str, value: object, expected: str) -> NoReturn:
+    raise ConfigurationError(field, _Shown(value=value), expected)
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def parse_line(raw: bytes) -> tuple[dict[str, Any], ConfigurationError | None]:
+    """Parse a line as strictly as JSON is meant.
+
+    Args:
+        raw: the line, with or without its line end.
+
+    Returns:
+        The object, and what is wrong with it as a whole: a key that stands twice, `NaN` or an
+        infinity. The object is there all the same, so that the answer can echo its `id`.
+
+    Raises:
+        ConfigurationError: the line is not one JSON object in UTF-8.
+    """
+    problems: list[ConfigurationError] = []
+
+    def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        row = dict(pairs)
+        if len(row) < len(pairs):
+            names = [name for name, _ in pairs]
+            twice = next(name for name in names if names.count(name) > 1)
+            problems.append(ConfigurationError("line", twice, "every key once in an object"))
+        return row
+
+    def no_number(constant: str) -> None:
+        problems.append(ConfigurationError("line", constant, "numbers that JSON has"))
+
+    try:
+        row = json.loads(raw.decode(), object_pairs_hook=once_each, parse_constant=no_number)
+    except UnicodeDecodeError as error:
+        _refuse("line", raw[error.start : error.start + 1], f"UTF-8 (byte {error.start})")
+    except json.JSONDecodeError as error:
+        _refuse(
+            "line", raw.decode().strip(), f"one JSON object ({error.msg}, column {error.colno})"
+        )
+    except RecursionError:
+        _refuse("line", raw[:80].decode(errors="replace"), "one JSON object, not so deeply nested")
+    except ValueError:  # Python reads no number of more than 4300 digits
+        _refuse("line", raw[:80].decode(errors="replace"), "numbers of reasonable length")
+    if not isinstance(row, dict):
+        _refuse("line", row, "one JSON object")
+    return row, problems[0] if problems else None
+
+
+# --- plain fields ------------------------------------------------------------------------------
+
+
+def _known_fields(row: _Row, known: Collection[str], place: str) -> None:
+    for name in row:
+        if name not in known:
+            _refuse(f"{place}{name}", row[name], f"no such field; there are {', '.join(known)}")
+
+
+def _object(value: object, field: str, expected: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        _refuse(field, value, expected)
+    return value
+
+
+def _required(row: _Row, name: str, place: str, expected: str) -> object:
+    if name not in row:
+        raise ConfigurationError(f"{place}{name}", None, f"{expected}; the field is missing")
+    return row[name]
+
+
+def _integer(value: object, field: str, low: int, high: int) -> int:
+    if type(value) is not int or not low <= value <= high:  # True is no number here
+        _refuse(field, value, f"an integer from {low} to {high}")
+    return value
+
+
+def _string(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        _refuse(field, value, "a string")
+    return value
+
+
+def _string_or_null(value: object, field: str) -> str | None:
+    return None if value is None else _string(value, field)
+
+
+def _strings(value: object, field: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        _refuse(field, value, "a list of strings")
+    return value
+
+
+def _indices(value: object, field: str) -> Int32Array:
+    """A list of partition numbers as int32, in the order given."""
+    low, high = _INT32
+    if not isinstance(value, list) or not set(map(type, value)) <= {int}:
+        _refuse(field, value, "a list of integers")
+    if value and not (low <= min(value) and max(value) <= high):
+        _refuse(field, value, f"integers from {low} to {high}")
+    return np.array(value, dtype=np.int32)
+
+
+# --- topics, racks, lags -----------------------------------------------------------------------
+
+
+def _topics(value: object) -> dict[str, Int32Array]:
+    """Indices of each topic, in the order in which `racks` and `lags` list them."""
+    expected = "an object of counts or lists of indices"
+    topics = {
+        name: _topic(given, f"topics.{name}")
+        for name, given in _object(value, "topics", expected).items()
+    }
+    total = sum(indices.size for indices in topics.values())
+    if total > RESOURCES_MAX:
+        raise ConfigurationError(
+            "topics", f"{total} partitions", f"at most {RESOURCES_MAX} in one line"
+        )
+    return topics
+
+
+def _topic(value: object, field: str) -> Int32Array:
+    if not isinstance(value, list):
+        if type(value) is not int or not 0 <= value <= RESOURCES_MAX:
+            _refuse(field, value, f"a count from 0 to {RESOURCES_MAX}, or a list of indices")
+        return np.arange(value, dtype=np.int32)
+    indices = _indices(value, field)
+    if np.unique(indices).size < indices.size:
+        _refuse(field, value, "every index once")
+    return indices
+
+
+def _per_partition(
+    row: _Row, name: str, topics: Mapping[str, Int32Array]
+) -> dict[str, tuple[Int32Array, list[Any]]]:
+    """A field that lists something for each partition, with the partitions' indices."""
+    expected = "an object of lists, one item per partition"
+    listed = {}
+    for topic, items in _object(row.get(name, {}), name, expected).items():
+        field = f"{name}.{topic}"
+        if topic not in topics:
+            _refuse(field, items, "a name that topics has")
+        if not isinstance(items, list) or len(items) != topics[topic].size:
+            _refuse(field, items, f"a list of {topics[topic].size}, one item per partition")
+        listed[topic] = topics[topic], items
+    return listed
+
+
+def _racks(
+    row: _Row, topics: Mapping[str, Int32Array]
+) -> dict[str, dict[int, tuple[str, ...]]] | None:
+    if "racks" not in row:
+        return None
+    return {
+        topic: {
+            index: tuple(_strings(names, f"racks.{topic}.{place}"))
+            for place, (index, names) in enumerate(zip(indices.tolist(), items, strict=True))
+        }
+        for topic, (indices, items) in _per_partition(row, "racks", topics).items()
+    }
+
+
+def _lags(row: _Row, topics: Mapping[str, Int32Array]) -> Lags:
+    listed = _per_partition(row, "lags", topics)
+    values = [np.zeros(0, dtype=np.int64)]
+    for topic, (indices, items) in sorted(listed.items()):
+        low, high = _INT64
+        figures = [0 if item is None else item for item in items]
+        if not set(map(type, figures)) <= {int}:
+            _refuse(f"lags.{topic}", items, "a list of integers or null")
+        if figures and not (low <= min(figures) and max(figures) <= high):
+            _refuse(f"lags.{topic}", items, f"integers from {low} to {high}")
+        values.append(np.array(figures, dtype=np.int64)[np.argsort(indices)])
+    resources = ResourceSet({topic: indices for topic, (indices, _) in listed.items()})
+    return Lags(resources=resources, values=np.concatenate(values))
+
+
+# --- members -----------------------------------------------------------------------------------
+
+
+def _member(member_id: str, value: object) -> MemberClaim:
+    place = f"members.{member_id}."
+    row = _object(value, place[:-1], "an object that describes the member")
+    _known_fields(row, _MEMBER_FIELDS, place)
+    topics = _strings(
+        _required(row, "topics", place, "a list of the subscribed topics"), f"{place}topics"
+    )
+    owned = _object(row.get("owned", {}), f"{place}owned", "an object of lists of indices")
+    delay = row.get("remaining_delay_ms")
+    return MemberClaim(
+        member_id=member_id,
+        topics=tuple(sorted(set(topics))),
+        owned=ResourceSet(
+            {name: _indices(claims, f"{place}owned.{name}") for name, claims in owned.items()}
+        ),
+        generation=_integer(row.get("generation", -1), f"{place}generation", -1, _INT32[1]),
+        instance_id=_string_or_null(row.get("instance_id"), f"{place}instance_id"),
+        rack=_string_or_null(row.get("rack"), f"{place}rack"),
+        remaining_delay_ms=None
+        if delay is None
+        else _integer(delay, f"{place}remaining_delay_ms", 0, _INT32[1]),
+    )
+
+
+def _leader(row: _Row, members: Mapping[str, Any]) -> str:
+    if "leader" not in row:
+        return min(members, default="")
+    leader = _string(row["leader"], "leader")
+    if leader not in members:
+        _refuse("leader", leader, "the id of one of the members")
+    return leader
+
+
+# --- assignor, policy, state -------------------------------------------------------------------
+
+
+def _chosen(
+    row: _Row, name: str, default: str, create: Callable[[str, Mapping[str, Any]], Any]
+) -> Any:  # noqa: ANN401 - an assignor or a policy, as `create` makes it
+    value = row.get(name, default)
+    if isinstance(value, str):
+        return create(value, {})
+    options = dict(_object(value, name, "a name, or an object with a name and options"))
+    chosen = _string(
+        _required(options, "name", f"{name}.", f"the name of the {name}"), f"{name}.name"
+    )
+    del options["name"]
+    return create(chosen, options)
+
+
+def _state(value: object) -> PolicyState | None:
+    if value is None:
+        return None
+    expected = "null or the state of an earlier output line"
+    row = _object(value, "state", expected)
+    try:
+        state = state_from_json(row)
+    except ValueError:
+        _refuse("state", row, expected)
+    if state is None or state_to_json(state) != row:
+        _refuse("state", row, expected)
+    return state
+
+
+def read_line(row: _Row, defaults: Defaults) -> PlanLine:
+    """Read the fields of a line.
+
+    Args:
+        row: the line's object.
+        defaults: what holds where the line names no assignor or policy.
+
+    Raises:
+        ConfigurationError: a field is missing, unknown, or has a value that it cannot have.
+    """
+    _known_fields(row, _LINE_FIELDS, "")
+    if "id" in row:
+        _string(row["id"], "id")
+    topics = _topics(_required(row, "topics", "", "an object of counts or lists of indices"))
+    members = _object(
+        _required(row, "members", "", "an object of members"), "members", "an object of members"
+    )
+    return PlanLine(
+        claims=tuple(_member(member_id, value) for member_id, value in sorted(members.items())),
+        metadata=TopicMetadata(resources=ResourceSet(topics), racks=_racks(row, topics)),
+        lags=_lags(row, topics),
+        assignor=_chosen(row, "assignor", defaults.assignor, create_assignor),
+        policy=_chosen(row, "policy", defaults.policy, create_policy),
+        context=RoundContext(
+            leader_id=_leader(row, members),
+            generation=_integer(row.get("generation", 0), "generation", -1, _INT32[1]),
+            now_ms=_integer(row.get("now_ms", 0), "now_ms", *_INT64),
+            state=_state(row.get("state")),
+        ),
+    )

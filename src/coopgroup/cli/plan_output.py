@@ -1,0 +1,69 @@
+"""An output line of `coopgroup plan`: from a decided round to JSON.
+
+The format is fixed (docs: plan). Lists ascend and keys are sorted, so the same round is the same
+bytes under any hash seed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from coopgroup.leader import member_assignments
+from coopgroup.policies.state import state_to_json
+from coopgroup.telemetry import Envelope, to_json
+
+if TYPE_CHECKING:
+    from coopgroup.leader import DecidedRound
+    from coopgroup.protocol import Assignment
+    from coopgroup.telemetry import Record
+
+__all__ = ["line_bytes", "refused_row", "round_row"]
+
+_ENVELOPE_NOISE: Final = ("schema", "group", "member", "generation")
+
+
+def round_row(decided: DecidedRound, now_ms: int) -> dict[str, Any]:
+    """What the leader would do, as the format shows it.
+
+    Args:
+        decided: the round.
+        now_ms: the leader's clock, in ms.
+    """
+    group, plan = decided.group, decided.plan
+    take = group.resources.take
+    targets = zip(group.member_ids, group.by_member(plan.target), strict=True)
+    told = zip(group.member_ids, member_assignments(decided), strict=True)
+    return {
+        "target": {member: resources.to_dict() for member, resources in targets},
+        "members": {member: _member_row(assignment) for member, assignment in told},
+        "lost": take(plan.lost).to_dict(),
+        "created": take(plan.created).to_dict(),
+        "waiting": take(plan.waiting).to_dict(),
+        "state": state_to_json(decided.state),
+        "events": [_event_row(record, now_ms) for record in decided.records],
+    }
+
+
+def refused_row(error: Exception) -> dict[str, Any]:
+    """Why a line was refused, in one sentence."""
+    return {"error": " ".join(str(error).split())}
+
+
+def line_bytes(row: dict[str, Any]) -> bytes:
+    """A row as a line of ASCII, line end included."""
+    return (json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n").encode("ascii")
+
+
+def _member_row(assignment: Assignment) -> dict[str, Any]:
+    revoked = assignment.revoked
+    return {
+        "assigned": assignment.assigned.to_dict(),
+        "revoked": None if revoked is None else revoked.to_dict(),
+        "scheduled_rebalance_timeout_ms": assignment.scheduled_rebalance_timeout_ms,
+    }
+
+
+def _event_row(record: Record, now_ms: int) -> dict[str, Any]:
+    row = to_json(Envelope(at_ms=now_ms, group="", member="", generation=-1, record=record))
+    return {name: value for name, value in row.items() if name not in _ENVELOPE_NOISE}
