@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ClusterMetadata,
@@ -38,6 +38,16 @@ REQUEST_TIMEOUT_S: Final = 15.0
 PROBE_TIMEOUT_S: Final = 2.0
 POLL_INTERVAL_S: Final = 0.02
 SCRAM_ITERATIONS: Final = 4096  # the least that RFC 7677 allows: log-ins of tests should be quick
+# What a broker answers while a group moves to another coordinator, or is read by it.
+UNSETTLED_CODES: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError._TIMED_OUT,  # noqa: SLF001 - librdkafka's own codes begin with an underscore
+        KafkaError._TRANSPORT,  # noqa: SLF001
+    }
+)
 
 
 def connect(bootstrap: str) -> AdminClient:
@@ -173,9 +183,21 @@ def group_coordinator(bootstrap: str, group_id: str) -> int:
         ClusterError: the cluster names none in time.
     """
     client = connect(bootstrap)
-    described = client.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
-    group = settle(described[group_id], f"no coordinator found for group {group_id!r}")
-    return int(group.coordinator.id)
+    coordinators: list[int] = []
+
+    def is_found() -> bool:
+        described = client.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
+        try:
+            group = described[group_id].result(timeout=REQUEST_TIMEOUT_S + 1)
+        except KafkaException as error:
+            if error.args[0].code() not in UNSETTLED_CODES:
+                raise ClusterError(f"group {group_id!r}: {reason(error)}") from error
+            return False
+        coordinators.append(int(group.coordinator.id))
+        return True
+
+    until(is_found, f"a coordinator for group {group_id!r}")
+    return coordinators[0]
 
 
 def create_user(bootstrap: str, name: str, password: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from ipaddress import IPv4Address, IPv6Address
 
 from attrs import frozen
@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 __all__ = ["Identity", "issue", "make_authority"]
 
-CLOCK_SLACK = datetime.timedelta(hours=1)
+CLOCK_SLACK = dt.timedelta(hours=1)
 
 
 @frozen(kw_only=True)
@@ -38,7 +38,7 @@ class Identity:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
 
-def make_authority(name: str, validity: datetime.timedelta) -> Identity:
+def make_authority(name: str, validity: dt.timedelta) -> Identity:
     """A self-signed certificate authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     builder = draft(name, name, key.public_key(), validity).add_extension(
@@ -50,7 +50,7 @@ def make_authority(name: str, validity: datetime.timedelta) -> Identity:
 def issue(
     authority: Identity,
     name: str,
-    validity: datetime.timedelta,
+    validity: dt.timedelta,
     *,
     addresses: tuple[IPv4Address | IPv6Address, ...],
 ) -> Identity:
@@ -72,10 +72,10 @@ def issue(
 
 
 def draft(
-    issuer: str, subject: str, key: ec.EllipticCurvePublicKey, validity: datetime.timedelta
+    issuer: str, subject: str, key: ec.EllipticCurvePublicKey, validity: dt.timedelta
 ) -> x509.CertificateBuilder:
     """An unsigned certificate with names, key and dates."""
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))

@@ -5,7 +5,7 @@ Keys are P-256: made in a millisecond, where RSA would take half a second.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import ipaddress
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +14,7 @@ from coopgroup.testing.errors import ToolMissingError
 
 __all__ = ["write_certificates"]
 
-VALIDITY = datetime.timedelta(days=30)
+VALIDITY = dt.timedelta(days=30)
 
 
 def write_certificates(folder: Path) -> None:

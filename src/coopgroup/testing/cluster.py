@@ -94,7 +94,7 @@ class Broker:
         return self.folder / "broker.log"
 
 
-@define
+@define(kw_only=True)
 class Started:
     """What exists between start and stop."""
 
@@ -102,6 +102,20 @@ class Started:
     folder: Path
     reaper: Reaper
     brokers: dict[int, Broker] = field(factory=dict)
+    owner_pid: int = field(factory=os.getpid)
+
+    def remove(self) -> None:
+        """Kill every broker and remove all data.
+
+        A forked child that ends runs the exit functions of its parent: the cluster is not its own.
+        """
+        if os.getpid() != self.owner_pid:
+            return
+        for broker in self.brokers.values():
+            if broker.process is not None and broker.is_running:
+                broker.process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.reaper.close()
 
 
 class KafkaCluster:
@@ -183,11 +197,12 @@ class KafkaCluster:
             ToolMissingError: Java or Maven is not installed.
             KafkaFetchError: Kafka's jars could not be fetched.
         """
+        with self._lock:
+            if self._started is not None:
+                raise ClusterError("the cluster is started already")
+            self._started = self._prepare(fetch_kafka())
         try:
             with self._lock:
-                if self._started is not None:
-                    raise ClusterError("the cluster is started already")
-                self._prepare(fetch_kafka())
                 for broker_id in self._broker_ids:
                     self._launch(broker_id)
             self.wait_ready()
@@ -205,11 +220,7 @@ class KafkaCluster:
                 return
             self._started = None
             atexit.unregister(self.stop)
-            for broker in started.brokers.values():
-                if broker.process is not None and broker.is_running:
-                    broker.process.kill()
-            shutil.rmtree(started.folder, ignore_errors=True)
-            started.reaper.close()
+            started.remove()
 
     def wait_ready(self, timeout_ms: int | None = None) -> None:
         """Wait until every broker that runs and is not paused knows all the others of them.
@@ -466,13 +477,22 @@ class KafkaCluster:
 
     # --- inside ---------------------------------------------------------------------------------
 
-    def _prepare(self, runtime: KafkaRuntime) -> None:
-        """Make folder, reaper, ports and certificates; nothing runs yet."""
+    def _prepare(self, runtime: KafkaRuntime) -> Started:
+        """Make folder, reaper, ports, certificates and formatted storage; nothing runs yet."""
         folder = make_folder(self._data_dir, len(self._broker_ids))
-        self._started = Started(runtime, folder, Reaper(folder))
+        started = Started(runtime=runtime, folder=folder, reaper=Reaper(folder))
+        try:
+            if self._security in ("SSL", "SASL_SSL"):
+                write_certificates(folder / "tls")
+            self._make_brokers(started)
+        except BaseException:
+            started.remove()
+            raise
         atexit.register(self.stop)
-        if self._security in ("SSL", "SASL_SSL"):
-            write_certificates(folder / "tls")
+        return started
+
+    def _make_brokers(self, started: Started) -> None:
+        """Give each broker its ports, settings and empty data."""
         ports = iter(free_ports(3 * len(self._broker_ids)))
         addresses = tuple(
             broker_address(broker_id, next(ports), next(ports), next(ports), self._security)
@@ -480,19 +500,18 @@ class KafkaCluster:
         )
         cluster_id = random_uuid()
         for address in addresses:
-            broker = Broker(address=address, folder=folder / f"broker-{address.broker_id}")
-            self._started.brokers[address.broker_id] = broker
-            log_dir = broker.folder / "data"
-            format_storage(runtime, log_dir, cluster_id, address.broker_id)
+            folder = started.folder / f"broker-{address.broker_id}"
+            started.brokers[address.broker_id] = Broker(address=address, folder=folder)
+            format_storage(started.runtime, folder / "data", cluster_id, address.broker_id)
             properties = broker_properties(
                 address,
                 addresses,
-                log_dir=log_dir,
+                log_dir=folder / "data",
                 security=self._security,
-                tls_folder=folder / "tls",
+                tls_folder=started.folder / "tls",
                 user_properties=self._properties,
             )
-            (broker.folder / "server.properties").write_text(render_properties(properties))
+            (folder / "server.properties").write_text(render_properties(properties))
 
     def _launch(self, broker_id: int) -> None:
         """Start the process of a broker that is down."""
