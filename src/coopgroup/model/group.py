@@ -8,6 +8,7 @@ arrays.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -148,8 +149,9 @@ class GroupSnapshot:
         if not self.members or not self.resources:
             return np.zeros(holder.size, dtype=np.bool_)
         table = self.subscribed_names()
-        allowed = table[self.class_of[holder], self.resources.name_numbers]
-        return allowed & (holder != NOBODY)
+        allowed: BoolArray = table[self.class_of[holder], self.resources.name_numbers]
+        allowed &= holder != NOBODY
+        return allowed
 
     def claimed(self) -> BoolArray:
         """Which resources somebody claims, rightfully or not: bool, shape (R,)."""
@@ -187,7 +189,7 @@ def split_by_member(
     names = np.searchsorted(resources.starts, resource_numbers, side="right") - 1
     return tuple(
         _set_of_rows(resources.names, names[low:high], indices[low:high])
-        for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+        for low, high in itertools.pairwise(bounds)
     )
 
 

@@ -46,7 +46,7 @@ class Resource(NamedTuple):
     """
 
     name: str
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a pair
 
 
 @final
@@ -288,7 +288,9 @@ class ResourceSet:
         wanted = [_keys(one, number_of) for one in subsets if one]
         if not wanted:
             return np.empty(0, dtype=np.int64)
-        return np.searchsorted(_keys(self, number_of), np.concatenate(wanted))
+        return np.searchsorted(_keys(self, number_of), np.concatenate(wanted)).astype(
+            np.int64, copy=False
+        )
 
     @staticmethod
     def union_all(sets: Iterable[ResourceSet]) -> ResourceSet:
@@ -320,15 +322,15 @@ def _ascending_indices(name: str, indices: Iterable[int]) -> Int32Array:
 def _keys(one: ResourceSet, number_of: Mapping[str, int]) -> Int64Array:
     numbers = np.array([number_of[name] for name in one.names], dtype=np.int64)
     bases = (numbers << _INDEX_BITS) - _INT32_MIN
-    return np.repeat(bases, np.diff(one.starts)) + one.flat_indices
+    keys: Int64Array = np.repeat(bases, np.diff(one.starts))
+    keys += one.flat_indices
+    return keys
 
 
 def _common_keys(
     left: ResourceSet, right: ResourceSet
 ) -> tuple[tuple[str, ...], Int64Array, Int64Array]:
-    names = (
-        left.names if left.names == right.names else tuple(sorted({*left.names, *right.names}))
-    )
+    names = left.names if left.names == right.names else tuple(sorted({*left.names, *right.names}))
     number_of = {name: number for number, name in enumerate(names)}
     return names, _keys(left, number_of), _keys(right, number_of)
 

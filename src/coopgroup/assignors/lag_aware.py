@@ -1,0 +1,210 @@
+"""`LagAwareAssignor`: counts as even as possible, then lag as even as that allows, per topic.
+
+The algorithm of the "Lag-Aware Assignor" proposal (KAFKA-5337) and of its prototype
+kafka-lag-based-assignor, to the letter: each topic by itself, partitions in order of decreasing
+lag, each to the subscriber with the fewest partitions of this topic so far; among equals to the
+one with the least total lag of this topic, then to the first member id. Partitions of equal lag
+go in the order of their numbers.
+
+Theory of operation: counts grow by levels. When a topic has S subscribers, its first S partitions
+give everybody one, the next S everybody a second one, and so on. Inside a level nobody gets two, so
+the order of a level is fixed when it starts: subscribers by (total lag, member number). A level is
+therefore one sort of S keys, and a key holds both: total lag in the upper bits, the subscriber's
+column in the lower ones. Adding a lag to a key keeps its column, so keys stay as the sort left
+them. All topics with the same subscribers take a level together, as rows of one table.
+
+Few subscribers mean many small levels, for which plain integers beat arrays; they also stand in
+where a total could overflow an int64.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import numpy as np
+from attrs import field, frozen
+
+from coopgroup.assignors.pools import subscriber_pools
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import NOBODY
+
+if TYPE_CHECKING:
+    from attrs import Attribute
+
+    from coopgroup.model.group import GroupSnapshot
+    from coopgroup.model.resource_set import Int32Array, Int64Array
+
+__all__ = ["LagAwareAssignor"]
+
+_KEY_BITS_MAX: Final = 62
+_PLAIN_SEATS_MAX: Final = 64
+
+
+def _known_scope(_: object, attribute: Attribute[str], scope: str) -> None:
+    if scope != "topic":
+        raise ConfigurationError(attribute.name, scope, "'topic'")
+
+
+@frozen(kw_only=True)
+class LagAwareAssignor:
+    """Evens out counts first and lag second, each topic by itself.
+
+    It places every partition anew: who owns what now is not looked at.
+
+    Attributes:
+        scope: "topic": counts and lags are those of one topic, as the proposal says.
+
+    Raises:
+        ConfigurationError: an unknown scope.
+    """
+
+    name: ClassVar[str] = "lag-aware"
+    needs_lags: ClassVar[bool] = True
+
+    scope: str = field(default="topic", validator=_known_scope)
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        """Place every resource that is assignable and that somebody subscribes to.
+
+        Args:
+            group: the group with R resources.
+            lags: int64 (R,): lag of each resource, 0 where unknown.
+
+        Returns:
+            int32 (R,): number of the member that should hold each resource, or NOBODY.
+        """
+        target = np.full(len(group.resources), NOBODY, dtype=np.int32)
+        name_numbers = group.resources.name_numbers
+        for pool in subscriber_pools(group):
+            if pool.subscribers.size == 1:
+                target[pool.resources] = pool.subscribers[0]
+                continue
+            counts = np.bincount(name_numbers[pool.resources])
+            topics = _sorted_topics(counts[counts > 0], lags[pool.resources])
+            columns = _dealt(topics, int(pool.subscribers.size))
+            target[pool.resources[topics.order]] = pool.subscribers[columns]
+        return target
+
+
+@frozen(kw_only=True, eq=False)
+class _Topics:
+    """The T topics of one pool, topic by topic, partitions in order of decreasing lag.
+
+    Attributes:
+        counts: int64 (T,): partitions of each topic, none of them 0.
+        starts: int64 (T,): place of each topic's first partition.
+        ranks: int64 (P,): rank of each place inside its topic, from 0.
+        order: int64 (P,): which of the pool's resources stands in each place.
+        lags: int64 (P,): lag of each place.
+    """
+
+    counts: Int64Array
+    starts: Int64Array
+    ranks: Int64Array
+    order: Int64Array
+    lags: Int64Array
+
+
+def _sorted_topics(counts: Int64Array, lags: Int64Array) -> _Topics:
+    starts = np.cumsum(counts) - counts
+    start_of = np.repeat(starts, counts)
+    ranks = np.arange(lags.size) - start_of
+    topic_of = np.repeat(np.arange(counts.size), counts)
+    highest = int(lags.max())
+    rank_bits = (int(counts.max()) - 1).bit_length()
+    lag_bits = (highest - int(lags.min())).bit_length()
+    topic_bits = (counts.size - 1).bit_length()
+    if topic_bits + lag_bits + rank_bits <= _KEY_BITS_MAX:
+        # Sorting keys that carry what they order is several times faster than an argsort.
+        keys = ((topic_of << lag_bits) + (highest - lags) << rank_bits) + ranks
+        keys.sort()
+        order = start_of + (keys & ((1 << rank_bits) - 1))
+    else:
+        order = np.lexsort((~lags, topic_of))  # ~lag falls as lag rises, and never overflows
+    return _Topics(counts=counts, starts=starts, ranks=ranks, order=order, lags=lags[order])
+
+
+def _dealt(topics: _Topics, subscriber_count: int) -> Int64Array:
+    """Give each partition to one of S subscribers.
+
+    Returns:
+        int64 (P,): column (0 to S - 1) of the taker of each place.
+    """
+    columns = topics.ranks.copy()  # level 0: nobody has lag yet, so it goes by member number
+    deep = np.flatnonzero(topics.counts > subscriber_count)
+    if not deep.size:
+        return columns
+    deep = deep[np.argsort(-topics.counts[deep], kind="stable")]
+    seats = np.arange(subscriber_count)
+    column_bits = (subscriber_count - 1).bit_length()
+    levels_max = -(-int(topics.counts[deep[0]]) // subscriber_count)
+    lag_max = max(int(topics.lags.max()), -int(topics.lags.min()))
+    level = 1
+    first_lags = topics.lags[topics.starts[deep, None] + seats]
+    if (lag_max * levels_max).bit_length() + column_bits > _KEY_BITS_MAX:
+        rows = [
+            [(lag << column_bits) + seat for seat, lag in enumerate(row)]
+            for row in first_lags.tolist()
+        ]
+    else:
+        keys = (first_lags << column_bits) + seats
+        while keys.size >= _PLAIN_SEATS_MAX:
+            keys = _deal_level(topics, deep[: keys.shape[0]], keys, level, columns)
+            level += 1
+        rows = keys.tolist()
+    for topic, row in zip(deep.tolist(), rows, strict=False):
+        low = int(topics.starts[topic]) + level * subscriber_count
+        high = int(topics.starts[topic] + topics.counts[topic])
+        columns[low:high] = _dealt_plainly(row, topics.lags[low:high].tolist(), column_bits)
+    return columns
+
+
+def _deal_level(
+    topics: _Topics, deep: Int64Array, keys: Int64Array, level: int, columns: Int64Array
+) -> Int64Array:
+    """Deal one level of the topics that reach it.
+
+    Args:
+        topics: all topics of the pool.
+        deep: int64 (D,): the topics that reach this level, largest first.
+        keys: int64 (D, S): total lag and column of each subscriber; sorted in place.
+        level: which level, from 1.
+        columns: int64 (P,): the takers of this level are written here.
+
+    Returns:
+        Keys after this level of those topics that reach the next one: they come first.
+    """
+    subscriber_count = keys.shape[1]
+    column_bits = (subscriber_count - 1).bit_length()
+    seats = np.arange(subscriber_count)
+    keys.sort(axis=1)
+    takers = keys & ((1 << column_bits) - 1)
+    places = (topics.starts[deep] + level * subscriber_count)[:, None] + seats
+    left = topics.counts[deep] - level * subscriber_count
+    ongoing = int(np.count_nonzero(left > subscriber_count))
+    columns[places[:ongoing]] = takers[:ongoing]
+    taken = seats < left[ongoing:, None]
+    columns[places[ongoing:][taken]] = takers[ongoing:][taken]
+    later: Int64Array = keys[:ongoing] + (topics.lags[places[:ongoing]] << column_bits)
+    return later
+
+
+def _dealt_plainly(keys: list[int], lags: list[int], column_bits: int) -> list[int]:
+    """The same for one topic in plain integers, which never overflow.
+
+    Args:
+        keys: total lag and column of each subscriber; used up.
+        lags: of the partitions left, decreasing.
+        column_bits: how many low bits of a key hold the column.
+
+    Returns:
+        The taker's column for each of the partitions left.
+    """
+    mask = (1 << column_bits) - 1
+    takers: list[int] = []
+    for low in range(0, len(lags), len(keys)):
+        keys.sort()
+        level = lags[low : low + len(keys)]
+        takers += [key & mask for key in keys[: len(level)]]
+        keys = [key + (lag << column_bits) for key, lag in zip(keys, level, strict=False)]
+    return takers

@@ -1,0 +1,80 @@
+"""Pools: the resources that the same members subscribe to, placed together by every assignor.
+
+Most groups have one pool: everybody subscribes to everything. A member or resource more makes a
+pool larger, not more numerous, so what an assignor does per pool it does rarely, and what it does
+inside a pool it does in arrays.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from coopgroup.model.group import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
+
+__all__ = ["Pool", "subscriber_pools"]
+
+
+@frozen(kw_only=True, eq=False)
+class Pool:
+    """Resources to place, and the members among which they can be placed.
+
+    Attributes:
+        subscribers: int32 (S,): ascending numbers of the members that subscribe, never empty.
+        resources: int64 (P,): ascending numbers of the assignable resources, never empty.
+    """
+
+    subscribers: Int32Array
+    resources: Int64Array
+
+
+def subscriber_pools(group: GroupSnapshot) -> tuple[Pool, ...]:
+    """Split what has to be placed by who subscribes to it.
+
+    Args:
+        group: the group; only assignable resources with a subscriber are placed.
+
+    Returns:
+        Pools in order of their count of subscribers, then of their first resource.
+    """
+    table = group.subscribed_names()
+    eligible = np.flatnonzero(group.assignable & group.subscribed())
+    if not eligible.size:
+        return ()
+    pool_of_name, patterns = _name_pools(table)
+    if len(patterns) == 1:
+        split = [eligible]
+    else:
+        pool_of = pool_of_name[group.resources.name_numbers[eligible]]
+        order = np.argsort(pool_of, kind="stable")
+        bounds = np.searchsorted(pool_of[order], np.arange(1, len(patterns)))
+        split = np.split(eligible[order], bounds)
+    pools = [
+        Pool(
+            subscribers=np.flatnonzero(pattern[group.class_of]).astype(np.int32),
+            resources=resources,
+        )
+        for pattern, resources in zip(patterns, split, strict=True)
+        if resources.size
+    ]
+    return tuple(sorted(pools, key=lambda pool: (pool.subscribers.size, int(pool.resources[0]))))
+
+
+def _name_pools(table: BoolArray) -> tuple[Int64Array, BoolArray]:
+    """Number names by who subscribes.
+
+    Args:
+        table: bool (C, N): which class subscribes to which name.
+
+    Returns:
+        int64 (N,): pool of each name; bool (pools, C): which classes subscribe to each pool.
+    """
+    if table.shape[0] == 1 or bool(table.all()):
+        return np.zeros(table.shape[1], dtype=np.int64), table[:, :1].T
+    packed = np.packbits(table, axis=0).T
+    _, first, pool_of_name = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    return pool_of_name.reshape(-1), table[:, first].T
