@@ -15,7 +15,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
-.PHONY: help setup demo test lint types imports docs wheel pytest quick bench soak format lock clean
+.PHONY: help setup demo test tools lint types imports docs wheel pytest quick coverage bench soak format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,7 +32,11 @@ $(STAMP): requirements-dev.txt pyproject.toml scripts/require
 demo: setup ## a group on a real broker: members join, leave and die while a table shows who owns what
 	@$(BIN)/coopgroup demo
 
-test: lint types imports docs wheel pytest ## every check; the closing line is that of the tests
+test: tools lint types imports docs wheel pytest ## every check; the closing line is that of the tests
+
+tools:
+	@scripts/require python '$(PYTHON)'
+	@scripts/require java
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check
@@ -51,15 +55,17 @@ docs: setup ## the documentation, warnings are errors, its examples run
 wheel: setup ## the built wheel works in an empty environment
 	@scripts/check-wheel $(BIN)/python
 
-pytest: setup ## all tests, those on a real broker included
-	@scripts/require java
+pytest: tools setup ## all tests, those on a real broker included
 	$(BIN)/python -m pytest
 
 quick: setup ## the tests that need no broker and take no time
 	$(BIN)/python -m pytest -m 'not broker and not slow'
 
-bench: setup ## the benchmarks, into build/benchmarks.json
-	@scripts/require java
+coverage: setup ## branch coverage of the core by the tests that need no broker
+	$(BIN)/python -m pytest -q -m 'not broker and not slow' --cov --cov-report=
+	$(BIN)/python -m coverage report --omit='*/cli/*,*/kafka/*,*/testing/*'
+
+bench: tools setup ## the benchmarks, into build/benchmarks.json
 	$(FROM_ROOT) $(BIN)/python -m tests.benchmarks.run
 
 soak: setup ## the property tests over SEEDS=n seeds from FIRST_SEED=k on
