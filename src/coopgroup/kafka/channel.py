@@ -215,10 +215,11 @@ class Channel:
         calls = [*self._in_flight, *self._waiting]
         self._in_flight.clear()
         self._waiting.clear()
-        if connection is not None:
-            connection.close(wire_errors.KafkaConnectionError(failure.message))
         for call in calls:
             self._finish(call, failure)
+        if connection is not None:
+            # Not a close without an error: that one waits for what a dead peer never takes.
+            connection.close(wire_errors.KafkaConnectionError(failure.message))
 
     # --- connecting ------------------------------------------------------------------------------
 

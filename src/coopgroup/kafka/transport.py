@@ -191,9 +191,11 @@ class GroupTransport:
         if threading.current_thread() is self._thread:
             raise RuntimeError("the transport cannot be closed from its own thread")
         with self._lock:
-            if self._phase is _Phase.OPEN:
-                self._net.call_soon_threadsafe(self._drain_inbox)
+            was_open = self._phase is _Phase.OPEN
             self._phase = _Phase.CLOSED
+            if was_open:
+                # Only now, or the thread could look at the phase too early and sleep again.
+                self._net.wakeup()
         if self._thread is None:
             return True
         self._thread.join(timeout_ms / 1000)

@@ -1,0 +1,434 @@
+"""The transport against real brokers, with raw bytes in place of subscriptions and assignments."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from coopgroup.kafka.requests import (
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+    GroupRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinedMember,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupAnswer,
+    LeaveGroupRequest,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+from coopgroup.kafka.security import read_connection_settings
+from coopgroup.kafka.transport import FailureKind, GroupTransport, Lane, TransportFailure
+from coopgroup.testing import KafkaCluster
+
+TOPIC = "orders"
+ANSWER_S = 15.0
+# Answers that mean: the broker is not ready to coordinate yet.
+NOT_YET = {14, 15, 16}
+T = TypeVar("T")
+
+
+class Member:
+    """One transport and the identity that the coordinator gave it."""
+
+    def __init__(self, configuration: dict[str, Any], group_id: str) -> None:
+        """Start the transport."""
+        self.group_id = group_id
+        self.reported: list[BaseException] = []
+        self.transport = GroupTransport(
+            read_connection_settings(configuration), self.reported.append
+        )
+        self.transport.start()
+        self.node = Coordinator(node_id=-1, host="", port=0)
+        self.member_id = ""
+        self.generation = -1
+
+    def begin(
+        self, lane: Lane, request: GroupRequest, timeout_ms: int | None = None
+    ) -> "queue.Queue[Any]":
+        """Send a request; its outcome comes through the queue."""
+        outcomes: queue.Queue[Any] = queue.Queue()
+        node = None if isinstance(request, FindCoordinatorRequest) else self.node
+        self.transport.send(lane, request, outcomes.put, node=node, timeout_ms=timeout_ms)
+        return outcomes
+
+    def ask(self, lane: Lane, request: GroupRequest, timeout_ms: int | None = None) -> Any:  # noqa: ANN401
+        """Send a request and wait for its outcome."""
+        return self.begin(lane, request, timeout_ms).get(timeout=ANSWER_S)
+
+    def find(self) -> None:
+        """Find the coordinator; a new broker needs a moment before it knows one."""
+
+        def found() -> FindCoordinatorAnswer | None:
+            answer = self.ask(Lane.JOIN, FindCoordinatorRequest(group_id=self.group_id))
+            is_found = isinstance(answer, FindCoordinatorAnswer) and answer.coordinator
+            return answer if is_found else None
+
+        coordinator = eventually(found).coordinator
+        assert coordinator is not None
+        self.node = coordinator
+
+    def join_request(self, metadata: bytes = b"", rebalance_timeout_ms: int = 10_000) -> Any:  # noqa: ANN401
+        """Return the request to join with the identity known by now."""
+        return JoinGroupRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            group_instance_id=None,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            protocol_type="raw",
+            protocols=(("first", metadata),),
+            reason="test",
+        )
+
+    def take_id(self) -> None:
+        """Ask for a member id, which a first join is answered with."""
+
+        def given() -> JoinGroupAnswer | None:
+            answer = self.ask(Lane.JOIN, self.join_request())
+            assert isinstance(answer, JoinGroupAnswer)
+            return None if answer.error_code in NOT_YET else answer
+
+        answer = eventually(given)
+        assert (answer.error_code, answer.generation) == (79, -1)
+        self.member_id = answer.member_id
+
+    def joined(self, outcomes: "queue.Queue[Any]") -> JoinGroupAnswer:
+        """Wait for a join that succeeds."""
+        answer = outcomes.get(timeout=ANSWER_S)
+        assert isinstance(answer, JoinGroupAnswer)
+        assert (answer.error_code, answer.member_id) == (0, self.member_id)
+        self.generation = answer.generation
+        return answer
+
+    def sync_request(self, assignments: dict[str, bytes] | None = None) -> SyncGroupRequest:
+        """Return the request to sync."""
+        return SyncGroupRequest(
+            group_id=self.group_id,
+            generation=self.generation,
+            member_id=self.member_id,
+            group_instance_id=None,
+            protocol_type="raw",
+            protocol_name="first",
+            assignments=tuple(sorted((assignments or {}).items())),
+        )
+
+    def heartbeat(self) -> HeartbeatRequest:
+        """Return a heartbeat of the present generation."""
+        return HeartbeatRequest(
+            group_id=self.group_id,
+            generation=self.generation,
+            member_id=self.member_id,
+            group_instance_id=None,
+        )
+
+    def commit(self, generation: int, offset: int = 1) -> Any:  # noqa: ANN401
+        """Commit one offset on the commit lane and return the outcome."""
+        request = OffsetCommitRequest(
+            group_id=self.group_id,
+            generation=generation,
+            member_id=self.member_id,
+            group_instance_id=None,
+            offsets=((TOPIC, 1, offset, -1, ""), (TOPIC, 0, offset, 0, "note")),
+        )
+        return self.ask(Lane.COMMIT, request)
+
+    def leave(self, lane: Lane) -> Any:  # noqa: ANN401
+        """Leave the group."""
+        request = LeaveGroupRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            group_instance_id=None,
+            reason="test over",
+        )
+        return self.ask(lane, request)
+
+
+def committed(code: int) -> OffsetCommitAnswer:
+    """Return the answer to a commit whose partitions all have one code."""
+    return OffsetCommitAnswer(codes=((TOPIC, 0, code), (TOPIC, 1, code)))
+
+
+def eventually(attempt: Callable[[], T | None], timeout_s: float = 30.0) -> T:
+    """Return the first outcome that is not None."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        outcome = attempt()
+        if outcome is not None:
+            return outcome
+        time.sleep(0.1)
+    raise AssertionError("nothing came in time")
+
+
+@contextmanager
+def member_of(configuration: dict[str, Any], group_id: str) -> Iterator[Member]:
+    """Return a member with a coordinator and a member id; close it in the end."""
+    member = Member(configuration, group_id)
+    try:
+        member.find()
+        member.take_id()
+        yield member
+    finally:
+        assert member.transport.close()
+    assert member.reported == []
+
+
+@contextmanager
+def pair_of(configuration: dict[str, Any], group_id: str) -> Iterator[tuple[Member, Member]]:
+    """Return two members that share a stable group; the first one leads it."""
+    with member_of(configuration, group_id) as leader, member_of(configuration, group_id) as other:
+        leader.joined(leader.begin(Lane.JOIN, leader.join_request(b"a")))
+        leader.ask(Lane.JOIN, leader.sync_request({leader.member_id: b"all"}))
+        rejoin_all(leader, other)
+        yield leader, other
+
+
+def rejoin_all(leader: Member, other: Member) -> None:
+    """Lead both members through a round that gives each its own bytes."""
+    waiting = other.begin(Lane.JOIN, other.join_request(b"b"))
+    eventually(lambda: leader.ask(Lane.COMMIT, leader.heartbeat()).error_code or None)
+    answer = leader.joined(leader.begin(Lane.JOIN, leader.join_request(b"a")))
+    other.joined(waiting)
+    assert (answer.leader_id, len(answer.members)) == (leader.member_id, 2)
+    synced = other.begin(Lane.JOIN, other.sync_request())
+    assignments = {leader.member_id: b"to the leader", other.member_id: b"to the other"}
+    assert leader.ask(Lane.JOIN, leader.sync_request(assignments)) == SyncGroupAnswer(
+        error_code=0, assignment=b"to the leader"
+    )
+    assert synced.get(timeout=ANSWER_S) == SyncGroupAnswer(error_code=0, assignment=b"to the other")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    """One plain broker with a topic of two partitions."""
+    with KafkaCluster(properties={"group.initial.rebalance.delay.ms": "0"}) as started:
+        started.create_topic(TOPIC, 2)
+        yield started
+
+
+def test_answers_when_two_members_share_a_group(cluster: KafkaCluster) -> None:
+    """Join, sync, heartbeat, commit and leave carry raw bytes from one member to the other."""
+    with member_of(cluster.client_config(), "whole") as first:
+        joined = first.joined(first.begin(Lane.JOIN, first.join_request(b"subscription")))
+        assert joined == JoinGroupAnswer(
+            error_code=0,
+            generation=1,
+            protocol_name="first",
+            leader_id=first.member_id,
+            member_id=first.member_id,
+            members=(
+                JoinedMember(
+                    member_id=first.member_id, group_instance_id=None, metadata=b"subscription"
+                ),
+            ),
+            skip_assignment=False,
+        )
+        assert first.leave(Lane.JOIN) == LeaveGroupAnswer(error_code=0)
+    with pair_of(cluster.client_config(), "whole") as (leader, other):
+        for member in (leader, other):
+            assert member.ask(Lane.COMMIT, member.heartbeat()) == HeartbeatAnswer(error_code=0)
+            assert member.commit(member.generation) == committed(0)
+        assert other.leave(Lane.JOIN) == LeaveGroupAnswer(error_code=0)
+        assert other.leave(Lane.JOIN) == LeaveGroupAnswer(error_code=25)
+
+
+def test_commits_pass_when_a_join_waits(cluster: KafkaCluster) -> None:
+    """The commit lane commits right through a rebalance; the generation fences it exactly."""
+    with pair_of(cluster.client_config(), "phases") as (leader, other):
+        old = leader.generation
+        assert leader.commit(old) == committed(0)
+        waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
+        eventually(lambda: other.ask(Lane.COMMIT, other.heartbeat()).error_code or None)
+        assert leader.ask(Lane.COMMIT, leader.heartbeat()) == HeartbeatAnswer(error_code=27)
+        assert leader.commit(old, 2) == committed(0)
+        assert other.commit(old, 2) == committed(0)
+        assert waiting.empty()
+        other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
+        leader.joined(waiting)
+        assert leader.generation == old + 1
+        # Between join and sync the new generation has to wait for its assignment.
+        assert leader.commit(leader.generation, 3) == committed(27)
+        assert leader.commit(old, 3) == committed(22)
+        leader.ask(Lane.JOIN, leader.sync_request({leader.member_id: b"x", other.member_id: b""}))
+        assert leader.commit(leader.generation, 3) == committed(0)
+        assert leader.commit(old, 3) == committed(22)
+
+
+def test_one_connection_serves_one_request_when_a_join_waits(cluster: KafkaCluster) -> None:
+    """Why there are two lanes: behind a join that waits, a heartbeat gets no answer."""
+    with pair_of(cluster.client_config(), "serial") as (leader, other):
+        waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
+        behind = leader.begin(Lane.JOIN, leader.heartbeat())
+        eventually(lambda: other.ask(Lane.COMMIT, other.heartbeat()).error_code or None)
+        time.sleep(0.5)
+        assert behind.empty()
+        other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
+        leader.joined(waiting)
+        # By now its generation is an old one, so the late answer is a refusal.
+        assert behind.get(timeout=ANSWER_S) == HeartbeatAnswer(error_code=22)
+
+
+def test_leave_passes_when_a_join_waits(cluster: KafkaCluster) -> None:
+    """Closing the join lane ends the wait, and the leave goes out on the other lane at once."""
+    with pair_of(cluster.client_config(), "cancel") as (leader, other):
+        waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
+        eventually(lambda: other.ask(Lane.COMMIT, other.heartbeat()).error_code or None)
+        began = time.monotonic()
+        leader.transport.close_lane(Lane.JOIN)
+        assert waiting.get(timeout=1) == TransportFailure(
+            kind=FailureKind.DISCONNECTED, message="the lane was closed"
+        )
+        assert leader.leave(Lane.COMMIT) == LeaveGroupAnswer(error_code=0)
+        assert time.monotonic() - began < 1
+        answer = other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
+        assert (answer.leader_id, len(answer.members)) == (other.member_id, 1)
+        # The lane is usable again.
+        assert leader.ask(Lane.JOIN, leader.join_request()).error_code == 25
+
+
+def test_static_member_keeps_its_place_when_it_comes_back(cluster: KafkaCluster) -> None:
+    """The group instance id reaches the broker in every request that knows it."""
+    with member_of(cluster.client_config(), "static") as member:
+        request = JoinGroupRequest(
+            group_id="static",
+            member_id="",
+            group_instance_id="instance-1",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="raw",
+            protocols=(("first", b""),),
+            reason="",
+        )
+        first = member.ask(Lane.JOIN, request)
+        sync = SyncGroupRequest(
+            group_id="static",
+            generation=first.generation,
+            member_id=first.member_id,
+            group_instance_id="instance-1",
+            protocol_type="raw",
+            protocol_name="first",
+            assignments=((first.member_id, b"kept"),),
+        )
+        assert member.ask(Lane.JOIN, sync) == SyncGroupAnswer(error_code=0, assignment=b"kept")
+        again = member.ask(Lane.JOIN, request)
+        assert (again.error_code, again.generation, again.skip_assignment) == (0, 1, True)
+        assert again.member_id != first.member_id
+        fenced = HeartbeatRequest(
+            group_id="static",
+            generation=1,
+            member_id=first.member_id,
+            group_instance_id="instance-1",
+        )
+        assert member.ask(Lane.COMMIT, fenced) == HeartbeatAnswer(error_code=82)
+
+
+def test_requests_fail_in_time_when_the_broker_is_frozen(cluster: KafkaCluster) -> None:
+    """A broker that keeps its connections but answers nothing times out; then it is back."""
+    with member_of(cluster.client_config(), "frozen") as member:
+        member.joined(member.begin(Lane.JOIN, member.join_request()))
+        member.ask(Lane.JOIN, member.sync_request({member.member_id: b""}))
+        cluster.pause(1)
+        try:
+            began = time.monotonic()
+            outcome = member.ask(Lane.COMMIT, member.heartbeat(), timeout_ms=500)
+            assert (outcome.kind, time.monotonic() - began < 1.5) == (FailureKind.TIMED_OUT, True)
+            # Now on a connection that the kernel accepts but the broker never sees.
+            outcome = member.ask(Lane.COMMIT, member.heartbeat(), timeout_ms=500)
+            assert outcome.kind is FailureKind.TIMED_OUT
+        finally:
+            cluster.resume(1)
+        eventually(
+            lambda: (
+                member.ask(Lane.COMMIT, member.heartbeat()) == HeartbeatAnswer(error_code=0) or None
+            )
+        )
+
+
+def test_close_answers_everything_when_requests_wait(cluster: KafkaCluster) -> None:
+    """After close each request has had exactly one outcome and no thread is left."""
+    before = set(threading.enumerate())
+    with pair_of(cluster.client_config(), "close") as (leader, other):
+        waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
+        eventually(lambda: other.ask(Lane.COMMIT, other.heartbeat()).error_code or None)
+        assert leader.transport.close()
+        assert waiting.get(timeout=0) == TransportFailure(
+            kind=FailureKind.DISCONNECTED, message="the transport was closed"
+        )
+        with pytest.raises(RuntimeError, match="not running"):
+            leader.begin(Lane.COMMIT, leader.heartbeat())
+    assert waiting.empty()
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.slow
+def test_transport_recovers_when_the_broker_is_killed() -> None:
+    """SIGKILL fails what waits at once; requests go through again when the broker is back."""
+    properties = {"group.initial.rebalance.delay.ms": "0"}
+    with KafkaCluster(properties=properties) as cluster:
+        cluster.create_topic(TOPIC, 2)
+        with pair_of(cluster.client_config(), "killed") as (leader, _):
+            waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
+            assert leader.commit(leader.generation) == committed(0)
+            cluster.kill(1)
+            assert waiting.get(timeout=5).kind is FailureKind.DISCONNECTED
+            began = time.monotonic()
+            outcome = leader.ask(Lane.COMMIT, leader.heartbeat(), timeout_ms=2_000)
+            assert outcome.kind is FailureKind.DISCONNECTED
+            assert time.monotonic() - began < 3
+            cluster.start_broker(1)
+            leader.find()
+            answer = eventually(lambda: alive(leader.ask(Lane.COMMIT, leader.heartbeat())))
+            # The group was kept on disk; a member that was joining then is in it or not.
+            assert answer.error_code in {0, 25, 27}
+
+
+def alive(outcome: HeartbeatAnswer | TransportFailure) -> HeartbeatAnswer | None:
+    """Return an answer of a coordinator that is ready."""
+    if isinstance(outcome, TransportFailure) or outcome.error_code in NOT_YET:
+        return None
+    return outcome
+
+
+@pytest.mark.slow
+def test_secured_broker_answers_when_the_settings_are_right() -> None:
+    """SASL_SSL with SCRAM works from a file and from PEM text; wrong ones are told apart."""
+    properties = {"group.initial.rebalance.delay.ms": "0"}
+    with KafkaCluster(security="SASL_SSL", properties=properties) as cluster:
+        cluster.create_topic(TOPIC, 2)
+        right = dict(cluster.client_config())
+        with pair_of(right, "secured") as (leader, _):
+            assert leader.commit(leader.generation) == committed(0)
+        as_text = {key: value for key, value in right.items() if key != "ssl.ca.location"}
+        as_text["ssl.ca.pem"] = Path(right["ssl.ca.location"]).read_text(encoding="ascii")
+        with member_of(as_text, "text") as member:
+            assert member.leave(Lane.COMMIT) in {
+                LeaveGroupAnswer(error_code=0),
+                LeaveGroupAnswer(error_code=25),
+            }
+        no_authority = {key: value for key, value in right.items() if key != "ssl.ca.location"}
+        for wrong in (right | {"sasl.password": "wrong"}, no_authority):
+            assert failure_of(wrong).kind is FailureKind.AUTHENTICATION
+        plaintext = {"bootstrap.servers": right["bootstrap.servers"]}
+        assert failure_of(plaintext).kind in {FailureKind.DISCONNECTED, FailureKind.TIMED_OUT}
+
+
+def failure_of(configuration: dict[str, Any]) -> TransportFailure:
+    """Return how a look-up fails."""
+    member = Member(configuration, "refused")
+    try:
+        request = FindCoordinatorRequest(group_id="refused")
+        outcome = member.ask(Lane.JOIN, request, timeout_ms=5_000)
+    finally:
+        assert member.transport.close()
+    assert isinstance(outcome, TransportFailure)
+    return outcome
