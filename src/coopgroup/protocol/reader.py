@@ -111,6 +111,33 @@ class ByteReader:
         """
         return self._read_string_of(self._read_length(INT16, field), field)
 
+    def read_strings(self, field: str) -> list[str]:
+        """Read an ARRAY of STRING, neither of them null.
+
+        Raises:
+            DecodeError: a count or length is wrong, or a string is no UTF-8.
+        """
+        count = self.read_count(field, bytes_min=INT16.size)
+        content, offset, size = self.content, self.offset, len(self.content)
+        strings: list[str] = []
+        append, unpack_length = strings.append, INT16.unpack_from
+        for _ in range(count):  # a member may subscribe to 10,000 topics: no call per string
+            if size - offset < INT16.size:
+                break
+            length = unpack_length(content, offset)[0]
+            start = offset + INT16.size
+            if not 0 <= length <= size - start:
+                break
+            try:
+                append(content[start : start + length].decode())
+            except UnicodeDecodeError:
+                break
+            offset = start + length
+        self.offset = offset
+        if len(strings) < count:
+            strings.append(self.read_string(field))  # says what is wrong with it
+        return strings
+
     def read_nullable_string(self, field: str) -> str | None:
         """Read a NULLABLE_STRING.
 

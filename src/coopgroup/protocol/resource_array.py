@@ -3,15 +3,15 @@
 This is where the time goes when a member holds 100,000 partitions, so the two halves differ in
 style from the rest of the package. Reading: one tight loop over NAMES only finds where each list of
 indices stands; all lists are then joined, converted and checked at once. Writing: all indices are
-converted at once and cut up.
+converted at once and cut up. Positions for error messages are worked out when there is an error.
 """
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from operator import lt
 from struct import error as StructError  # noqa: N812  (a class, named like one)
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from coopgroup.protocol.reader import (
     decoded_string,
     require_count,
 )
-from coopgroup.protocol.writer import utf8
+from coopgroup.protocol.writer import all_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,18 +38,11 @@ __all__ = [
 ]
 
 _INDEX_BYTES: Final = 4
-_ENTRY_BYTES_MIN: Final = 6  # empty name, no index
+_NAME_LENGTH_BYTES: Final = 2
+_COUNT_BYTES: Final = 4
+_ENTRY_BYTES_MIN: Final = _NAME_LENGTH_BYTES + _COUNT_BYTES  # empty name, no index
+_KEY_BITS: Final = 32
 _WIRE_INT32: Final = np.dtype(">i4")
-
-
-class _Entries(NamedTuple):
-    """Where everything stands: one item per entry, and the joined lists of indices."""
-
-    names: list[str]
-    name_offsets: list[int]
-    index_offsets: list[int]
-    counts: list[int]
-    wire_indices: bytes
 
 
 def read_resources(reader: ByteReader, field: str, *, index_min: int) -> ResourceSet:
@@ -65,7 +58,7 @@ def read_resources(reader: ByteReader, field: str, *, index_min: int) -> Resourc
             repeated within its name.
     """
     count = reader.read_count(field, bytes_min=_ENTRY_BYTES_MIN)
-    return _read_counted(reader, field, count, index_min)
+    return _resource_set(_read_entries(reader, field, count), index_min)
 
 
 def read_nullable_resources(
@@ -73,7 +66,7 @@ def read_nullable_resources(
 ) -> ResourceSet | None:
     """Read an array, None for a null one; else as `read_resources`."""
     count = reader.read_nullable_count(field, bytes_min=_ENTRY_BYTES_MIN)
-    return None if count is None else _read_counted(reader, field, count, index_min)
+    return None if count is None else _resource_set(_read_entries(reader, field, count), index_min)
 
 
 def packed_resources(resources: ResourceSet, field: str, *, index_min: int) -> bytes:
@@ -91,18 +84,14 @@ def packed_resources(resources: ResourceSet, field: str, *, index_min: int) -> b
     if indices.size and (least := int(indices.min())) < index_min:
         raise EncodeError(f"{field}: index {least} is less than {index_min}")
     wire_indices = indices.astype(_WIRE_INT32).tobytes()
-    places = (resources.starts * _INDEX_BYTES).tolist()
-    counts = np.diff(resources.starts).tolist()
+    bounds = (resources.starts * _INDEX_BYTES).tolist()
+    raws = all_utf8(resources.names, field)
     pack_length, pack_count = INT16.pack, INT32.pack
-    parts = [pack_count(len(counts))]
-    append = parts.append
-    for number, name in enumerate(resources.names):
-        raw = utf8(name, field)
-        append(pack_length(len(raw)))
-        append(raw)
-        append(pack_count(counts[number]))
-        append(wire_indices[places[number] : places[number + 1]])
-    return b"".join(parts)
+    entries = [
+        pack_length(len(raw)) + raw + pack_count((end - start) >> 2) + wire_indices[start:end]
+        for raw, (start, end) in zip(raws, pairwise(bounds), strict=True)
+    ]
+    return pack_count(len(entries)) + b"".join(entries)
 
 
 def packed_nullable_resources(
@@ -114,129 +103,147 @@ def packed_nullable_resources(
     return packed_resources(resources, field, index_min=index_min)
 
 
-def _read_counted(reader: ByteReader, field: str, count: int, index_min: int) -> ResourceSet:
-    entries = _read_entries(reader, field, count)
-    in_order = _names_ascend(entries.names)
-    if not in_order:
-        _refuse_repeated_names(entries, field)
-    indices = np.frombuffer(entries.wire_indices, dtype=_WIRE_INT32).astype(np.int32)
-    counts = np.array(entries.counts, dtype=np.int64)
-    starts = np.zeros(counts.size + 1, dtype=np.int64)
-    np.cumsum(counts, out=starts[1:])
-    if indices.size and indices.min() < index_min:
-        place = int(np.argmax(indices < index_min))
-        _refuse_index(entries, field, place, starts, f"is less than {index_min}")
-    if not _indices_ascend(indices, starts):
-        _refuse_repeated_indices(entries, field, indices, starts)
-        in_order = False
-    if not in_order:
-        return _sorted_set(entries.names, starts, indices)
-    return _ascending_set(entries.names, counts, indices)
+class _Entries(NamedTuple):
+    """An array whose counts are right, with one item per name in each list.
+
+    Attributes:
+        field: what is read, for messages.
+        offset: where the first entry stands.
+        names: in wire order.
+        name_lengths: bytes of each.
+        counts: indices of each.
+        wire_indices: all indices one after the other, four bytes each.
+    """
+
+    field: str
+    offset: int
+    names: list[str]
+    name_lengths: list[int]
+    counts: list[int]
+    wire_indices: bytes
+
+    def offset_of(self, number: int) -> int:
+        """Where entry `number` stands in the message."""
+        return (
+            self.offset
+            + number * _ENTRY_BYTES_MIN
+            + sum(self.name_lengths[:number])
+            + sum(self.counts[:number]) * _INDEX_BYTES
+        )
 
 
 def _read_entries(reader: ByteReader, field: str, count: int) -> _Entries:
-    content, offset = reader.content, reader.offset
-    size = len(content)
+    content, first, size = reader.content, reader.offset, len(reader.content)
+    offset = first
     names: list[str] = []
-    name_offsets: list[int] = []
-    index_offsets: list[int] = []
+    name_lengths: list[int] = []
     counts: list[int] = []
     chunks: list[bytes] = []
     unpack_length, unpack_count = INT16.unpack_from, INT32.unpack_from
     try:
         for _ in range(count):
-            name_offsets.append(offset)
             length = unpack_length(content, offset)[0]
             start = offset + 2
             if not 0 <= length <= size - start:
-                _refuse_count(length, 1, size - start, f"{field} name", offset)
+                break
             offset = start + length
-            raw = content[start:offset]
-            try:
-                names.append(raw.decode())
-            except UnicodeDecodeError:
-                decoded_string(raw, field=f"{field} name", offset=start)
+            names.append(content[start:offset].decode())
             index_count = unpack_count(content, offset)[0]
             start = offset + 4
             if not 0 <= index_count <= (size - start) >> 2:
-                _refuse_count(index_count, _INDEX_BYTES, size - start, f"{field} indices", offset)
-            offset = start + index_count * _INDEX_BYTES
-            index_offsets.append(start)
+                break
+            offset = start + (index_count << 2)
+            name_lengths.append(length)
             counts.append(index_count)
             chunks.append(content[start:offset])
     except StructError:
         raise BufferUnderflowError(f"{field}: {size - offset} bytes left", offset) from None
+    except UnicodeDecodeError as error:
+        decoded_string(error.object, field=f"{field} name", offset=offset - len(error.object))
+    if len(counts) < count:
+        _refuse_length(content, offset, field, is_count=len(names) > len(counts))
     reader.offset = offset
-    return _Entries(names, name_offsets, index_offsets, counts, b"".join(chunks))
+    return _Entries(field, first, names, name_lengths, counts, b"".join(chunks))
 
 
-def _refuse_count(count: int, bytes_min: int, left: int, field: str, offset: int) -> None:
-    require_count(count, bytes_min=bytes_min, left=left, field=field, offset=offset)
+def _refuse_length(content: bytes, offset: int, field: str, *, is_count: bool) -> None:
+    form = INT32 if is_count else INT16
+    require_count(
+        form.unpack_from(content, offset)[0],
+        bytes_min=_INDEX_BYTES if is_count else 1,
+        left=len(content) - offset - form.size,
+        field=f"{field} indices" if is_count else f"{field} name",
+        offset=offset,
+    )
 
 
-def _names_ascend(names: Sequence[str]) -> bool:
-    return all(map(lt, names, islice(names, 1, None)))
+def _resource_set(entries: _Entries, index_min: int) -> ResourceSet:
+    indices = np.frombuffer(entries.wire_indices, dtype=_WIRE_INT32).astype(np.int32)
+    starts = np.array([0, *accumulate(entries.counts)], dtype=np.int64)
+    names_ascend = all(map(lt, entries.names, islice(entries.names, 1, None)))
+    if not names_ascend:
+        _refuse_repeated_names(entries)
+    if indices.size and indices.min() < index_min:
+        place = int(np.argmax(indices < index_min))
+        _refuse_index(entries, starts, place, f"is less than {index_min}")
+    if names_ascend and _indices_ascend(indices, starts):
+        return _ascending_set(entries.names, np.diff(starts), indices)
+    return _sorted_set(entries, starts, indices)
 
 
 def _indices_ascend(indices: Int32Array, starts: Int64Array) -> bool:
-    if indices.size < 2:
-        return True
-    ascends = np.empty(indices.size + 1, dtype=np.bool_)
-    np.greater(indices[1:], indices[:-1], out=ascends[1:-1])
+    ascends = np.ones(indices.size + 1, dtype=np.bool_)
+    np.greater(indices[1:], indices[:-1], out=ascends[1 : indices.size])
     ascends[starts] = True  # a name's first index has no predecessor
     return bool(ascends.all())
 
 
-def _refuse_repeated_names(entries: _Entries, field: str) -> None:
+def _refuse_repeated_names(entries: _Entries) -> None:
     if len(set(entries.names)) == len(entries.names):
         return
     seen: set[str] = set()
-    for name, offset in zip(entries.names, entries.name_offsets, strict=True):
+    for number, name in enumerate(entries.names):
         if name in seen:
-            raise InvalidValueError(f"{field}: name {name!r} is repeated", offset)
+            raise InvalidValueError(
+                f"{entries.field}: name {name!r} is repeated", entries.offset_of(number)
+            )
         seen.add(name)
 
 
-def _refuse_repeated_indices(
-    entries: _Entries, field: str, indices: Int32Array, starts: Int64Array
-) -> None:
-    numbers = np.repeat(np.arange(starts.size - 1, dtype=np.int64), np.diff(starts))
-    keys = (numbers << 32) + indices
+def _refuse_index(entries: _Entries, starts: Int64Array, place: int, complaint: str) -> NoReturn:
+    number = int(np.searchsorted(starts, place, side="right")) - 1
+    index = INT32.unpack_from(entries.wire_indices, place * _INDEX_BYTES)[0]
+    raise InvalidValueError(
+        f"{entries.field}: index {index} of {entries.names[number]!r} {complaint}",
+        entries.offset_of(number)
+        + _ENTRY_BYTES_MIN
+        + entries.name_lengths[number]
+        + (place - int(starts[number])) * _INDEX_BYTES,
+    )
+
+
+def _sorted_set(entries: _Entries, starts: Int64Array, indices: Int32Array) -> ResourceSet:
+    """Sort what another client sent in another order, and refuse what it sent twice."""
+    name_order = sorted(range(len(entries.names)), key=entries.names.__getitem__)
+    ranks = np.empty(len(name_order), dtype=np.int64)
+    ranks[name_order] = np.arange(len(name_order), dtype=np.int64)
+    counts = np.diff(starts)
+    keys = (np.repeat(ranks, counts) << _KEY_BITS) + indices
     order = np.argsort(keys, kind="stable")
     ascending = keys[order]
     repeated = order[1:][ascending[1:] == ascending[:-1]]
     if repeated.size:
-        _refuse_index(entries, field, int(repeated.min()), starts, "is repeated")
+        _refuse_index(entries, starts, int(repeated.min()), "is repeated")
+    names = [entries.names[number] for number in name_order]
+    return _ascending_set(names, counts[name_order], indices[order])
 
 
-def _refuse_index(
-    entries: _Entries, field: str, place: int, starts: Int64Array, complaint: str
-) -> None:
-    number = int(np.searchsorted(starts, place, side="right")) - 1
-    offset = entries.index_offsets[number] + (place - int(starts[number])) * _INDEX_BYTES
-    index = INT32.unpack_from(entries.wire_indices, place * _INDEX_BYTES)[0]
-    raise InvalidValueError(
-        f"{field}: index {index} of {entries.names[number]!r} {complaint}", offset
-    )
-
-
-def _ascending_set(names: list[str], counts: Int64Array, indices: Int32Array) -> ResourceSet:
+def _ascending_set(names: Sequence[str], counts: Int64Array, indices: Int32Array) -> ResourceSet:
     if not indices.size:
         return EMPTY
-    if not counts.all():
-        kept = np.flatnonzero(counts)
-        names, counts = [names[number] for number in kept.tolist()], counts[kept]
-    starts = np.zeros(counts.size + 1, dtype=np.int64)
-    np.cumsum(counts, out=starts[1:])
+    kept = np.flatnonzero(counts)
+    if kept.size < len(names):
+        names = [names[number] for number in kept.tolist()]
+    starts = np.zeros(kept.size + 1, dtype=np.int64)
+    np.cumsum(counts[kept], out=starts[1:])
     return ResourceSet.from_flat(tuple(names), starts, indices)
-
-
-def _sorted_set(names: list[str], starts: Int64Array, indices: Int32Array) -> ResourceSet:
-    order = sorted(range(len(names)), key=names.__getitem__)
-    ranks = np.empty(len(names), dtype=np.int64)
-    ranks[order] = np.arange(len(names), dtype=np.int64)
-    counts = np.diff(starts)
-    keys = (np.repeat(ranks, counts) << 32) + indices
-    return _ascending_set(
-        [names[number] for number in order], counts[order], indices[np.argsort(keys, kind="stable")]
-    )

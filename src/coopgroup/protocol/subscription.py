@@ -68,8 +68,7 @@ def decode_subscription(content: bytes, *, index_min: int = 0) -> Subscription:
     version = reader.read_int16("version")
     if version < 0:
         raise UnsupportedVersionError(f"version: {version} has never existed", 0)
-    topic_count = reader.read_count("topics", bytes_min=2)
-    topics = tuple(reader.read_string("topics") for _ in range(topic_count))
+    topics = reader.read_strings("topics")
     user_data = reader.read_nullable_bytes("user_data")
     owned = _read_owned(reader, version, index_min)
     generation = reader.read_int32("generation") if version >= 2 else NO_GENERATION
@@ -77,7 +76,7 @@ def decode_subscription(content: bytes, *, index_min: int = 0) -> Subscription:
     if version <= SUBSCRIPTION_NEWEST:
         reader.require_end()
     return Subscription(
-        topics=topics,
+        topics=tuple(topics),
         user_data=user_data,
         owned=owned,
         generation=max(generation, NO_GENERATION),

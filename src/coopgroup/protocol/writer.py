@@ -11,6 +11,7 @@ from coopgroup.errors import EncodeError
 from coopgroup.protocol.reader import INT16, INT32, NULL
 
 __all__ = [
+    "all_utf8",
     "packed_int16",
     "packed_int32",
     "packed_nullable_bytes",
@@ -18,7 +19,6 @@ __all__ = [
     "packed_string",
     "packed_strings",
     "require_version",
-    "utf8",
 ]
 
 _STRING_BYTES_MAX: Final = 2**15 - 1
@@ -48,7 +48,7 @@ def packed_string(value: str, field: str) -> bytes:
     Raises:
         EncodeError: it has a lone surrogate or takes more than 32,767 bytes.
     """
-    raw = utf8(value, field)
+    raw = _utf8(value, field)
     return INT16.pack(len(raw)) + raw
 
 
@@ -68,8 +68,9 @@ def packed_nullable_bytes(value: bytes | None, field: str) -> bytes:
 
 def packed_strings(values: Sequence[str], field: str) -> bytes:
     """Write an ARRAY of STRING; raises as `packed_string`."""
-    parts = [packed_string(value, field) for value in values]
-    return packed_int32(len(parts), field) + b"".join(parts)
+    pack_length = INT16.pack
+    raws = all_utf8(values, field)
+    return packed_int32(len(raws), field) + b"".join([pack_length(len(raw)) + raw for raw in raws])
 
 
 def require_version(version: int, *, oldest: int, newest: int) -> bytes:
@@ -83,7 +84,18 @@ def require_version(version: int, *, oldest: int, newest: int) -> bytes:
     return INT16.pack(version)
 
 
-def utf8(value: str, field: str) -> bytes:
+def all_utf8(values: Sequence[str], field: str) -> list[bytes]:
+    """Encode strings whose lengths an INT16 can hold; raises as `packed_string`."""
+    try:
+        raws = list(map(str.encode, values))
+    except UnicodeEncodeError:
+        raws = []
+    if len(raws) < len(values) or max(map(len, raws), default=0) > _STRING_BYTES_MAX:
+        return [_utf8(value, field) for value in values]  # says which one is wrong
+    return raws
+
+
+def _utf8(value: str, field: str) -> bytes:
     """Encode a string whose length an INT16 can hold; raises as `packed_string`."""
     try:
         raw = value.encode()
