@@ -1,0 +1,125 @@
+"""What the controller tells a worker or a producer process, as one line of JSON.
+
+Rules of this file: frozen values with plain fields only, so that a specification survives the way
+through a process' standard input unchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from attrs import asdict, field, frozen
+
+from coopgroup.errors import ConfigurationError
+
+__all__ = ["KINDS", "ProducerSpec", "WorkerSpec", "check_kind", "dump_spec", "load_spec"]
+
+KINDS: Final = (
+    "coopgroup-simple",
+    "coopgroup-deferred",
+    "coopgroup-incremental",
+    "eager",
+    "cooperative-sticky",
+    "cooperative-sticky-static",
+    "kip848",
+)
+"""Kinds of consumer that a group can be made of; `-static` may be added to any of ours."""
+
+_SpecT = TypeVar("_SpecT", "WorkerSpec", "ProducerSpec")
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(names)
+
+
+def _counts(counts: Iterable[int]) -> tuple[int, ...]:
+    return tuple(counts)
+
+
+@frozen(kw_only=True)
+class WorkerSpec:
+    """One consumer process.
+
+    Attributes:
+        kind: one of `KINDS`.
+        name: name of the member, the same in all its incarnations (static id where the kind has
+            one).
+        group_id: consumer group.
+        topics: what it subscribes to; partitions are counted through all of them.
+        partitions_per_topic: partition p of topic i is written down as i * this + p.
+        log_path: path of its two logs without their suffixes.
+        client_config: address and security, in the keys of confluent_kafka.
+        session_timeout_ms: as in `session.timeout.ms`; KIP-848 groups have it from the broker.
+        heartbeat_interval_ms: likewise.
+        commit_interval_ms: how often the application commits its positions, synchronously; 0 for
+            never, except on revocation and on close.
+        assignor: assignor of our kinds, by the first word of its class: `sticky`, `lag_aware`, …
+        policy_arguments: keyword arguments of the policy of our kinds.
+        extra_config: further keys for the consumer's configuration, which win.
+        revoke_sleep_ms: how long `on_revoke` takes before it commits.
+        assign_failures: how many calls of `on_assign` raise, from the first on.
+    """
+
+    kind: str
+    name: str
+    group_id: str
+    topics: tuple[str, ...] = field(converter=_names)
+    partitions_per_topic: int
+    log_path: str
+    client_config: Mapping[str, str]
+    session_timeout_ms: int = 6_000
+    heartbeat_interval_ms: int = 1_000
+    commit_interval_ms: int = 1_000
+    assignor: str = "sticky"
+    policy_arguments: Mapping[str, object] = field(factory=dict)
+    extra_config: Mapping[str, object] = field(factory=dict)
+    revoke_sleep_ms: int = 0
+    assign_failures: int = 0
+
+
+@frozen(kw_only=True)
+class ProducerSpec:
+    """The producer process: a backlog, then a steady pace.
+
+    Attributes:
+        topics: topics to write to.
+        partitions_per_topic: partitions of each.
+        log_path: path of its log of acknowledged records without its suffix.
+        client_config: address and security, in the keys of confluent_kafka.
+        rate_per_partition: records a second into each partition.
+        backlog: records written before the pace begins, by partition counted through all topics;
+            empty for none.
+        payload_bytes: size of a record's value, at least 16.
+    """
+
+    topics: tuple[str, ...] = field(converter=_names)
+    partitions_per_topic: int
+    log_path: str
+    client_config: Mapping[str, str]
+    rate_per_partition: float = 100.0
+    backlog: tuple[int, ...] = field(factory=tuple, converter=_counts)
+    payload_bytes: int = 64
+
+
+def check_kind(kind: str) -> str:
+    """Return `kind` if a consumer of that kind can be made.
+
+    Raises:
+        ConfigurationError: there is no such kind.
+    """
+    base = kind.removesuffix("-static") if kind.startswith("coopgroup-") else kind
+    if base not in KINDS:
+        raise ConfigurationError("kind", kind, f"one of {', '.join(KINDS)}")
+    return kind
+
+
+def dump_spec(spec: WorkerSpec | ProducerSpec) -> str:
+    """`spec` as one line of JSON, without the line's end."""
+    return json.dumps(asdict(spec), sort_keys=True)
+
+
+def load_spec(kind: type[_SpecT], line: str) -> _SpecT:
+    """Read back what `dump_spec` wrote."""
+    return kind(**json.loads(line))

@@ -1,0 +1,130 @@
+"""What a group is doing right now, read from the logs that its members are writing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from attrs import define, field
+
+from coopgroup.testing.trial.recording import Event, EventReader, RowReader, Rows
+
+__all__ = ["GroupWatch"]
+
+FRESH_NS: Final = 500_000_000
+NOBODY: Final = -1
+
+
+@define
+class WatchedLog:
+    """The logs of one process, followed.
+
+    Attributes:
+        member: name of its member.
+        records_path: identifies the process.
+        rows: reader of its records.
+        events: reader of its events.
+        handed_out: records that it has handed out.
+        state: name of its last event that is not about a commit.
+    """
+
+    member: str
+    records_path: Path
+    rows: RowReader
+    events: EventReader
+    handed_out: int = 0
+    state: str = "new"
+
+
+@define(kw_only=True)
+class GroupWatch:
+    """The last hand-out of each partition and the last events of each process.
+
+    Attributes:
+        partition_count: partitions, counted through all topics.
+        last_ns: (partitions,) moment of the last hand-out; 0 for none.
+        last_offsets: (partitions,) highest offset handed out; -1 for none.
+        owners: (partitions,) index into `logs` of the process that handed out last; -1 for none.
+        committed: (partitions,) highest position that a member committed.
+        last_callback_ns: last time that a member told of a callback, a start or an end.
+        logs: the processes.
+    """
+
+    partition_count: int
+    last_ns: npt.NDArray[np.int64] = field(init=False)
+    last_offsets: npt.NDArray[np.int64] = field(init=False)
+    owners: npt.NDArray[np.int64] = field(init=False)
+    committed: npt.NDArray[np.int64] = field(init=False)
+    last_callback_ns: int = field(init=False, default=0)
+    logs: list[WatchedLog] = field(init=False, factory=list)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing was handed out yet."""
+        self.last_ns = np.zeros(self.partition_count, np.int64)
+        self.last_offsets = np.full(self.partition_count, -1, np.int64)
+        self.owners = np.full(self.partition_count, NOBODY, np.int64)
+        self.committed = np.zeros(self.partition_count, np.int64)
+
+    def add(self, member: str, records_path: Path, events_path: Path) -> None:
+        """Follow one more process."""
+        self.logs.append(
+            WatchedLog(member, records_path, RowReader(records_path), EventReader(events_path))
+        )
+
+    def refresh(self) -> list[tuple[str, Event]]:
+        """Read what is new and return the new events that are not about commits, by member."""
+        news: list[tuple[str, Event]] = []
+        for index, log in enumerate(self.logs):
+            rows = log.rows.read_new()
+            if len(rows):
+                self._take_rows(index, rows)
+                log.handed_out += len(rows)
+            news += [
+                (log.member, event) for event in log.events.read_new() if self._take(log, event)
+            ]
+        return sorted(news, key=lambda item: item[1].at_ns)
+
+    def is_settled(self, living: frozenset[Path], *, quiet_s: float, fair: bool) -> bool:
+        """Whether the group is at rest; see `Group.wait_settled`.
+
+        Args:
+            living: record logs of the members that live.
+            quiet_s: how long no callback may have been heard of.
+            fair: whether each of them must have a partition.
+        """
+        self.refresh()
+        now_ns = time.monotonic_ns()
+        if now_ns - self.last_callback_ns < quiet_s * 1e9 or not living:
+            return False
+        if (self.last_ns < now_ns - FRESH_NS).any():
+            return False
+        owners = {self.logs[owner].records_path for owner in np.unique(self.owners).tolist()}
+        return owners == living if fair else owners <= living
+
+    def _take_rows(self, index: int, rows: Rows) -> None:
+        """Note the newest hand-out of each partition; `rows` are in the order of writing."""
+        for partition in np.unique(rows["partition"]).tolist():
+            mine = rows[rows["partition"] == partition]
+            self.last_offsets[partition] = max(
+                int(self.last_offsets[partition]), int(mine["offset"].max())
+            )
+            newest_ns = int(mine["at_ns"][-1])
+            if newest_ns > self.last_ns[partition]:
+                self.last_ns[partition] = newest_ns
+                self.owners[partition] = index
+
+    def _take(self, log: WatchedLog, event: Event) -> bool:
+        """Note an event; whether it is worth telling."""
+        if event.name == "committed":
+            positions = event.fields["positions"]
+            for partition, position in positions if isinstance(positions, list) else []:
+                self.committed[partition] = max(int(self.committed[partition]), int(position))
+            return False
+        if event.name == "commit_failed":
+            return False
+        log.state = event.name
+        self.last_callback_ns = max(self.last_callback_ns, event.at_ns)
+        return True

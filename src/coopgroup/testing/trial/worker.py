@@ -1,0 +1,200 @@
+"""A member of the group under trial: one process, one consumer, one loop.
+
+Run as `python -m coopgroup.testing.trial.worker` with a `WorkerSpec` as the first line of standard
+input. It imports everything, writes the event `ready`, and joins when the line `go` follows, so
+that the start of an interpreter never falls into a measurement. It leaves on SIGTERM, and when its
+standard input ends: a worker does not outlive its controller.
+
+The application is the usual one: poll, work on the record (write it down), and once a second commit
+the positions synchronously; on revocation commit those of the revoked partitions; what was lost is
+not committed. A record counts as handed out from the moment in which `poll` returned it.
+"""
+
+from __future__ import annotations
+
+import select
+import signal
+import struct
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from confluent_kafka import KafkaException, Message, TopicPartition
+
+from coopgroup.testing.trial.consumers import PollingConsumer, build_consumer
+from coopgroup.testing.trial.recording import EventLog, RowLog
+from coopgroup.testing.trial.spec import WorkerSpec, load_spec
+
+__all__ = ["Worker", "main"]
+
+POLL_S: Final = 0.05
+PARENT_CHECK_S: Final = 0.2
+PRODUCED: Final = struct.Struct("<q")
+
+
+class Worker:
+    """The application around one consumer.
+
+    Args:
+        spec: what to consume, and how.
+    """
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self._spec = spec
+        self._rows = RowLog(Path(f"{spec.log_path}.records"))
+        self._events = EventLog(Path(f"{spec.log_path}.events"))
+        self._positions: dict[int, int] = {}
+        self._spells: dict[int, int] = {}
+        self._first_partition = {
+            topic: index * spec.partitions_per_topic for index, topic in enumerate(spec.topics)
+        }
+        self._assign_failures = spec.assign_failures
+        self._is_closing = False
+
+    def stop(self, _signal: int, _frame: FrameType | None) -> None:
+        """Leave the loop after the current record: the handler of SIGTERM."""
+        self._is_closing = True
+
+    def run(self) -> None:
+        """Announce readiness, wait for `go`, consume until told to stop, close."""
+        consumer = build_consumer(self._spec) if self._waits_for_go() else None
+        if consumer is None:
+            return
+        self._events.write("started")
+        consumer.subscribe(
+            list(self._spec.topics),
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+        self._consume(consumer)
+        self._events.write("closing")
+        consumer.close()
+        self._events.write("closed")
+        self._rows.close()
+        self._events.close()
+
+    # --- loop -----------------------------------------------------------------------------------
+
+    def _waits_for_go(self) -> bool:
+        self._events.write("ready")
+        return sys.stdin.readline().strip() == "go"
+
+    def _consume(self, consumer: PollingConsumer) -> None:
+        interval_s = self._spec.commit_interval_ms / 1000
+        next_commit = time.monotonic() + interval_s
+        next_check = time.monotonic() + PARENT_CHECK_S
+        while not self._is_closing:
+            message = consumer.poll(POLL_S)
+            if message is not None:
+                self._write_down(message)
+            now = time.monotonic()
+            if interval_s and now >= next_commit:
+                self._commit(consumer, sorted(self._positions))
+                next_commit = time.monotonic() + interval_s
+            if now >= next_check:
+                self._is_closing = self._is_closing or has_ended(sys.stdin.fileno())
+                next_check = now + PARENT_CHECK_S
+
+    def _write_down(self, message: Message) -> None:
+        at_ns = time.monotonic_ns()
+        error = message.error()
+        if error is not None:
+            self._events.write("consumer_error", error=str(error))
+            return
+        topic, number, offset = message.topic(), message.partition(), message.offset()
+        if topic is None or number is None or offset is None:
+            raise AssertionError("a record without an error has a topic, partition and offset")
+        value = message.value() or b""
+        produced_ns: int = PRODUCED.unpack_from(value)[0] if len(value) >= PRODUCED.size else 0
+        partition = self._first_partition[topic] + number
+        self._rows.append(at_ns, produced_ns, offset, partition, self._spells.get(partition, 0))
+        self._positions[partition] = offset + 1
+
+    # --- commits --------------------------------------------------------------------------------
+
+    def _commit(self, consumer: PollingConsumer, partitions: Sequence[int]) -> None:
+        positions = {
+            partition: self._positions[partition]
+            for partition in partitions
+            if partition in self._positions
+        }
+        if not positions:
+            return
+        began = time.monotonic()
+        reason = self._commit_positions(consumer, positions)
+        outcome = "committed" if reason is None else "commit_failed"
+        self._events.write(
+            outcome,
+            took_ms=round((time.monotonic() - began) * 1000, 1),
+            positions=sorted(positions.items()),
+            reason=reason,
+        )
+
+    def _commit_positions(self, consumer: PollingConsumer, positions: dict[int, int]) -> str | None:
+        """Commit and return why it failed, or None."""
+        offsets = [self._topic_partition(*item) for item in sorted(positions.items())]
+        try:
+            answers = consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            return str(error)
+        errors = [
+            str(answer.error)
+            for answer in (answers if isinstance(answers, list) else [])
+            if isinstance(answer, TopicPartition) and answer.error is not None
+        ]
+        return errors[0] if errors else None
+
+    def _topic_partition(self, partition: int, offset: int) -> TopicPartition:
+        topic_index, number = divmod(partition, self._spec.partitions_per_topic)
+        return TopicPartition(self._spec.topics[topic_index], number, offset)
+
+    # --- callbacks ------------------------------------------------------------------------------
+
+    def _on_assign(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        numbers = self._numbers(partitions)
+        for number in numbers:
+            self._spells[number] = self._spells.get(number, 0) + 1
+            self._positions.pop(number, None)  # committed by whoever had it since
+        self._events.write("assigned", partitions=numbers)
+        if self._assign_failures > 0:
+            self._assign_failures -= 1
+            raise RuntimeError("on_assign fails, as the trial asked for")
+
+    def _on_revoke(self, consumer: PollingConsumer, partitions: list[TopicPartition]) -> None:
+        numbers = self._numbers(partitions)
+        self._events.write("revoking", partitions=numbers)
+        time.sleep(self._spec.revoke_sleep_ms / 1000)
+        self._commit(consumer, numbers)
+        for number in numbers:
+            self._positions.pop(number, None)
+        self._events.write("revoked", partitions=numbers)
+
+    def _on_lost(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        numbers = self._numbers(partitions)
+        for number in numbers:
+            self._positions.pop(number, None)
+        self._events.write("lost", partitions=numbers)
+
+    def _numbers(self, partitions: list[TopicPartition]) -> list[int]:
+        return sorted(self._first_partition[part.topic] + part.partition for part in partitions)
+
+
+def has_ended(descriptor: int) -> bool:
+    """Whether the other end of a pipe is closed; nothing is read from it that was written."""
+    readable, _, _ = select.select([descriptor], [], [], 0)
+    return bool(readable)
+
+
+def main() -> None:
+    """Run the worker that standard input describes."""
+    worker = Worker(load_spec(WorkerSpec, sys.stdin.readline()))
+    signal.signal(signal.SIGTERM, worker.stop)
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()
