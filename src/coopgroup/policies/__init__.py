@@ -1,0 +1,27 @@
+"""Policies: WHEN a resource goes where the assignor wants it. Users add theirs by name."""
+
+from coopgroup.policies.base import Offer, Policy, RoundContext, StagedRound
+from coopgroup.policies.registry import create_policy, policy_names, register_policy
+from coopgroup.policies.safety import check_target, violations
+from coopgroup.policies.simple import SimplePolicy
+from coopgroup.policies.state import PolicyState, state_from_json, state_to_json
+from coopgroup.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
+
+__all__ = [
+    "Offer",
+    "Policy",
+    "PolicyState",
+    "RoundContext",
+    "SimplePolicy",
+    "StagedRound",
+    "Unclaimed",
+    "check_target",
+    "create_policy",
+    "find_unclaimed",
+    "policy_names",
+    "register_policy",
+    "remember_round",
+    "state_from_json",
+    "state_to_json",
+    "violations",
+]
