@@ -115,7 +115,10 @@ def member_assignments(decided: DecidedRound) -> tuple[Assignment, ...]:
 
 
 def _encoded(request: RoundRequest, decided: DecidedRound) -> LedRound:
-    messages = map(encode_assignment, member_assignments(decided))
+    messages = (
+        encode_assignment(assignment, index_min=request.index_min)
+        for assignment in member_assignments(decided)
+    )
     return LedRound(
         assignments=tuple(zip(decided.group.member_ids, messages, strict=True)),
         state=decided.state,

@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.assignors import check_target
 from coopgroup.model import NOBODY, plan_that_moves_nothing, resolve_claims
 from coopgroup.model.plan import revoked_claims
-from coopgroup.policies.safety import violations
+from coopgroup.policies.safety import check_target, violations
 from coopgroup.policies.state import PolicyState
 from coopgroup.telemetry import RoundLed, RoundRefused
 

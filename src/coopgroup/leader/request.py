@@ -56,11 +56,14 @@ class RoundRequest:
         claims: one per member, ascending by member id.
         topics: names that at least one member subscribes to, ascending: what the host looks up.
         records: a `SubscriptionUnreadable` per member whose subscription could not be decoded.
+        index_min: smallest index that a resource may have: 0 for partitions, -1 where a group
+            shares connectors.
     """
 
     claims: tuple[MemberClaim, ...]
     topics: tuple[str, ...]
     records: tuple[Record, ...] = ()
+    index_min: int = 0
 
 
 @frozen(kw_only=True)
@@ -127,11 +130,12 @@ class Lags:
 NO_LAGS: Final = Lags(resources=EMPTY, values=np.zeros(0, dtype=np.int64))
 
 
-def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
+def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> RoundRequest:
     """Decode every member's subscription.
 
     Args:
         members: as JoinGroup answered, in any order.
+        index_min: see `RoundRequest`.
 
     Raises:
         RemoteProtocolError: the group coordinator names one member id twice.
@@ -146,7 +150,7 @@ def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
     records: list[Record] = []
     for member in ordered:
         try:
-            claims.append(_read_claim(member))
+            claims.append(_read_claim(member, index_min))
         except DecodeError as error:
             claims.append(
                 MemberClaim(
@@ -161,11 +165,12 @@ def read_members(members: Sequence[JoinedMember]) -> RoundRequest:
         claims=tuple(claims),
         topics=tuple(sorted({topic for claim in claims for topic in claim.topics})),
         records=tuple(records),
+        index_min=index_min,
     )
 
 
-def _read_claim(member: JoinedMember) -> MemberClaim:
-    subscription = decode_subscription(member.metadata)
+def _read_claim(member: JoinedMember, index_min: int) -> MemberClaim:
+    subscription = decode_subscription(member.metadata, index_min=index_min)
     return MemberClaim(
         member_id=member.member_id,
         topics=tuple(sorted(set(subscription.topics))),
