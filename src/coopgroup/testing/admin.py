@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -126,7 +127,7 @@ def delete_topic(bootstraps: tuple[str, ...], name: str) -> None:
     settle(client.delete_topics([name])[name], f"topic {name!r} was not deleted")
     for bootstrap in bootstraps:
         watcher = connect(bootstrap)
-        until(lambda at=watcher: name not in topics(at).topics, f"topic {name!r} to vanish")
+        until(partial(is_absent, watcher, name), f"topic {name!r} to vanish")
 
 
 def await_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) -> None:
@@ -138,7 +139,7 @@ def await_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) ->
     for bootstrap in bootstraps:
         watcher = connect(bootstrap)
         until(
-            lambda at=watcher: led_partitions(topics(at).topics.get(name)) == partitions,
+            partial(has_leaders, watcher, name, partitions),
             f"leaders for the {partitions} partitions of topic {name!r}",
         )
 
@@ -152,6 +153,16 @@ def topics(client: AdminClient) -> ClusterMetadata:
         return client.list_topics(timeout=REQUEST_TIMEOUT_S)
     except KafkaException as error:
         raise ClusterError(f"the cluster does not answer: {reason(error)}") from error
+
+
+def is_absent(client: AdminClient, name: str) -> bool:
+    """Whether the broker of a client does not know a topic."""
+    return name not in topics(client).topics
+
+
+def has_leaders(client: AdminClient, name: str, partitions: int) -> bool:
+    """Whether the broker of a client knows leaders for exactly that many partitions."""
+    return led_partitions(topics(client).topics.get(name)) == partitions
 
 
 def led_partitions(topic: TopicMetadata | None) -> int:

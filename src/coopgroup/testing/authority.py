@@ -41,8 +41,21 @@ class Identity:
 def make_authority(name: str, validity: dt.timedelta) -> Identity:
     """A self-signed certificate authority."""
     key = ec.generate_private_key(ec.SECP256R1())
-    builder = draft(name, name, key.public_key(), validity).add_extension(
-        x509.BasicConstraints(ca=True, path_length=0), critical=True
+    usage = x509.KeyUsage(
+        digital_signature=False,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=True,
+        crl_sign=True,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    builder = (
+        draft(name, name, key.public_key(), validity)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
     )
     return Identity(key=key, certificate=builder.sign(key, hashes.SHA256()))
 

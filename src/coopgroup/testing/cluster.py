@@ -17,7 +17,6 @@ from __future__ import annotations
 import atexit
 import os
 import secrets
-import shutil
 import subprocess
 import threading
 import time
@@ -26,29 +25,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from attrs import define, field
-
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import admin
-from coopgroup.testing.certificates import write_certificates
-from coopgroup.testing.errors import ClusterError, ClusterStartError, ToolError
-from coopgroup.testing.maven import KafkaRuntime, fetch_kafka
-from coopgroup.testing.processes import (
-    BrokerProcess,
-    Reaper,
-    free_ports,
-    is_listening,
-    log_tail,
-    make_folder,
+from coopgroup.testing.brokers import (
+    LOG_OPTIONS,
+    Broker,
+    Started,
+    add_brokers,
+    launch,
+    start_error,
 )
+from coopgroup.testing.certificates import write_certificates
+from coopgroup.testing.errors import ClusterError, ToolError
+from coopgroup.testing.maven import KafkaRuntime, fetch_kafka
+from coopgroup.testing.processes import BrokerProcess, Reaper, is_listening, log_tail, make_folder
 from coopgroup.testing.properties import (
     BROKERS_MAX,
-    BrokerAddress,
     Security,
-    broker_properties,
     check_security,
     check_user_properties,
-    render_properties,
 )
 from coopgroup.testing.tools import tool_class, with_bootstrap
 
@@ -58,64 +53,6 @@ SCRAM_USER: Final = "coopgroup"
 READY_POLL_S: Final = 0.02
 # Quick start counts for more than peak throughput; a benchmark of the broker itself may differ.
 JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-LOG_OPTIONS: Final = (
-    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-    "-Dorg.slf4j.simpleLogger.showDateTime=true",
-    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-)
-
-
-@define(kw_only=True)
-class Broker:
-    """One broker: what stays the same over restarts, and its process, if any."""
-
-    address: BrokerAddress
-    folder: Path
-    process: BrokerProcess | None = None
-
-    @property
-    def broker_id(self) -> int:
-        """Id, from 1."""
-        return self.address.broker_id
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has a living process, paused or not."""
-        return self.process is not None and self.process.is_running
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether it runs and is not paused."""
-        return self.process is not None and self.process.is_running and not self.process.is_paused
-
-    @property
-    def log_path(self) -> Path:
-        """File with what the broker logged, over all its starts."""
-        return self.folder / "broker.log"
-
-
-@define(kw_only=True)
-class Started:
-    """What exists between start and stop."""
-
-    runtime: KafkaRuntime
-    folder: Path
-    reaper: Reaper
-    brokers: dict[int, Broker] = field(factory=dict)
-    owner_pid: int = field(factory=os.getpid)
-
-    def remove(self) -> None:
-        """Kill every broker and remove all data.
-
-        A forked child that ends runs the exit functions of its parent: the cluster is not its own.
-        """
-        if os.getpid() != self.owner_pid:
-            return
-        for broker in self.brokers.values():
-            if broker.process is not None and broker.is_running:
-                broker.process.kill()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.reaper.close()
 
 
 class KafkaCluster:
@@ -353,7 +290,7 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all brokers for clients, `127.0.0.1:PORT,…`.
+        """Addresses of all brokers, as clients want them in `bootstrap.servers`.
 
         Raises:
             ClusterError: the cluster is not started.
@@ -484,50 +421,18 @@ class KafkaCluster:
         try:
             if self._security in ("SSL", "SASL_SSL"):
                 write_certificates(folder / "tls")
-            self._make_brokers(started)
+            add_brokers(started, len(self._broker_ids), self._security, self._properties)
         except BaseException:
             started.remove()
             raise
         atexit.register(self.stop)
         return started
 
-    def _make_brokers(self, started: Started) -> None:
-        """Give each broker its ports, settings and empty data."""
-        ports = iter(free_ports(3 * len(self._broker_ids)))
-        addresses = tuple(
-            broker_address(broker_id, next(ports), next(ports), next(ports), self._security)
-            for broker_id in self._broker_ids
-        )
-        cluster_id = random_uuid()
-        for address in addresses:
-            folder = started.folder / f"broker-{address.broker_id}"
-            started.brokers[address.broker_id] = Broker(address=address, folder=folder)
-            format_storage(started.runtime, folder / "data", cluster_id, address.broker_id)
-            properties = broker_properties(
-                address,
-                addresses,
-                log_dir=folder / "data",
-                security=self._security,
-                tls_folder=started.folder / "tls",
-                user_properties=self._properties,
-            )
-            (folder / "server.properties").write_text(render_properties(properties))
-
     def _launch(self, broker_id: int) -> None:
         """Start the process of a broker that is down."""
         started = self._require_started()
-        broker = started.brokers[broker_id]
-        runtime = started.runtime
-        address = broker.address
-        for port in (address.internal_port, address.client_port, address.controller_port):
-            if is_listening(port):
-                raise ClusterStartError(f"broker {broker_id}: port {port} is taken")
-        command = [
-            *(runtime.java, f"-Xmx{self._heap}", *self._jvm_options, *LOG_OPTIONS),
-            *("-cp", runtime.classpath),
-            *("kafka.Kafka", str(broker.folder / "server.properties")),
-        ]
-        broker.process = BrokerProcess(command, broker.log_path, started.reaper)
+        java_options = (f"-Xmx{self._heap}", *self._jvm_options)
+        launch(started, started.brokers[broker_id], java_options)
 
     def _require_started(self) -> Started:
         with self._lock:
@@ -561,6 +466,7 @@ class KafkaCluster:
 
     def _require_alive(self, broker: Broker) -> None:
         if broker.process is not None and broker.process.exit_status is not None:
+            self._require_started()  # it ended because the cluster was stopped meanwhile
             raise start_error(broker, f"ended with status {broker.process.exit_status}")
 
     def _is_ready(self, broker: Broker, expected: frozenset[int]) -> bool:
@@ -568,45 +474,3 @@ class KafkaCluster:
         return is_listening(address.client_port) and admin.sees_brokers(
             address.internal_bootstrap, expected
         )
-
-
-def broker_address(
-    broker_id: int, internal_port: int, client_port: int, controller_port: int, security: str | None
-) -> BrokerAddress:
-    """Address of a broker; without security, clients use the internal listener."""
-    return BrokerAddress(
-        broker_id=broker_id,
-        internal_port=internal_port,
-        client_port=internal_port if security is None else client_port,
-        controller_port=controller_port,
-    )
-
-
-def format_storage(runtime: KafkaRuntime, log_dir: Path, cluster_id: str, node_id: int) -> None:
-    """Do what `kafka-storage format` does, without a Java start for each broker."""
-    log_dir.mkdir(parents=True)
-    shutil.copyfile(runtime.bootstrap_checkpoint, log_dir / "bootstrap.checkpoint")
-    meta = {
-        "cluster.id": cluster_id,
-        "directory.id": random_uuid(),
-        "node.id": str(node_id),
-        "version": "1",
-    }
-    (log_dir / "meta.properties").write_text(render_properties(meta))
-
-
-def random_uuid() -> str:
-    """A random id in Kafka's form: 16 bytes as URL-safe base64, not beginning with a dash."""
-    while (text := secrets.token_urlsafe(16)).startswith("-"):
-        pass
-    return text
-
-
-def start_error(broker: Broker, what: str) -> ClusterStartError:
-    """Error of a broker that did not come up, with the most telling line of its log."""
-    lines = log_tail(broker.log_path)
-    telling = [line for line in lines if "ERROR" in line or "Exception" in line or "Error" in line]
-    said = (telling or lines[-1:] or ["it logged nothing"])[-1].strip()
-    error = ClusterStartError(f"broker {broker.broker_id} {what}: {said[:400]}")
-    error.add_note("\n".join(lines))
-    return error

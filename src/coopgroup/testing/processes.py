@@ -6,6 +6,7 @@ process id. So there is no instant at which the owner could die and leave a brok
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -22,7 +23,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.testing import reaper as reaper_module
 from coopgroup.testing.errors import ClusterError
 
-__all__ = ["BrokerProcess", "Reaper", "free_ports", "is_listening", "make_folder"]
+__all__ = ["BrokerProcess", "Reaper", "free_ports", "is_listening", "log_tail", "make_folder"]
 
 # Below the range that Linux and macOS hand out to outgoing connections: a port of a broker that is
 # down for a moment must not be taken by a client's socket.
@@ -61,12 +62,9 @@ class Reaper:
         self._tell(f"+{pid}\n")
 
     def forget(self, pid: int) -> None:
-        """Take an ended process from the watch, before its id can be given to another one.
-
-        Raises:
-            ClusterError: the reaper is gone.
-        """
-        self._tell(f"-{pid}\n")
+        """Take an ended process from the watch, before its id can be given to another one."""
+        with contextlib.suppress(ClusterError):  # a reaper that is gone will kill nobody
+            self._tell(f"-{pid}\n")
 
     def close(self) -> None:
         """Let the reaper finish and wait for it."""
@@ -80,10 +78,11 @@ class Reaper:
             self._process.stdin.close()
 
     def _tell(self, line: str) -> None:
-        if self._process.stdin is None:
+        pipe = self._process.stdin
+        if pipe is None or pipe.closed:
             raise ClusterError("the reaper of this cluster is closed")
         try:
-            self._process.stdin.write(line.encode())
+            pipe.write(line.encode())
         except OSError as error:
             raise ClusterError("the reaper of this cluster is gone") from error
 
@@ -121,11 +120,13 @@ class BrokerProcess:
                 bufsize=0,
                 start_new_session=True,
             )
-        if self._process.stdin is None:
-            raise ClusterError("a broker process has no standard input")
-        with self._process.stdin as gate:
+        try:
             reaper.watch(self._process.pid)
-            gate.write(b"go\n")
+            self._open_gate("go\n")
+        except BaseException:
+            self._open_gate("")
+            self._process.wait()
+            raise
 
     @property
     def pid(self) -> int:
@@ -135,7 +136,7 @@ class BrokerProcess:
     @property
     def is_running(self) -> bool:
         """Whether it has not ended; a paused process is running."""
-        return self._process.poll() is None
+        return self.exit_status is None
 
     @property
     def is_paused(self) -> bool:
@@ -145,7 +146,10 @@ class BrokerProcess:
     @property
     def exit_status(self) -> int | None:
         """Status of an ended process, negative for a signal; None while it runs."""
-        return self._process.poll()
+        status = self._process.poll()
+        if status is not None:
+            self._reaper.forget(self.pid)
+        return status
 
     def pause(self) -> None:
         """Freeze the process (SIGSTOP)."""
@@ -177,6 +181,12 @@ class BrokerProcess:
             return False
         self._reaper.forget(self.pid)
         return True
+
+    def _open_gate(self, word: str) -> None:
+        """Let the shell go on to Java with "go"; with nothing, it ends."""
+        if self._process.stdin is not None:
+            with self._process.stdin as gate:
+                gate.write(word.encode())
 
 
 def free_ports(count: int) -> tuple[int, ...]:

@@ -1,0 +1,202 @@
+"""Fetching of Kafka's jars, with programs of ours in the place of Maven and Java."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
+from coopgroup.testing.maven import (
+    KafkaRuntime,
+    fetch_kafka,
+    kafka_runtime_path,
+    pom_bytes,
+    telling_line,
+)
+
+MVN = """#!/bin/sh
+echo run >> "$RUNS"
+for argument; do case "$argument" in -DoutputDirectory=*) jars="${argument#*=}";; esac; done
+mkdir "$jars" && touch "$jars/kafka.jar"
+"""
+JAVA = """#!/bin/sh
+for argument; do config="$argument"; done
+folder="$(sed -n 's/^log.dirs=//p' "$config")"
+mkdir "$folder" && echo checkpoint > "$folder/bootstrap.checkpoint"
+"""
+
+
+def write_program(folder: Path, name: str, text: str) -> None:
+    """Put an executable script in a folder."""
+    path = folder / name
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with `mvn` and `java`, in front of the PATH; the cache is below `tmp_path`."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    write_program(folder, "mvn", MVN)
+    write_program(folder, "java", JAVA)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("COOPGROUP_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return folder
+
+
+def maven_runs(tmp_path: Path) -> int:
+    """How often Maven was started."""
+    return len((tmp_path / "runs").read_text().splitlines())
+
+
+def test_fetch_fills_the_cache_when_it_is_empty(programs: Path, tmp_path: Path) -> None:
+    """Jars and checkpoint are there afterwards, and nothing else that a build needs."""
+    runtime = fetch_kafka()
+
+    assert runtime == KafkaRuntime(java=str(programs / "java"), folder=kafka_runtime_path())
+    assert runtime.classpath == f"{runtime.folder}/jars/*"
+    assert runtime.bootstrap_checkpoint.read_text() == "checkpoint\n"
+    assert sorted(path.name for path in runtime.folder.iterdir()) == [
+        "bootstrap.checkpoint",
+        "jars",
+        "pom.xml",
+    ]
+    cache = tmp_path / "cache"
+    assert sorted(path.name for path in cache.iterdir()) == [
+        runtime.folder.name,
+        f"{runtime.folder.name}.lock",
+    ]
+
+
+def test_fetch_starts_nothing_when_the_cache_is_full(programs: Path, tmp_path: Path) -> None:
+    """The second call finds the folder, and needs no Maven."""
+    first = fetch_kafka()
+    (programs / "mvn").unlink()
+
+    assert fetch_kafka() == first
+    assert maven_runs(tmp_path) == 1
+
+
+def test_fetch_runs_maven_once_when_two_ask_at_once(programs: Path, tmp_path: Path) -> None:
+    """The lock makes the second wait, and it then finds what the first one fetched."""
+    runtimes: list[KafkaRuntime] = []
+    threads = [threading.Thread(target=lambda: runtimes.append(fetch_kafka())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert runtimes == [fetch_kafka()] * 4
+    assert maven_runs(tmp_path) == 1
+
+
+def test_fetch_removes_what_a_killed_build_left(programs: Path) -> None:
+    """A half-made folder of an earlier build is no cache, and goes."""
+    final = kafka_runtime_path()
+    stale = final.with_name(f"{final.name}.building-x")
+    (stale / "jars").mkdir(parents=True)
+
+    assert fetch_kafka().folder == final
+    assert not stale.exists()
+
+
+def test_fetch_leaves_nothing_when_maven_fails(programs: Path, tmp_path: Path) -> None:
+    """Maven's own reason is the error, in one line, and the next call tries again."""
+    broken = '#!/bin/sh\necho "[INFO] begin"\necho "[ERROR] no route to host"\nexit 1\n'
+    write_program(programs, "mvn", broken)
+
+    with pytest.raises(KafkaFetchError) as caught:
+        fetch_kafka()
+
+    assert str(caught.value) == "Maven could not fetch Kafka's jars: no route to host"
+    assert not kafka_runtime_path().exists()
+    write_program(programs, "mvn", MVN)
+    assert fetch_kafka().folder.is_dir()
+
+
+def test_fetch_names_the_cache_when_it_cannot_be_written(programs: Path, tmp_path: Path) -> None:
+    """A cache folder that is a file is an error of one line."""
+    (tmp_path / "cache").write_text("")
+
+    with pytest.raises(KafkaFetchError, match="the cache of Kafka's jars cannot be written"):
+        fetch_kafka()
+
+
+@pytest.mark.parametrize(
+    ("tool", "message"),
+    [
+        ("java", "Java (java) is missing, {}; install it with {} openjdk-17-jre-headless"),
+        ("mvn", "Maven (mvn) is missing, {}; install it with {} maven"),
+    ],
+)
+def test_fetch_says_how_to_install_a_tool_when_it_is_missing(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, tool: str, message: str
+) -> None:
+    """One line names the tool and the remedy."""
+    (programs / tool).unlink()
+    monkeypatch.setenv("PATH", str(programs))
+
+    with pytest.raises(ToolMissingError) as caught:
+        fetch_kafka()
+
+    assert str(caught.value) == message.format("which the test broker needs", "apt-get install")
+
+
+def test_java_of_java_home_goes_first_when_it_is_there(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAVA_HOME wins over the PATH."""
+    home = tmp_path / "jdk"
+    (home / "bin").mkdir(parents=True)
+    write_program(home / "bin", "java", JAVA)
+    monkeypatch.setenv("JAVA_HOME", str(home))
+
+    assert fetch_kafka().java == str(home / "bin" / "java")
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "expected"),
+    [
+        ("/a", "/b", "/a"),
+        ("", "/b", "/b/coopgroup"),
+        ("", "relative", "/home/somebody/.cache/coopgroup"),
+        ("", "", "/home/somebody/.cache/coopgroup"),
+    ],
+)
+def test_cache_folder_follows_the_environment(
+    monkeypatch: pytest.MonkeyPatch, own: str, shared: str, expected: str
+) -> None:
+    """Our own variable first, then an absolute XDG_CACHE_HOME, then the home folder."""
+    monkeypatch.setenv("COOPGROUP_CACHE_DIR", own)
+    monkeypatch.setenv("XDG_CACHE_HOME", shared)
+    monkeypatch.setenv("HOME", "/home/somebody")
+
+    assert str(kafka_runtime_path().parent) == expected
+
+
+def test_pom_is_what_the_cache_folder_is_named_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edited pom gets a folder of its own."""
+    before = kafka_runtime_path()
+    edited = pom_bytes() + b"\n"
+    monkeypatch.setattr("coopgroup.testing.maven.pom_bytes", lambda: edited)
+
+    assert kafka_runtime_path().parent == before.parent
+    assert kafka_runtime_path().name != before.name
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("", "no output"),
+        ("one\ntwo\n\n", "two"),
+        ("[ERROR] first\n[ERROR] second\n", "first"),
+        ("a\njava.lang.UnsupportedClassVersionError: x\n at y\n", "java.lang.UnsupportedClass"),
+    ],
+)
+def test_telling_line_prefers_errors(output: str, line: str) -> None:
+    """The first error of an output, else the last line."""
+    assert telling_line(output).startswith(line)

@@ -1,0 +1,176 @@
+"""Broker processes, ports and folders, with `sleep` in the place of a broker."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.testing.errors import ClusterError
+from coopgroup.testing.processes import (
+    BrokerProcess,
+    Reaper,
+    free_ports,
+    is_listening,
+    log_tail,
+    make_folder,
+)
+
+
+@pytest.fixture
+def reaper(tmp_path: Path) -> Iterator[Reaper]:
+    """A reaper of a folder that may go."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    made = Reaper(folder)
+    yield made
+    made.close()
+
+
+def start(reaper: Reaper, folder: Path, script: str = "exec sleep 60") -> BrokerProcess:
+    """A process under the reaper's watch."""
+    return BrokerProcess(["/bin/sh", "-c", script], folder / "broker.log", reaper)
+
+
+def test_process_runs_until_it_is_killed(reaper: Reaper, tmp_path: Path) -> None:
+    """A second kill does nothing."""
+    process = start(reaper, tmp_path)
+    assert (process.is_running, process.exit_status) == (True, None)
+
+    process.kill()
+    process.kill()
+
+    assert (process.is_running, process.exit_status) == (False, -signal.SIGKILL)
+
+
+def test_process_logs_to_its_file_over_all_starts(reaper: Reaper, tmp_path: Path) -> None:
+    """Both outputs of both starts are in the file."""
+    for word in ("one", "two"):
+        process = start(reaper, tmp_path, f"echo {word}; echo {word} >&2; exec sleep 60")
+        while word not in "".join(log_tail(tmp_path / "broker.log")[-1:]):
+            assert process.is_running
+        process.kill()
+
+    assert log_tail(tmp_path / "broker.log") == ["one", "one", "two", "two"]
+
+
+def test_process_is_paused_and_resumed(reaper: Reaper, tmp_path: Path) -> None:
+    """Paused is still running."""
+    process = start(reaper, tmp_path)
+    process.pause()
+    assert (process.is_paused, process.is_running) == (True, True)
+    process.resume()
+    assert (process.is_paused, process.is_running) == (False, True)
+    process.kill()
+
+
+def test_process_is_terminated_when_it_is_paused(reaper: Reaper, tmp_path: Path) -> None:
+    """SIGTERM reaches a frozen process because it is resumed first."""
+    process = start(reaper, tmp_path)
+    process.pause()
+
+    assert process.terminate(timeout_ms=10_000)
+    assert process.exit_status == -signal.SIGTERM
+
+
+def test_process_goes_on_when_it_ignores_the_request_to_end(reaper: Reaper, tmp_path: Path) -> None:
+    """The caller is told, and the process is not killed behind its back."""
+    process = start(reaper, tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done")
+    while log_tail(tmp_path / "broker.log") != ["ready"]:
+        assert process.is_running
+
+    assert not process.terminate(timeout_ms=50)
+    assert process.is_running
+    process.kill()
+
+
+def test_process_does_not_begin_without_a_reaper(reaper: Reaper, tmp_path: Path) -> None:
+    """Nothing runs that nobody would end."""
+    reaper.close_pipe()
+
+    with pytest.raises(ClusterError, match="the reaper of this cluster is closed"):
+        start(reaper, tmp_path, "echo begun")
+    assert log_tail(tmp_path / "broker.log") == []
+
+
+def test_reaper_kills_when_its_pipe_closes(tmp_path: Path) -> None:
+    """What the kernel does for a dead owner."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    made = Reaper(folder)
+    process = start(made, folder)
+
+    made.close()
+
+    while process.is_running:
+        pass
+    assert process.exit_status == -signal.SIGKILL
+    assert not folder.exists()
+
+
+def test_reaper_does_not_wait_for_a_forked_child(tmp_path: Path) -> None:
+    """A child that was forked while the cluster ran does not hold the pipe open."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    made = Reaper(folder)
+    barrier_read, barrier_write = os.pipe()
+    child = os.fork()
+    if child == 0:  # the child of the fork: lives until the pipe of the barrier closes
+        os.close(barrier_write)
+        os.read(barrier_read, 1)
+        os._exit(0)
+
+    made.close()  # returns only when the reaper has ended
+
+    assert not folder.exists()
+    os.close(barrier_write)
+    os.close(barrier_read)
+    os.waitpid(child, 0)
+
+
+def test_free_ports_are_different_and_free() -> None:
+    """Nobody listens on them."""
+    ports = free_ports(9)
+
+    assert len(set(ports)) == 9
+    assert not any(is_listening(port) for port in ports)
+
+
+def test_listening_port_is_seen() -> None:
+    """A bound and listening socket is."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert is_listening(server.getsockname()[1])
+
+
+def test_folder_is_made_where_it_is_asked_for(tmp_path: Path) -> None:
+    """A new folder each time."""
+    first, second = make_folder(tmp_path, 1), make_folder(tmp_path, 1)
+
+    assert first.parent == second.parent == tmp_path
+    assert first != second
+
+
+def test_folder_cannot_be_made_in_a_file(tmp_path: Path) -> None:
+    """One line names the argument."""
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(
+        ConfigurationError, match=r"data_dir: got .*, expected a folder to write in"
+    ):
+        make_folder(tmp_path / "file", 1)
+
+
+def test_folder_avoids_a_small_ram_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's 64 MB would be full at once; the folder for temporary files is taken."""
+    monkeypatch.setattr("coopgroup.testing.processes.ROOM_PER_BROKER", 1 << 60)
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+
+    assert make_folder(None, 1).parent == tmp_path
+
+
+def test_log_tail_is_empty_without_a_log(tmp_path: Path) -> None:
+    """A broker that never began has no log."""
+    assert log_tail(tmp_path / "broker.log") == []

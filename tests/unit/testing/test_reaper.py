@@ -1,0 +1,51 @@
+"""The process that ends brokers when their owner dies."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from coopgroup.testing import reaper
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    """A process that would run for a minute."""
+    return subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
+
+
+def test_reap_kills_the_watched_and_spares_the_forgotten(tmp_path: Path) -> None:
+    """At the end of the lines, what was added and not taken away is killed."""
+    folder = tmp_path / "cluster"
+    (folder / "broker-1").mkdir(parents=True)
+    with sleeper() as watched, sleeper() as forgotten:
+        lines = [f"+{watched.pid}\n", f"+{forgotten.pid}\n", f"-{forgotten.pid}\n"]
+
+        reaper.reap(lines, str(folder))
+
+        assert watched.wait() == -9
+        assert forgotten.poll() is None
+        forgotten.kill()
+    assert not folder.exists()
+
+
+def test_reap_ignores_a_torn_last_line(tmp_path: Path) -> None:
+    """An owner killed in the middle of a line must not cost a stranger its life."""
+    with sleeper() as stranger:
+        reaper.reap([f"+{stranger.pid}"], str(tmp_path / "none"))
+
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+def test_script_reaps_when_its_input_ends(tmp_path: Path) -> None:
+    """As the owner starts it: a script of its own that reads its standard input."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with sleeper() as watched:
+        subprocess.run(
+            [sys.executable, "-I", "-S", str(reaper.__file__), str(folder)],
+            input=f"+{watched.pid}\n".encode(),
+            check=True,
+            timeout=30,
+        )
+        assert watched.wait() == -9
+    assert not folder.exists()
