@@ -1,0 +1,27 @@
+"""A group member as a pure state machine: events in, effects out.
+
+`transitions` is the table of states, `error_actions` the table of error codes, `machine` takes
+events, `requests` derives what is to be sent. No clock, thread or socket is in here.
+"""
+
+from coopgroup.member.error_actions import ERROR_ACTIONS, Action, ErrorCode, RequestKind
+from coopgroup.member.machine import step
+from coopgroup.member.member import Member, MemberConfig, lease_is_over, new_member
+from coopgroup.member.requests import next_deadline_ms
+from coopgroup.member.transitions import TRANSITIONS, MemberState, Trigger
+
+__all__ = [
+    "ERROR_ACTIONS",
+    "TRANSITIONS",
+    "Action",
+    "ErrorCode",
+    "Member",
+    "MemberConfig",
+    "MemberState",
+    "RequestKind",
+    "Trigger",
+    "lease_is_over",
+    "new_member",
+    "next_deadline_ms",
+    "step",
+]

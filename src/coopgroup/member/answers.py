@@ -1,0 +1,315 @@
+"""What an answer, or its absence, means to a member.
+
+Rules of this file: an answer counts only while its request is on its way; an error code does what
+the table of error codes says and nothing else; what an answer proves about time counts from the
+SENDING of its request.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import attrs
+
+from coopgroup.errors import DecodeError
+from coopgroup.member import commits as commit_queue
+from coopgroup.member.effects import DecideRound, GrantResources, Report, RevokeResources
+from coopgroup.member.error_actions import (
+    Action,
+    ErrorCode,
+    RequestKind,
+    action_for,
+    error_name,
+)
+from coopgroup.member.events import Answered, RequestFailed
+from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
+from coopgroup.model.group_api import (
+    Answer,
+    FindCoordinatorAnswer,
+    HeartbeatAnswer,
+    JoinGroupAnswer,
+    OffsetCommitAnswer,
+    SyncGroupAnswer,
+)
+from coopgroup.protocol import decode_assignment
+from coopgroup.telemetry import AssignmentReceived, RequestRefused
+
+if TYPE_CHECKING:
+    from coopgroup.member.member import Outstanding
+    from coopgroup.member.turn import Turn
+    from coopgroup.protocol import Assignment
+
+__all__ = ["take_outcome"]
+
+_SETTLED = frozenset({MemberState.STABLE, MemberState.REVOKING})
+
+
+def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
+    """Take the outcome of a request, if the member still waits for it."""
+    found = next(
+        (
+            (kind, sent)
+            for kind, sent in turn.member.outstanding.items()
+            if sent.request_id == event.request_id
+        ),
+        None,
+    )
+    if found is None:
+        return  # stale: the request was given up before its answer came
+    kind, sent = found
+    kept = {other: one for other, one in turn.member.outstanding.items() if other is not kind}
+    turn.set(outstanding=kept)
+    if isinstance(event, RequestFailed):
+        _take_failure(turn, kind, sent, event)
+    else:
+        _take_answer(turn, kind, sent, event.answer)
+
+
+def _take_failure(turn: Turn, kind: RequestKind, sent: Outstanding, event: RequestFailed) -> None:
+    if kind is RequestKind.OFFSET_COMMIT:
+        _settle_commits(turn, sent, dict.fromkeys(_sent_partitions(turn), event.code), event.code)
+        return
+    _act(turn, kind, sent, event.code, event.message)
+
+
+def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answer) -> None:
+    match answer:
+        case FindCoordinatorAnswer() if answer.coordinator is not None:
+            _coordinator_found(turn, answer)
+        case JoinGroupAnswer() if answer.error_code == ErrorCode.NONE:
+            _joined(turn, answer)
+        case JoinGroupAnswer() if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            turn.set(member_id=answer.member_id)
+            turn.move(Trigger.MEMBER_ID_GIVEN, "member id given")
+        case SyncGroupAnswer() if answer.error_code == ErrorCode.NONE:
+            _synced(turn, sent, answer)
+        case HeartbeatAnswer() if answer.error_code == ErrorCode.NONE:
+            _renew_lease(turn, sent)
+            turn.set(
+                settled_at_ms=max(turn.member.settled_at_ms, sent.sent_at_ms),
+                rejoin_by_ms=None,
+                attempts=0,
+            )
+        case OffsetCommitAnswer():
+            codes = {(topic, partition): code for topic, partition, code in answer.codes}
+            _settle_commits(turn, sent, codes, ErrorCode.UNKNOWN_SERVER_ERROR)
+        case _:
+            message = getattr(answer, "error_message", "")
+            _act(turn, kind, sent, answer.error_code, message)
+
+
+def _coordinator_found(turn: Turn, answer: FindCoordinatorAnswer) -> None:
+    coordinator = answer.coordinator
+    turn.set(coordinator=coordinator, heartbeat_at_ms=turn.now_ms)
+    for kind in (RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP):
+        sent = turn.member.outstanding.get(kind)
+        if sent is not None and coordinator is not None and sent.node_id != coordinator.node_id:
+            # What waits at the old coordinator waits in vain; the new one has not heard of it.
+            turn.forget(kind)
+            if turn.member.state is MemberState.SYNCING:
+                turn.rejoin("coordinator moved")
+
+
+def _joined(turn: Turn, answer: JoinGroupAnswer) -> None:
+    was_in_generation = turn.member.in_generation
+    leads = answer.leader_id == answer.member_id and not answer.skip_assignment
+    turn.set(
+        member_id=answer.member_id,
+        generation=answer.generation,
+        protocol_chosen=answer.protocol_name or turn.member.config.protocol_name,
+        leads=leads,
+        decided=(),
+        attempts=0,
+        rejoin_by_ms=None,
+    )
+    if not was_in_generation:
+        turn.set(heartbeat_at_ms=turn.now_ms + turn.member.config.heartbeat_interval_ms)
+    if not leads:
+        turn.move(Trigger.JOINED_AS_FOLLOWER, "joined")
+        return
+    turn.move(Trigger.JOINED_AS_LEADER, "joined")
+    turn.emit(
+        DecideRound(
+            generation=answer.generation,
+            completed_generation=turn.member.claim_generation,
+            member_id=answer.member_id,
+            members=answer.members,
+        )
+    )
+
+
+def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
+    _renew_lease(turn, sent)
+    turn.set(
+        claim_generation=turn.member.generation,
+        settled_at_ms=sent.sent_at_ms,
+        commits=attrs.evolve(turn.member.commits, await_sync=False),
+        decided=(),
+        attempts=0,
+    )
+    try:
+        assignment = decode_assignment(answer.assignment)
+    except DecodeError as error:
+        # Whoever led does not speak our protocol. What we hold nobody else was given.
+        record = RequestRefused(
+            request=RequestKind.SYNC_GROUP.value, error=str(error), action="keep what is held"
+        )
+        turn.emit(Report(record=record))
+        turn.set(scheduled_rejoin_ms=None)
+        turn.move(Trigger.ASSIGNED, "unreadable assignment")
+        return
+    _take_assignment(turn, assignment)
+
+
+def _take_assignment(turn: Turn, assignment: Assignment) -> None:
+    """Hold what is assigned, stop the rest: `assigned` is complete, never a delta (Design I)."""
+    owned = turn.member.owned
+    gained = assignment.assigned - owned
+    stopping = owned - assignment.assigned
+    delay_ms = assignment.scheduled_rebalance_timeout_ms
+    follow_up = assignment.revoked is not None
+    record = AssignmentReceived(
+        leader=turn.member.leads,
+        gained=gained,
+        kept=owned & assignment.assigned,
+        revoked=stopping,
+        follow_up=follow_up,
+        scheduled_rebalance_timeout_ms=delay_ms,
+    )
+    turn.emit(Report(record=record))
+    turn.set(
+        owned=owned | assignment.assigned,
+        revoking=stopping,
+        scheduled_rejoin_ms=turn.now_ms + delay_ms if delay_ms > 0 else None,
+    )
+    if stopping:
+        turn.emit(RevokeResources(resources=stopping))
+        turn.move(Trigger.ASSIGNED_WITH_REVOCATION, "assigned")
+    elif follow_up:
+        turn.set(rejoin_reason="follow-up round")
+        turn.move(Trigger.ASSIGNED_WITH_FOLLOW_UP, "assigned")
+    else:
+        turn.move(Trigger.ASSIGNED, "assigned")
+    if gained:
+        turn.emit(GrantResources(resources=gained))
+
+
+def _renew_lease(turn: Turn, sent: Outstanding) -> None:
+    """The session lives at least `session.timeout.ms` from the SENDING of what was answered."""
+    until = sent.sent_at_ms + turn.member.config.session_timeout_ms
+    turn.set(lease_until_ms=max(turn.member.lease_until_ms, until))
+
+
+# --- what errors mean ------------------------------------------------------------------------
+
+
+def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: str) -> None:
+    """Do what the table says about an error code of anything but a commit."""
+    action = action_for(kind, code)
+    if kind is RequestKind.HEARTBEAT and _heartbeat_needs_nothing(turn, sent, action):
+        return
+    cause = f"{kind.value} answered {error_name(code)}"
+    if turn.member.state not in AT_WORK and kind is not RequestKind.LEAVE_GROUP:
+        return  # a look-up for a membership that is over
+    if action is not Action.PROCEED:
+        record = RequestRefused(request=kind.value, error=error_name(code), action=action.value)
+        turn.emit(Report(record=record))
+    match action:
+        case Action.PROCEED:
+            if turn.member.state is MemberState.LEAVING and kind is RequestKind.LEAVE_GROUP:
+                turn.leave_group_behind()
+        case Action.RETRY | Action.SEEK | Action.REJOIN:
+            _try_again(turn, kind, action, cause)
+        case Action.LOSE:
+            turn.lose(cause, keep_id=True)
+        case Action.LOSE_ID:
+            turn.lose(cause, keep_id=False)
+        # The last three have no rows in the tables of the requests that come here.
+        case Action.FAIL | Action.TAKE_ID | Action.AFTER_SYNC | Action.REFUSE:
+            turn.fail(code, f"{cause}: {message}" if message else cause)
+        case _:
+            assert_never(action)
+
+
+def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> bool:
+    """Take what a heartbeat's answer says about time; True when that was all.
+
+    A round that completes while a heartbeat of the old generation is on its way answers it with
+    ILLEGAL_GENERATION; the answer to the join or sync that is on its way decides then.
+    """
+    member = turn.member
+    if action is Action.REJOIN:
+        _renew_lease(turn, sent)
+        if RequestKind.JOIN_GROUP in member.outstanding:
+            # This round is joined; a next one cannot have begun before this heartbeat.
+            turn.set(settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms))
+        elif member.rejoin_by_ms is None:
+            deadline = member.settled_at_ms + member.config.rebalance_timeout_ms
+            turn.set(rejoin_by_ms=deadline)
+        if member.state is MemberState.STABLE and sent.generation == member.generation:
+            turn.rejoin("a round has begun")
+        return True
+    if action is Action.RETRY:
+        turn.set(heartbeat_at_ms=turn.now_ms + member.config.retry_backoff_ms)
+        return True
+    return action is Action.LOSE and (
+        sent.generation != member.generation or member.state not in _SETTLED
+    )
+
+
+def _try_again(turn: Turn, kind: RequestKind, action: Action, cause: str) -> None:
+    if action is Action.SEEK:
+        turn.set(coordinator=None)
+    if action is not Action.REJOIN:
+        turn.back_off()
+    if kind is RequestKind.HEARTBEAT and turn.member.attempts == 1:
+        turn.set(retry_at_ms=turn.now_ms)  # the coordinator moved: look it up at once
+    if kind in {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
+        # Whether the join arrived is not known, so the deadline to join runs again.
+        turn.set(rejoin_by_ms=turn.member.settled_at_ms + turn.member.config.rebalance_timeout_ms)
+        turn.rejoin(cause)
+
+
+def _sent_partitions(turn: Turn) -> list[tuple[str, int]]:
+    return [
+        (offset.topic, offset.partition)
+        for pending in turn.member.commits.queue
+        if pending.sent
+        for offset in pending.offsets
+    ]
+
+
+def _settle_commits(
+    turn: Turn, sent: Outstanding, codes: dict[tuple[str, int], int], missing: int
+) -> None:
+    member = turn.member
+    commits, finished, actions = commit_queue.settle(
+        member.commits,
+        lambda topic, partition: codes.get((topic, partition), missing),
+        member.config.commit_attempts_max,
+    )
+    turn.set(commits=commits)
+    turn.finish_commits(finished)
+    if Action.SEEK in actions:
+        turn.set(coordinator=None)
+    if actions & {Action.SEEK, Action.RETRY}:
+        wait = member.config.retry_backoff_ms << min(member.commits.attempts, 16)
+        wait = min(wait, member.config.retry_backoff_max_ms)
+        commits = attrs.evolve(
+            commits, attempts=commits.attempts + 1, retry_at_ms=turn.now_ms + wait
+        )
+    else:
+        commits = attrs.evolve(commits, attempts=0, retry_at_ms=0)
+    if Action.AFTER_SYNC in actions:
+        # Between join and sync the round must end first. A late answer finds it ended already.
+        settled = turn.member.state in _SETTLED
+        again = turn.now_ms + member.config.retry_backoff_ms
+        stale = sent.generation != member.generation
+        commits = attrs.evolve(
+            commits, await_sync=not settled, retry_at_ms=0 if stale or not settled else again
+        )
+    turn.set(commits=commits)
+    if Action.FAIL in actions:
+        turn.fail(ErrorCode.FENCED_INSTANCE_ID, "OffsetCommit answered FENCED_INSTANCE_ID")
+    elif Action.LOSE_ID in actions:
+        turn.lose("OffsetCommit answered UNKNOWN_MEMBER_ID", keep_id=False)

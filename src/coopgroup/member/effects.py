@@ -1,0 +1,157 @@
+"""What a member asks of its host: frozen values, named as commands.
+
+Rules of this file: values only. The host carries effects out in the order in which `step` gave
+them.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+from attrs import frozen
+
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import Coordinator, GroupRequest, JoinedMember
+from coopgroup.telemetry import Record
+
+__all__ = [
+    "CancelJoin",
+    "DecideRound",
+    "Effect",
+    "FailMember",
+    "FinishCommit",
+    "GrantResources",
+    "Lane",
+    "LoseResources",
+    "Report",
+    "RevokeResources",
+    "Send",
+]
+
+
+class Lane(enum.Enum):
+    """Which of the two connections to the coordinator a request takes.
+
+    A broker serves one request of a connection at a time, so whatever must get through while a
+    join waits needs a connection of its own.
+    """
+
+    JOIN = "join"
+    COMMIT = "commit"
+
+
+@frozen(kw_only=True)
+class Send:
+    """Send a request; exactly one `Answered` or `RequestFailed` with its id must follow.
+
+    Attributes:
+        request_id: distinct number.
+        lane: which connection.
+        coordinator: where to; None for the look-up, which any broker answers.
+        request: what to send.
+        timeout_ms: how long to wait for the answer, in ms.
+    """
+
+    request_id: int
+    lane: Lane
+    coordinator: Coordinator | None
+    request: GroupRequest
+    timeout_ms: int
+
+
+@frozen(kw_only=True)
+class CancelJoin:
+    """Give up the request that waits on the join lane; its outcome is of no interest any more."""
+
+
+@frozen(kw_only=True)
+class DecideRound:
+    """This member leads the round: decide it off the loop, then give `RoundDecided`.
+
+    Attributes:
+        generation: of the round.
+        completed_generation: last generation that this member completed.
+        member_id: of this member, the leader.
+        members: all members with their subscriptions.
+    """
+
+    generation: int
+    completed_generation: int
+    member_id: str
+    members: tuple[JoinedMember, ...]
+
+
+@frozen(kw_only=True)
+class GrantResources:
+    """Start work on resources: `on_assign`, on the application's thread."""
+
+    resources: ResourceSet
+
+
+@frozen(kw_only=True)
+class RevokeResources:
+    """Stop work on resources: `on_revoke`, flush, commit, then give `RevocationCompleted`."""
+
+    resources: ResourceSet
+
+
+@frozen(kw_only=True)
+class LoseResources:
+    """Stop all work at once, commit nothing: `on_lost`, then give `LossHandled`.
+
+    Whatever was queued for the application before is void.
+
+    Attributes:
+        resources: what was held.
+        cause: why, for logs.
+    """
+
+    resources: ResourceSet
+    cause: str
+
+
+@frozen(kw_only=True)
+class FinishCommit:
+    """A commit came to its end.
+
+    Attributes:
+        commit_id: of the `CommitRequested`.
+        codes: (topic, partition, error code), ascending; 0 for committed.
+    """
+
+    commit_id: int
+    codes: tuple[tuple[str, int, int], ...]
+
+
+@frozen(kw_only=True)
+class FailMember:
+    """Give the application an error that no retry mends.
+
+    Attributes:
+        code: the error code.
+        message: one line that says what was refused and what to do.
+    """
+
+    code: int
+    message: str
+
+
+@frozen(kw_only=True)
+class Report:
+    """Write a telemetry record."""
+
+    record: Record
+
+
+Effect: TypeAlias = (
+    Send
+    | CancelJoin
+    | DecideRound
+    | GrantResources
+    | RevokeResources
+    | LoseResources
+    | FinishCommit
+    | FailMember
+    | Report
+)

@@ -1,0 +1,274 @@
+"""What each error code of each request means to a member, as one table.
+
+`ERROR_ACTIONS[(request, code)]` has a row for every code that Kafka's group coordinators (up to
+4.3) give to the request. A code without a row takes the request's row for `UNKNOWN_SERVER_ERROR`:
+the brokers of tomorrow may send new ones, and none of them may wedge a member.
+
+Beside the codes of the wire there are three that the transport gives where no answer came.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ERROR_ACTIONS", "Action", "ErrorCode", "RequestKind", "action_for", "error_name"]
+
+
+class RequestKind(enum.Enum):
+    """The requests that a member sends."""
+
+    FIND_COORDINATOR = "FindCoordinator"
+    JOIN_GROUP = "JoinGroup"
+    SYNC_GROUP = "SyncGroup"
+    HEARTBEAT = "Heartbeat"
+    LEAVE_GROUP = "LeaveGroup"
+    OFFSET_COMMIT = "OffsetCommit"
+
+
+class ErrorCode(enum.IntEnum):
+    """Kafka's error codes that concern a group member, and the transport's own (below -1)."""
+
+    UNAUTHENTICATED = -4
+    UNSUPPORTED_BY_BROKER = -3
+    NO_ANSWER = -2
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    REQUEST_TIMED_OUT = 7
+    OFFSET_METADATA_TOO_LARGE = 12
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
+    REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_VERSION = 35
+    INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
+    KAFKA_STORAGE_ERROR = 56
+    GROUP_ID_NOT_FOUND = 69
+    MEMBER_ID_REQUIRED = 79
+    GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
+    UNSTABLE_OFFSET_COMMIT = 88
+    THROTTLING_QUOTA_EXCEEDED = 89
+    UNKNOWN_TOPIC_ID = 100
+    FENCED_MEMBER_EPOCH = 110
+    UNRELEASED_INSTANCE_ID = 111
+    STALE_MEMBER_EPOCH = 113
+
+
+class Action(enum.Enum):
+    """What a member does about an answer."""
+
+    PROCEED = "proceed"
+    """The request did what it should."""
+
+    RETRY = "retry"
+    """Send the same again after a back-off."""
+
+    SEEK = "seek coordinator"
+    """The coordinator may be elsewhere: look it up, then send again."""
+
+    TAKE_ID = "take member id"
+    """Join again at once with the id in the answer (KIP-394)."""
+
+    REJOIN = "rejoin"
+    """A round has begun: join it, keeping every claim."""
+
+    LOSE = "lose generation"
+    """The generation is over for this member: everything is lost; join again with the same id."""
+
+    LOSE_ID = "lose member id"
+    """The coordinator has dropped the member: everything is lost; join again as a new one."""
+
+    AFTER_SYNC = "retry after sync"
+    """The round must end first; then send again what is still owned (commits only)."""
+
+    REFUSE = "refuse"
+    """Give the error to the caller (commits only); the membership is not touched."""
+
+    FAIL = "fail"
+    """No retry mends it: the application gets the error."""
+
+
+_C = ErrorCode
+_A = Action
+_K = RequestKind
+
+# fmt: off
+_ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
+    _K.FIND_COORDINATOR: {
+        _C.NONE:                           _A.PROCEED,
+        _C.NO_ANSWER:                      _A.RETRY,
+        _C.UNKNOWN_SERVER_ERROR:           _A.RETRY,
+        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.RETRY,
+        _C.COORDINATOR_NOT_AVAILABLE:      _A.RETRY,  # __consumer_offsets is being created
+        _C.NOT_COORDINATOR:                _A.RETRY,
+        _C.REQUEST_TIMED_OUT:              _A.RETRY,
+        _C.KAFKA_STORAGE_ERROR:            _A.RETRY,
+        _C.THROTTLING_QUOTA_EXCEEDED:      _A.RETRY,
+        _C.UNAUTHENTICATED:                _A.FAIL,
+        _C.UNSUPPORTED_BY_BROKER:          _A.FAIL,
+        _C.UNSUPPORTED_VERSION:            _A.FAIL,
+        _C.INVALID_GROUP_ID:               _A.FAIL,
+        _C.INVALID_REQUEST:                _A.FAIL,
+        _C.TOPIC_AUTHORIZATION_FAILED:     _A.FAIL,
+        _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
+        _C.CLUSTER_AUTHORIZATION_FAILED:   _A.FAIL,
+    },
+    _K.JOIN_GROUP: {
+        _C.NONE:                           _A.PROCEED,
+        _C.MEMBER_ID_REQUIRED:             _A.TAKE_ID,
+        _C.NO_ANSWER:                      _A.SEEK,
+        _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
+        _C.NOT_COORDINATOR:                _A.SEEK,
+        _C.UNKNOWN_SERVER_ERROR:           _A.RETRY,
+        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.RETRY,
+        _C.REBALANCE_IN_PROGRESS:          _A.RETRY,
+        _C.REQUEST_TIMED_OUT:              _A.RETRY,
+        _C.THROTTLING_QUOTA_EXCEEDED:      _A.RETRY,
+        _C.UNRELEASED_INSTANCE_ID:         _A.RETRY,  # KIP-848: the earlier holder must go first
+        _C.ILLEGAL_GENERATION:             _A.LOSE,
+        _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
+        _C.STALE_MEMBER_EPOCH:             _A.LOSE_ID,
+        _C.UNKNOWN_MEMBER_ID:              _A.LOSE_ID,
+        _C.UNAUTHENTICATED:                _A.FAIL,
+        _C.UNSUPPORTED_BY_BROKER:          _A.FAIL,
+        _C.UNSUPPORTED_VERSION:            _A.FAIL,
+        _C.INVALID_REQUEST:                _A.FAIL,
+        _C.INVALID_GROUP_ID:               _A.FAIL,
+        _C.INVALID_SESSION_TIMEOUT:        _A.FAIL,
+        _C.INCONSISTENT_GROUP_PROTOCOL:    _A.FAIL,
+        _C.GROUP_MAX_SIZE_REACHED:         _A.FAIL,
+        _C.FENCED_INSTANCE_ID:             _A.FAIL,   # another process has the static id
+        _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
+    },
+    _K.SYNC_GROUP: {
+        _C.NONE:                           _A.PROCEED,
+        _C.NO_ANSWER:                      _A.SEEK,   # then join again: the claims still stand
+        _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
+        _C.NOT_COORDINATOR:                _A.SEEK,
+        _C.UNKNOWN_SERVER_ERROR:           _A.REJOIN,
+        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.REJOIN,
+        _C.REBALANCE_IN_PROGRESS:          _A.REJOIN,
+        _C.REQUEST_TIMED_OUT:              _A.REJOIN,
+        _C.INVALID_REQUEST:                _A.REJOIN,  # librdkafka's mock: the sync came too late
+        # The round ended without this sync. The claims went into the join of that round, so no
+        # one else can have been given them (KAFKA-14016): keep them and join again.
+        _C.ILLEGAL_GENERATION:             _A.REJOIN,
+        _C.UNKNOWN_MEMBER_ID:              _A.LOSE_ID,
+        _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
+        _C.STALE_MEMBER_EPOCH:             _A.LOSE_ID,
+        _C.UNAUTHENTICATED:                _A.FAIL,
+        _C.UNSUPPORTED_BY_BROKER:          _A.FAIL,
+        _C.UNSUPPORTED_VERSION:            _A.FAIL,
+        _C.INVALID_GROUP_ID:               _A.FAIL,
+        _C.INCONSISTENT_GROUP_PROTOCOL:    _A.FAIL,
+        _C.FENCED_INSTANCE_ID:             _A.FAIL,
+        _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
+    },
+    _K.HEARTBEAT: {
+        _C.NONE:                           _A.PROCEED,
+        _C.REBALANCE_IN_PROGRESS:          _A.REJOIN,
+        _C.NO_ANSWER:                      _A.SEEK,
+        _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
+        _C.NOT_COORDINATOR:                _A.SEEK,
+        _C.UNKNOWN_SERVER_ERROR:           _A.RETRY,
+        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.RETRY,
+        _C.REQUEST_TIMED_OUT:              _A.RETRY,
+        _C.ILLEGAL_GENERATION:             _A.LOSE,
+        _C.UNKNOWN_MEMBER_ID:              _A.LOSE_ID,
+        _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
+        _C.STALE_MEMBER_EPOCH:             _A.LOSE_ID,
+        _C.UNAUTHENTICATED:                _A.FAIL,
+        _C.UNSUPPORTED_BY_BROKER:          _A.FAIL,
+        _C.UNSUPPORTED_VERSION:            _A.FAIL,
+        _C.INVALID_REQUEST:                _A.FAIL,
+        _C.INVALID_GROUP_ID:               _A.FAIL,
+        _C.FENCED_INSTANCE_ID:             _A.FAIL,
+        _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
+    },
+    # A leave is a courtesy: the session time-out does the same, later. So any answer ends it.
+    _K.LEAVE_GROUP: {
+        _C.NONE:                           _A.PROCEED,
+        _C.NO_ANSWER:                      _A.PROCEED,
+        _C.UNAUTHENTICATED:                _A.PROCEED,
+        _C.UNSUPPORTED_BY_BROKER:          _A.PROCEED,
+        _C.UNKNOWN_SERVER_ERROR:           _A.PROCEED,
+        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.PROCEED,
+        _C.COORDINATOR_NOT_AVAILABLE:      _A.PROCEED,
+        _C.NOT_COORDINATOR:                _A.PROCEED,
+        _C.REQUEST_TIMED_OUT:              _A.PROCEED,
+        _C.UNKNOWN_MEMBER_ID:              _A.PROCEED,
+        _C.FENCED_INSTANCE_ID:             _A.PROCEED,
+        _C.GROUP_AUTHORIZATION_FAILED:     _A.PROCEED,
+        _C.INVALID_GROUP_ID:               _A.PROCEED,
+        _C.INVALID_REQUEST:                _A.PROCEED,
+        _C.UNSUPPORTED_VERSION:            _A.PROCEED,
+    },
+    _K.OFFSET_COMMIT: {
+        _C.NONE:                           _A.PROCEED,
+        _C.REBALANCE_IN_PROGRESS:          _A.AFTER_SYNC,
+        _C.ILLEGAL_GENERATION:             _A.AFTER_SYNC,
+        _C.NO_ANSWER:                      _A.SEEK,
+        _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
+        _C.NOT_COORDINATOR:                _A.SEEK,
+        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.RETRY,
+        _C.REQUEST_TIMED_OUT:              _A.RETRY,
+        _C.KAFKA_STORAGE_ERROR:            _A.RETRY,
+        _C.THROTTLING_QUOTA_EXCEEDED:      _A.RETRY,
+        _C.UNSTABLE_OFFSET_COMMIT:         _A.RETRY,
+        _C.UNKNOWN_MEMBER_ID:              _A.LOSE_ID,
+        _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
+        _C.STALE_MEMBER_EPOCH:             _A.LOSE_ID,
+        _C.FENCED_INSTANCE_ID:             _A.FAIL,
+        _C.UNKNOWN_SERVER_ERROR:           _A.REFUSE,
+        _C.UNAUTHENTICATED:                _A.REFUSE,
+        _C.UNSUPPORTED_BY_BROKER:          _A.REFUSE,
+        _C.UNSUPPORTED_VERSION:            _A.REFUSE,
+        _C.UNSUPPORTED_FOR_MESSAGE_FORMAT: _A.REFUSE,
+        _C.UNKNOWN_TOPIC_OR_PARTITION:     _A.REFUSE,
+        _C.UNKNOWN_TOPIC_ID:               _A.REFUSE,
+        _C.OFFSET_METADATA_TOO_LARGE:      _A.REFUSE,
+        _C.INVALID_COMMIT_OFFSET_SIZE:     _A.REFUSE,
+        _C.INVALID_GROUP_ID:               _A.REFUSE,
+        _C.INVALID_REQUEST:                _A.REFUSE,
+        _C.GROUP_ID_NOT_FOUND:             _A.REFUSE,
+        _C.TOPIC_AUTHORIZATION_FAILED:     _A.REFUSE,
+        _C.GROUP_AUTHORIZATION_FAILED:     _A.REFUSE,
+    },
+}
+# fmt: on
+
+ERROR_ACTIONS: Final[Mapping[tuple[RequestKind, ErrorCode], Action]] = types.MappingProxyType(
+    {(kind, code): action for kind, rows in _ROWS.items() for code, action in rows.items()}
+)
+
+
+def action_for(kind: RequestKind, code: int) -> Action:
+    """What a member does about a code that a request was answered with."""
+    row = _ROWS[kind]
+    if code in row:
+        return row[ErrorCode(code)]
+    return row[ErrorCode.UNKNOWN_SERVER_ERROR]
+
+
+def error_name(code: int) -> str:
+    """Kafka's name of a code, or the number where this version knows no name."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"

@@ -1,0 +1,178 @@
+"""`step`: the state machine of a group member.
+
+Rules of this file: no clock, no socket, no chance. The host gives events in order with the time,
+and carries out the effects in order. A step has three parts, always in this order: what the event
+means, which deadlines have passed, what is due to be sent.
+
+Two kinds of events are dropped before the table sees them, because they are no one's fault: an
+answer to a request that is not on its way any more, and the decision of a round that is over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from coopgroup.member.answers import take_outcome
+from coopgroup.member.commits import enqueue
+from coopgroup.member.error_actions import ErrorCode
+from coopgroup.member.events import (
+    Answered,
+    ApplicationStalled,
+    CommitRequested,
+    Event,
+    LeaveRequested,
+    LossHandled,
+    RejoinRequested,
+    RequestFailed,
+    RevocationCompleted,
+    RoundDecided,
+    SubscriptionChanged,
+    Woken,
+)
+from coopgroup.member.member import lease_is_over
+from coopgroup.member.requests import leave_at_once, send_what_is_due
+from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
+from coopgroup.member.turn import Turn
+
+if TYPE_CHECKING:
+    from coopgroup.member.effects import Effect
+    from coopgroup.member.member import Member
+
+__all__ = ["step"]
+
+
+def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
+    """Take one event.
+
+    Args:
+        member: the member as it is.
+        event: what happened.
+        now_ms: the host's monotonic clock, in ms; never less than at an earlier step.
+
+    Returns:
+        The member as it is now, and what the host must do, in order.
+
+    Raises:
+        LocalProtocolError: the event is not legal in the member's state; nothing has changed.
+    """
+    turn = Turn(member=member, now_ms=now_ms)
+    _take(turn, event)
+    _meet_deadlines(turn)
+    send_what_is_due(turn)
+    return turn.member, tuple(turn.effects)
+
+
+def _take(turn: Turn, event: Event) -> None:
+    match event:
+        case Answered() | RequestFailed():
+            take_outcome(turn, event)
+        case RoundDecided():
+            if _is_current(turn.member, event):
+                turn.set(decided=event.assignments)
+                turn.move(Trigger.ROUND_DECIDED, "round decided")
+        case Woken():
+            pass
+        case _:
+            _take_request(turn, event)
+
+
+def _take_request(
+    turn: Turn,
+    event: SubscriptionChanged
+    | RejoinRequested
+    | LeaveRequested
+    | ApplicationStalled
+    | RevocationCompleted
+    | LossHandled
+    | CommitRequested,
+) -> None:
+    match event:
+        case SubscriptionChanged():
+            _subscribe(turn, event)
+        case RejoinRequested():
+            if turn.member.state in AT_WORK:
+                turn.set(rejoin_reason=event.reason)
+        case LeaveRequested():
+            _leave(turn, event)
+        case ApplicationStalled():
+            _stall(turn)
+        case RevocationCompleted():
+            _revoked(turn, event)
+        case LossHandled():
+            turn.move(Trigger.LOSS_HANDLED, "loss handled")
+        case CommitRequested():
+            _request_commit(turn, event)
+        case _:
+            assert_never(event)
+
+
+# --- what the application asks for -----------------------------------------------------------
+
+
+def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
+    if event.topics == turn.member.topics and turn.member.state in AT_WORK:
+        return
+    turn.set(topics=event.topics)
+    if turn.member.state in AT_WORK:
+        # A join on its way carries the old topics: one more round must follow.
+        turn.set(rejoin_reason="subscription changed")
+    turn.move(Trigger.SUBSCRIBED, "subscription changed")
+
+
+def _leave(turn: Turn, event: LeaveRequested) -> None:
+    member = turn.member
+    turn.move(Trigger.LEAVE, event.reason)
+    if turn.member.state is not MemberState.LEAVING:
+        turn.set(topics=(), scheduled_rejoin_ms=None)
+        return
+    tells = bool(member.member_id) and member.config.instance_id is None
+    turn.give_up_membership()
+    turn.set(rejoin_reason=event.reason, topics=(), scheduled_rejoin_ms=None)
+    # KIP-345: a static member keeps its place; its session time-out decides.
+    if not tells or member.coordinator is None:
+        turn.leave_group_behind()
+
+
+def _stall(turn: Turn) -> None:
+    if turn.member.state in AT_WORK:
+        leave_at_once(turn, "max.poll.interval.ms exceeded")
+        turn.lose("max.poll.interval.ms exceeded", keep_id=False, stalled=True)
+
+
+def _revoked(turn: Turn, event: RevocationCompleted) -> None:
+    stopped = event.resources & turn.member.revoking
+    turn.set(owned=turn.member.owned - stopped, revoking=turn.member.revoking - stopped)
+    turn.set(rejoin_reason=turn.member.rejoin_reason or "revocation completed")
+    trigger = Trigger.STOPPED_SOME if turn.member.revoking else Trigger.REVOKED
+    turn.move(trigger, "revocation completed")
+
+
+def _request_commit(turn: Turn, event: CommitRequested) -> None:
+    if turn.member.state in AT_WORK:
+        commits = enqueue(turn.member.commits, event.commit_id, event.offsets)
+        turn.set(commits=commits)
+        return
+    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
+    codes = tuple(sorted((o.topic, o.partition, code) for o in event.offsets))
+    turn.finish_commits([(event.commit_id, codes)])
+
+
+def _is_current(member: Member, event: RoundDecided) -> bool:
+    return member.state is MemberState.LEADING and event.generation == member.generation
+
+
+# --- what time means -------------------------------------------------------------------------
+
+
+def _meet_deadlines(turn: Turn) -> None:
+    member = turn.member
+    if lease_is_over(member, turn.now_ms):
+        late = member.rejoin_by_ms is not None and turn.now_ms >= member.rejoin_by_ms
+        turn.lose("rebalance time-out" if late else "lease expired", keep_id=True)
+    if turn.member.state is not MemberState.STABLE:
+        return
+    scheduled = turn.member.scheduled_rejoin_ms
+    if scheduled is not None and turn.now_ms >= scheduled:
+        turn.rejoin("scheduled rebalance")
+    elif turn.member.rejoin_reason:
+        turn.rejoin(turn.member.rejoin_reason)

@@ -1,0 +1,179 @@
+"""`Member`: all that a group member knows, as one frozen value.
+
+Rules of this file: values and questions about them; nothing here moves a member (see `machine`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.member.commits import Commits
+from coopgroup.member.error_actions import RequestKind
+from coopgroup.member.transitions import AT_WORK, MemberState
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.claims import NO_GENERATION
+
+if TYPE_CHECKING:
+    from coopgroup.model.group_api import Coordinator
+
+__all__ = ["Member", "MemberConfig", "Outstanding", "lease_is_over", "new_member"]
+
+
+def _positive(
+    _: object, attribute: attrs.Attribute[int], value: int
+) -> None:  # a trust boundary: users set these
+    if value <= 0:
+        raise ConfigurationError(attribute.name, value, "a positive number of milliseconds")
+
+
+@frozen(kw_only=True)
+class MemberConfig:
+    """Settings of a member, fixed for its life.
+
+    Attributes:
+        group_id: the group.
+        protocol_type: embedded protocol's family, "consumer" for partitions.
+        protocol_name: embedded protocol that the whole group must have in common.
+        instance_id: static id (KIP-345), None for a dynamic member.
+        rack: rack of the process (KIP-881), None when unknown.
+        session_timeout_ms: after so long without a heartbeat the coordinator drops the member,
+            and the member by itself takes everything for lost.
+        rebalance_timeout_ms: how long the coordinator waits for members to rejoin.
+        heartbeat_interval_ms: pace of heartbeats.
+        retry_backoff_ms: first wait before a request is tried again; doubles with each try.
+        retry_backoff_max_ms: longest wait.
+        request_timeout_ms: how long to wait for an answer that does not wait for others.
+        commit_attempts_max: how often a commit is sent before its error goes to the caller;
+            waiting for a round does not count.
+    """
+
+    group_id: str
+    protocol_type: str = "consumer"
+    protocol_name: str = "coopgroup"
+    instance_id: str | None = None
+    rack: str | None = None
+    session_timeout_ms: int = attrs.field(default=45_000, validator=_positive)
+    rebalance_timeout_ms: int = attrs.field(default=300_000, validator=_positive)
+    heartbeat_interval_ms: int = attrs.field(default=3_000, validator=_positive)
+    retry_backoff_ms: int = attrs.field(default=100, validator=_positive)
+    retry_backoff_max_ms: int = attrs.field(default=1_000, validator=_positive)
+    request_timeout_ms: int = attrs.field(default=30_000, validator=_positive)
+    commit_attempts_max: int = 10
+
+
+@frozen(kw_only=True)
+class Outstanding:
+    """A request whose answer has not come yet.
+
+    Attributes:
+        request_id: its number.
+        sent_at_ms: when it was handed to the host, before it was sent.
+        node_id: broker it went to, -1 for any.
+        generation: that it was sent under.
+    """
+
+    request_id: int
+    sent_at_ms: int
+    node_id: int
+    generation: int
+
+
+@frozen(kw_only=True)
+class Member:
+    """A group member.
+
+    Attributes:
+        config: its settings.
+        state: where it stands.
+        topics: subscribed names, ascending.
+        member_id: id that the coordinator gave, "" before.
+        generation: of the round that it is in (from the answer to the join on).
+        claim_generation: of the last round that it completed; what its claims carry.
+        owned: what it holds, and claims in the next join.
+        revoking: part of `owned` that it was told to stop and has not stopped yet.
+        coordinator: where the group's coordinator is, None when unknown.
+        outstanding: requests on their way, by kind.
+        next_request_id: number of the next request.
+        decided: what the leader hands in with its sync; empty for a follower.
+        protocol_chosen: protocol that the coordinator chose for the round.
+        leads: whether it is the leader of the round.
+        attempts: failed tries in a row, for the back-off.
+        retry_at_ms: no join, sync or look-up before; 0 for at once.
+        heartbeat_at_ms: when the next heartbeat is due.
+        lease_until_ms: until when it may work on what it holds. Counts from the sending of the
+            last request that proved the session alive.
+        settled_at_ms: sending of the last request whose answer proved that no round had begun.
+        rejoin_by_ms: a round has begun, and whoever has not joined by then is dropped; None
+            while no round is known or the join is on its way.
+        scheduled_rejoin_ms: when the leader wants everybody back, None for never.
+        rejoin_reason: why a round is wanted, "" when none is.
+        commits: offsets on their way.
+    """
+
+    config: MemberConfig
+    commits: Commits
+    state: MemberState = MemberState.UNSUBSCRIBED
+    topics: tuple[str, ...] = ()
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    claim_generation: int = NO_GENERATION
+    owned: ResourceSet = EMPTY
+    revoking: ResourceSet = EMPTY
+    coordinator: Coordinator | None = None
+    outstanding: dict[RequestKind, Outstanding] = attrs.field(factory=dict)
+    next_request_id: int = 1
+    decided: tuple[tuple[str, bytes], ...] = ()
+    protocol_chosen: str = ""
+    leads: bool = False
+    attempts: int = 0
+    retry_at_ms: int = 0
+    heartbeat_at_ms: int = 0
+    lease_until_ms: int = 0
+    settled_at_ms: int = 0
+    rejoin_by_ms: int | None = None
+    scheduled_rejoin_ms: int | None = None
+    rejoin_reason: str = ""
+
+    @property
+    def in_generation(self) -> bool:
+        """Whether it can send heartbeats: it has a generation, and has not lost it."""
+        return self.generation != NO_GENERATION and self.state in AT_WORK
+
+    def remaining_delay_ms(self, now_ms: int) -> int | None:
+        """How long the scheduled delay still runs, in ms; 0 when just over, None for none."""
+        if self.scheduled_rejoin_ms is None:
+            return None
+        return max(0, self.scheduled_rejoin_ms - now_ms)
+
+
+def lease_is_over(member: Member, now_ms: int) -> bool:
+    """Whether the member must take all that it holds for lost by itself.
+
+    Either no request that proves the session alive was sent within `session.timeout.ms`, or a
+    round began and the member could not join it within the rebalance time-out: in both cases the
+    coordinator may have dropped it and given its resources away.
+    """
+    if not member.owned:
+        return False
+    if now_ms >= member.lease_until_ms:
+        return True
+    return member.rejoin_by_ms is not None and now_ms >= member.rejoin_by_ms
+
+
+def new_member(config: MemberConfig) -> Member:
+    """A member that has not subscribed yet.
+
+    Raises:
+        ConfigurationError: the session time-out is not longer than the heartbeat interval.
+    """
+    if config.heartbeat_interval_ms >= config.session_timeout_ms:
+        raise ConfigurationError(
+            "heartbeat.interval.ms",
+            config.heartbeat_interval_ms,
+            f"less than session.timeout.ms ({config.session_timeout_ms})",
+        )
+    return Member(config=config, commits=Commits())

@@ -1,0 +1,224 @@
+"""What a member has to send, derived from what it is.
+
+The one rule of this file: nothing remembers that something is to be sent. `wanted` looks at a
+member and says which requests it wants on their way and from when; a request that was lost is
+simply wanted again. The same list says when the host must wake the member.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from coopgroup.member.commits import take_batch
+from coopgroup.member.effects import Lane, Send
+from coopgroup.member.error_actions import RequestKind
+from coopgroup.member.member import Outstanding
+from coopgroup.member.transitions import AT_WORK, MemberState
+from coopgroup.model.group_api import (
+    FindCoordinatorRequest,
+    GroupRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
+from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coopgroup.member.member import Member
+    from coopgroup.member.turn import Turn
+
+__all__ = ["leave_at_once", "next_deadline_ms", "send_what_is_due", "wanted"]
+
+_COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberState.REVOKING})
+# After the coordinator has let a join or sync wait for so long, its answer is not to be expected.
+_ANSWER_SLACK_MS: Final = 5_000
+
+
+def wanted(member: Member) -> Iterator[tuple[RequestKind, int]]:
+    """Requests that the member wants on their way, each with the time from which it does."""
+    if member.coordinator is None:
+        if member.state in AT_WORK and RequestKind.FIND_COORDINATOR not in member.outstanding:
+            yield RequestKind.FIND_COORDINATOR, member.retry_at_ms
+        return
+    waiting = member.outstanding
+    if member.state is MemberState.LEAVING and RequestKind.LEAVE_GROUP not in waiting:
+        yield RequestKind.LEAVE_GROUP, 0
+    # Before the join: a heartbeat or commit of the old generation is worth nothing after it.
+    if member.in_generation and RequestKind.HEARTBEAT not in waiting:
+        yield RequestKind.HEARTBEAT, member.heartbeat_at_ms
+    if _may_commit(member) and RequestKind.OFFSET_COMMIT not in waiting:
+        yield RequestKind.OFFSET_COMMIT, member.commits.retry_at_ms
+    if member.state is MemberState.JOINING and RequestKind.JOIN_GROUP not in waiting:
+        yield RequestKind.JOIN_GROUP, member.retry_at_ms
+    if member.state is MemberState.SYNCING and RequestKind.SYNC_GROUP not in waiting:
+        yield RequestKind.SYNC_GROUP, member.retry_at_ms
+
+
+def next_deadline_ms(member: Member) -> int | None:
+    """When the host must give `Woken` at the latest, in ms; None for never."""
+    deadlines = [at_ms for _, at_ms in wanted(member)]
+    if member.owned:
+        deadlines.append(member.lease_until_ms)
+        if member.rejoin_by_ms is not None:
+            deadlines.append(member.rejoin_by_ms)
+    if member.state is MemberState.STABLE and member.scheduled_rejoin_ms is not None:
+        deadlines.append(member.scheduled_rejoin_ms)
+    return min(deadlines, default=None)
+
+
+def send_what_is_due(turn: Turn) -> None:
+    """Send every wanted request whose time has come."""
+    for kind, at_ms in tuple(wanted(turn.member)):
+        if at_ms <= turn.now_ms:
+            _send(turn, kind)
+
+
+def leave_at_once(turn: Turn, reason: str) -> None:
+    """Tell the coordinator to go on without this member, whatever it answers.
+
+    A static member stays silent instead: its session time-out decides (KIP-345).
+    """
+    if turn.member.coordinator is None or not turn.member.member_id:
+        return
+    if turn.member.config.instance_id is None:
+        turn.set(rejoin_reason=reason)
+        _send(turn, RequestKind.LEAVE_GROUP)
+        turn.set(rejoin_reason="")
+
+
+def _may_commit(member: Member) -> bool:
+    return (
+        bool(member.commits.queue)
+        and not member.commits.await_sync
+        and member.in_generation
+        and member.state in _COMMITTING
+    )
+
+
+def _send(turn: Turn, kind: RequestKind) -> None:
+    lane, request, timeout_ms = _build(turn, kind)
+    if request is None:
+        return
+    member = turn.member
+    seeks = kind is RequestKind.FIND_COORDINATOR
+    coordinator = None if seeks else member.coordinator
+    request_id = member.next_request_id
+    outstanding = Outstanding(
+        request_id=request_id,
+        sent_at_ms=turn.now_ms,
+        node_id=-1 if coordinator is None else coordinator.node_id,
+        generation=member.generation,
+    )
+    turn.set(next_request_id=request_id + 1, outstanding={**member.outstanding, kind: outstanding})
+    turn.emit(
+        Send(
+            request_id=request_id,
+            lane=lane,
+            coordinator=coordinator,
+            request=request,
+            timeout_ms=timeout_ms,
+        )
+    )
+
+
+def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, int]:
+    member, config = turn.member, turn.member.config
+    joins = member.outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}
+    match kind:
+        case RequestKind.FIND_COORDINATOR:
+            request = FindCoordinatorRequest(group_id=config.group_id)
+            return Lane.COMMIT, request, config.request_timeout_ms
+        case RequestKind.JOIN_GROUP:
+            timeout_ms = config.rebalance_timeout_ms + _ANSWER_SLACK_MS
+            return Lane.JOIN, _join_request(turn), timeout_ms
+        case RequestKind.SYNC_GROUP:
+            timeout_ms = config.rebalance_timeout_ms + _ANSWER_SLACK_MS
+            return Lane.JOIN, _sync_request(member), timeout_ms
+        case RequestKind.HEARTBEAT:
+            turn.set(heartbeat_at_ms=turn.now_ms + config.heartbeat_interval_ms)
+            # A heartbeat that is not answered in time for two more tries is of no use.
+            timeout_ms = min(config.request_timeout_ms, max(1, config.session_timeout_ms // 3))
+            return Lane.COMMIT if joins else Lane.JOIN, _heartbeat_request(member), timeout_ms
+        case RequestKind.LEAVE_GROUP:
+            return Lane.COMMIT, _leave_request(member), config.request_timeout_ms
+        case RequestKind.OFFSET_COMMIT:
+            return Lane.COMMIT, _commit_request(turn), config.request_timeout_ms
+
+
+def _join_request(turn: Turn) -> JoinGroupRequest:
+    member, config = turn.member, turn.member.config
+    user_data = encode_user_data(
+        UserData(remaining_delay_ms=member.remaining_delay_ms(turn.now_ms))
+    )
+    subscription = encode_subscription(
+        Subscription(
+            topics=member.topics,
+            user_data=user_data,
+            owned=member.owned,
+            generation=member.claim_generation,
+            rack=config.rack,
+        )
+    )
+    # From here the round has this member; until the answer no deadline to join runs.
+    turn.set(rejoin_reason="", rejoin_by_ms=None)
+    return JoinGroupRequest(
+        group_id=config.group_id,
+        member_id=member.member_id,
+        group_instance_id=config.instance_id,
+        session_timeout_ms=config.session_timeout_ms,
+        rebalance_timeout_ms=config.rebalance_timeout_ms,
+        protocol_type=config.protocol_type,
+        protocols=((config.protocol_name, subscription),),
+        reason=member.rejoin_reason,
+    )
+
+
+def _sync_request(member: Member) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=member.config.group_id,
+        generation=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.config.instance_id,
+        protocol_type=member.config.protocol_type,
+        protocol_name=member.protocol_chosen,
+        assignments=member.decided,
+    )
+
+
+def _heartbeat_request(member: Member) -> HeartbeatRequest:
+    return HeartbeatRequest(
+        group_id=member.config.group_id,
+        generation=member.generation,
+        member_id=member.member_id,
+        group_instance_id=member.config.instance_id,
+    )
+
+
+def _leave_request(member: Member) -> LeaveGroupRequest:
+    return LeaveGroupRequest(
+        group_id=member.config.group_id,
+        member_id=member.member_id,
+        group_instance_id=member.config.instance_id,
+        reason=member.rejoin_reason,
+    )
+
+
+def _commit_request(turn: Turn) -> OffsetCommitRequest | None:
+    commits, offsets, finished = take_batch(turn.member.commits, turn.member.owned)
+    turn.set(commits=commits)
+    turn.finish_commits(finished)
+    if not offsets:
+        return None
+    return OffsetCommitRequest(
+        group_id=turn.member.config.group_id,
+        generation=turn.member.generation,
+        member_id=turn.member.member_id,
+        group_instance_id=turn.member.config.instance_id,
+        offsets=tuple(attrs.astuple(offset) for offset in offsets),
+    )

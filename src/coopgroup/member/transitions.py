@@ -1,0 +1,165 @@
+"""The states of a group member and the moves between them, as one table.
+
+Two rules of this file: everything that changes a member's state goes through `TRANSITIONS`, and a
+hole in the table is the rule that forbids the move.
+
+Theory of operation. A member is always in one state; a trigger moves it. Triggers are what an
+event *means*: the application asks for something, an answer arrives and the table of error codes
+says what it stands for, a deadline passes. What is to be sent is never part of a move: it follows
+from the state (see `requests`), so a lost request is simply sent again.
+
+Looking up the coordinator, sending heartbeats and committing offsets happen beside the states and
+are values of the member, since they go on in most of them.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["AT_WORK", "TRANSITIONS", "MemberState", "Trigger"]
+
+
+class MemberState(enum.Enum):
+    """Where a member stands; each says what is true, what is sent, and how it ends."""
+
+    UNSUBSCRIBED = "unsubscribed"
+    """Not in the group, owns nothing, sends nothing. Ends with a subscription."""
+
+    JOINING = "joining"
+    """Wants the next round. Sends JoinGroup and, with a generation, heartbeats; keeps working on
+    all that it owns. Ends with the answer to the join."""
+
+    LEADING = "leading"
+    """Is the leader and decides the round. Sends heartbeats. Ends with the decision."""
+
+    SYNCING = "syncing"
+    """Has joined and waits for its assignment. Sends SyncGroup and heartbeats."""
+
+    STABLE = "stable"
+    """Holds what it was assigned. Sends heartbeats. Ends when a round begins or is wanted."""
+
+    REVOKING = "revoking"
+    """Was told to stop some resources and waits until the application has. Sends heartbeats;
+    keeps working on the rest. Ends with the join that no longer claims what was stopped."""
+
+    LOSING = "losing"
+    """Lost all that it held and waits until the application knows. Sends nothing, because a
+    member may not join before the loss is handled."""
+
+    LEAVING = "leaving"
+    """Gave everything up. Sends LeaveGroup, once. Ends with any answer to it."""
+
+    FAILED = "failed"
+    """Met an error that no retry mends. Sends nothing. Ends when the application leaves."""
+
+
+class Trigger(enum.Enum):
+    """What an event means to the state machine."""
+
+    SUBSCRIBED = "subscribed"
+    MEMBER_ID_GIVEN = "member id given"
+    JOINED_AS_LEADER = "joined as leader"
+    JOINED_AS_FOLLOWER = "joined as follower"
+    ROUND_DECIDED = "round decided"
+    ASSIGNED = "assigned"
+    ASSIGNED_WITH_REVOCATION = "assigned with revocation"
+    ASSIGNED_WITH_FOLLOW_UP = "assigned with follow-up"
+    STOPPED_SOME = "stopped some"
+    REVOKED = "revoked"
+    REJOIN = "rejoin"
+    LOST = "lost"
+    LOST_NOTHING = "lost nothing"
+    LOSS_HANDLED = "loss handled"
+    LEAVE = "leave"
+    LEFT = "left"
+    FAIL = "fail"
+
+
+AT_WORK: Final = frozenset(
+    {
+        MemberState.JOINING,
+        MemberState.LEADING,
+        MemberState.SYNCING,
+        MemberState.STABLE,
+        MemberState.REVOKING,
+    }
+)
+"""States in which the member is in the group, or on its way into it."""
+
+_S = MemberState
+_T = Trigger
+
+# fmt: off
+TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.MappingProxyType({
+    _S.UNSUBSCRIBED: {
+        _T.SUBSCRIBED:               _S.JOINING,
+        _T.LEAVE:                    _S.UNSUBSCRIBED,
+    },
+    _S.JOINING: {
+        _T.SUBSCRIBED:               _S.JOINING,
+        _T.MEMBER_ID_GIVEN:          _S.JOINING,    # KIP-394: join again with the id
+        _T.JOINED_AS_LEADER:         _S.LEADING,
+        _T.JOINED_AS_FOLLOWER:       _S.SYNCING,
+        _T.REJOIN:                   _S.JOINING,    # the join must be sent again
+        _T.LOST:                     _S.LOSING,
+        _T.LOST_NOTHING:             _S.JOINING,
+        _T.LEAVE:                    _S.LEAVING,
+        _T.FAIL:                     _S.FAILED,
+    },
+    _S.LEADING: {
+        _T.SUBSCRIBED:               _S.LEADING,    # takes effect in the next round
+        _T.ROUND_DECIDED:            _S.SYNCING,
+        _T.REJOIN:                   _S.JOINING,
+        _T.LOST:                     _S.LOSING,
+        _T.LOST_NOTHING:             _S.JOINING,
+        _T.LEAVE:                    _S.LEAVING,
+        _T.FAIL:                     _S.FAILED,
+    },
+    _S.SYNCING: {
+        _T.SUBSCRIBED:               _S.SYNCING,    # takes effect in the next round
+        _T.ASSIGNED:                 _S.STABLE,
+        _T.ASSIGNED_WITH_REVOCATION: _S.REVOKING,
+        _T.ASSIGNED_WITH_FOLLOW_UP:  _S.JOINING,
+        _T.REJOIN:                   _S.JOINING,
+        _T.LOST:                     _S.LOSING,
+        _T.LOST_NOTHING:             _S.JOINING,
+        _T.LEAVE:                    _S.LEAVING,
+        _T.FAIL:                     _S.FAILED,
+    },
+    _S.STABLE: {
+        _T.SUBSCRIBED:               _S.JOINING,
+        _T.REJOIN:                   _S.JOINING,
+        _T.LOST:                     _S.LOSING,
+        _T.LOST_NOTHING:             _S.JOINING,
+        _T.LEAVE:                    _S.LEAVING,
+        _T.FAIL:                     _S.FAILED,
+    },
+    _S.REVOKING: {
+        _T.SUBSCRIBED:               _S.REVOKING,   # the join that follows carries it
+        _T.STOPPED_SOME:             _S.REVOKING,
+        _T.REVOKED:                  _S.JOINING,
+        _T.LOST:                     _S.LOSING,
+        _T.LEAVE:                    _S.LEAVING,
+        _T.FAIL:                     _S.FAILED,
+    },
+    _S.LOSING: {
+        _T.SUBSCRIBED:               _S.LOSING,     # the join that follows carries it
+        _T.REVOKED:                  _S.LOSING,     # the callback ran while all was lost
+        _T.LOSS_HANDLED:             _S.JOINING,
+        _T.LEAVE:                    _S.LEAVING,
+    },
+    _S.LEAVING: {
+        _T.LEFT:                     _S.UNSUBSCRIBED,
+    },
+    _S.FAILED: {
+        _T.REVOKED:                  _S.FAILED,
+        _T.LOSS_HANDLED:             _S.FAILED,
+        _T.LEAVE:                    _S.UNSUBSCRIBED,
+    },
+})
+# fmt: on

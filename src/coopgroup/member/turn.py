@@ -1,0 +1,158 @@
+"""`Turn`: the work space of one `step`.
+
+A step is pure for its caller: a frozen member goes in, another one comes out. Inside, a turn holds
+the member as it is so far and the effects so far, so that the rules read as a list of statements.
+Every change of state goes through `move`, which is the only reader of the table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+from attrs import define, field
+
+from coopgroup.errors import LocalProtocolError
+from coopgroup.member.commits import fail_all
+from coopgroup.member.effects import CancelJoin, FailMember, FinishCommit, LoseResources, Report
+from coopgroup.member.error_actions import ErrorCode, RequestKind
+from coopgroup.member.transitions import TRANSITIONS, Trigger
+from coopgroup.model import EMPTY
+from coopgroup.model.claims import NO_GENERATION
+from coopgroup.telemetry import MembershipLost, StateChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from coopgroup.member.commits import Finished
+    from coopgroup.member.effects import Effect
+    from coopgroup.member.member import Member
+
+__all__ = ["Turn"]
+
+
+@define
+class Turn:
+    """One step under way.
+
+    Attributes:
+        member: as it is so far.
+        now_ms: the host's clock, in ms.
+        effects: so far.
+    """
+
+    member: Member
+    now_ms: int
+    effects: list[Effect] = field(factory=list)
+
+    def set(self, **changes: Any) -> None:  # noqa: ANN401  (attrs.evolve checks the names)
+        """Replace fields of the member."""
+        self.member = attrs.evolve(self.member, **changes)
+
+    def emit(self, effect: Effect) -> None:
+        """Add an effect."""
+        self.effects.append(effect)
+
+    def move(self, trigger: Trigger, cause: str) -> None:
+        """Move the member as the table says.
+
+        Raises:
+            LocalProtocolError: the table has no such move.
+        """
+        before = self.member.state
+        after = TRANSITIONS[before].get(trigger)
+        if after is None:
+            message = f"{cause}: a member that is {before.value} cannot be moved by {trigger.value}"
+            raise LocalProtocolError(message)
+        if after is not before:
+            self.set(state=after)
+            record = StateChanged(before=before.value, after=after.value, cause=cause)
+            self.emit(Report(record=record))
+
+    def finish_commits(self, finished: Iterable[Finished]) -> None:
+        """Give outcomes of commits to their callers."""
+        for commit_id, codes in finished:
+            self.emit(FinishCommit(commit_id=commit_id, codes=codes))
+
+    def forget(self, *kinds: RequestKind) -> None:
+        """Drop requests on their way: answers to them are stale from now on."""
+        outstanding = self.member.outstanding
+        if outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP} & set(kinds):
+            self.emit(CancelJoin())
+        kept = {kind: request for kind, request in outstanding.items() if kind not in kinds}
+        self.set(outstanding=kept)
+
+    def back_off(self) -> None:
+        """Count a failed try and wait before the next one, longer each time."""
+        config = self.member.config
+        wait = config.retry_backoff_ms << min(self.member.attempts, 16)
+        self.set(
+            attempts=self.member.attempts + 1,
+            retry_at_ms=self.now_ms + min(wait, config.retry_backoff_max_ms),
+        )
+
+    def rejoin(self, cause: str) -> None:
+        """Want the next round, keeping every claim; commits may be tried again before it."""
+        self.set(
+            commits=attrs.evolve(self.member.commits, await_sync=False),
+            rejoin_reason=self.member.rejoin_reason or cause,
+        )
+        self.move(Trigger.REJOIN, cause)
+
+    def lose(self, cause: str, *, keep_id: bool, stalled: bool = False) -> None:
+        """Take everything for lost; the application must know before the next join.
+
+        Args:
+            cause: why, for logs.
+            keep_id: whether the coordinator may still know the member under its id.
+            stalled: whether the application does not poll; the member then waits for it even
+                with nothing to lose.
+        """
+        resources = self.member.owned
+        self._drop_membership(keep_id=keep_id)
+        waits = bool(resources) or stalled
+        self.move(Trigger.LOST if waits else Trigger.LOST_NOTHING, cause)
+        if resources:
+            self.emit(Report(record=MembershipLost(resources=resources, cause=cause)))
+        if waits:
+            self.emit(LoseResources(resources=resources, cause=cause))
+
+    def fail(self, code: int, message: str) -> None:
+        """Give up: the application gets the error, and loses what it held."""
+        resources = self.member.owned
+        self._drop_membership(keep_id=False)
+        self.move(Trigger.FAIL, message)
+        if resources:
+            self.emit(Report(record=MembershipLost(resources=resources, cause=message)))
+            self.emit(LoseResources(resources=resources, cause=message))
+        self.emit(FailMember(code=code, message=message))
+
+    def give_up_membership(self) -> None:
+        """Forget id, generation and claims, nothing being lost: the member leaves."""
+        self._drop_membership(keep_id=True)
+
+    def leave_group_behind(self) -> None:
+        """The member is out of the group and may subscribe again as a new one."""
+        self.set(member_id="", rejoin_reason="")
+        self.move(Trigger.LEFT, "left the group")
+
+    def _drop_membership(self, *, keep_id: bool) -> None:
+        commits, finished = fail_all(self.member.commits, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.finish_commits(finished)
+        self.forget(
+            RequestKind.JOIN_GROUP,
+            RequestKind.SYNC_GROUP,
+            RequestKind.HEARTBEAT,
+            RequestKind.OFFSET_COMMIT,
+        )
+        self.set(
+            owned=EMPTY,
+            revoking=EMPTY,
+            generation=NO_GENERATION,
+            claim_generation=NO_GENERATION,
+            decided=(),
+            leads=False,
+            rejoin_by_ms=None,
+            commits=commits,
+            member_id=self.member.member_id if keep_id else "",
+        )
