@@ -1,0 +1,163 @@
+"""What happens to the group of four in the headline benchmark, scenario by scenario.
+
+Rules of this file: each scenario begins and ends with the members m1 to m4 at rest. What costs
+processor time without belonging to the scenario (starting interpreters, breaking the lockstep of
+heartbeats, restoring the four) happens outside its window. A scenario's window ends when the group
+is at rest again, or after `SETTLE_S_MAX`; waiting longer would add no unavailable time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from coopgroup.testing.trial.analysis import Facts, Window, measure
+from coopgroup.testing.trial.controller import Group, Trial
+
+__all__ = ["MEMBERS", "SCENARIOS", "Outcome", "Scenario", "play_scenarios"]
+
+MEMBERS: Final = ("m1", "m2", "m3", "m4")
+JOINERS: Final = ("m5", "m6", "m7", "m8")
+QUIET_S: Final = 8.0
+BOUNCE_DOWN_S: Final = 2.0
+KILL_DOWN_S: Final = 3.0
+REST_S: Final = 2.5  # more than two heartbeat intervals without a callback
+PHASE_S: Final = (0.0, 1.0)
+
+
+@frozen(kw_only=True)
+class Scenario:
+    """Something that happens to a group of four.
+
+    Attributes:
+        title: what happens, for a table.
+        prepared: members whose (next) process is made ready before the window.
+        play: does it, and returns whether the group came to rest.
+    """
+
+    title: str
+    prepared: tuple[str, ...]
+    play: Callable[[Group], bool]
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """A scenario as one kind of consumer took it.
+
+    Attributes:
+        facts: measured in the window.
+        window_s: length of the window.
+        is_settled: whether the group came to rest in time.
+    """
+
+    facts: Facts
+    window_s: float
+    is_settled: bool
+
+
+def play_scenarios(trial: Trial, kind: str, names: Sequence[str]) -> dict[str, Outcome]:
+    """Let one group of `kind` go through scenarios, one after the other.
+
+    Args:
+        trial: with a running producer; it is finished when this returns.
+        kind: one of `KINDS`.
+        names: keys of `SCENARIOS`.
+
+    Returns:
+        What happened in each, by its name.
+    """
+    group = trial.group(kind)
+    group.start(*MEMBERS)
+    windows: dict[str, tuple[Window, bool]] = {}
+    for name in names:
+        scenario = SCENARIOS[name]
+        _restore(group)
+        group.prepare(*scenario.prepared)
+        group.desynchronise()
+        group.wait_settled(quiet_s=1.0)
+        time.sleep(group.chance.uniform(*PHASE_S))
+        with trial.window() as opened:
+            is_settled = scenario.play(group)
+        windows[name] = (opened.window, is_settled)
+    trial.finish()
+    log = group.log()
+    return {
+        name: Outcome(
+            facts=measure(log, window), window_s=round(window.length_s, 1), is_settled=is_settled
+        )
+        for name, (window, is_settled) in windows.items()
+    }
+
+
+def _restore(group: Group) -> None:
+    """Bring the group back to its four members, at rest."""
+    group.stop(*(name for name in group.living if name not in MEMBERS))
+    group.start(*(name for name in MEMBERS if name not in group.living))
+    group.wait_settled(quiet_s=REST_S)
+
+
+def _rest(group: Group) -> bool:
+    return group.wait_settled(quiet_s=REST_S)
+
+
+def _quiet(group: Group) -> bool:
+    time.sleep(QUIET_S)
+    return _rest(group)
+
+
+def _join(group: Group) -> bool:
+    group.start("m5")
+    return _rest(group)
+
+
+def _leave(group: Group) -> bool:
+    group.stop("m4")
+    return _rest(group)
+
+
+def _bounce(group: Group) -> bool:
+    group.stop("m2")
+    time.sleep(BOUNCE_DOWN_S)
+    group.start("m2")
+    return _rest(group)
+
+
+def _kill(group: Group) -> bool:
+    group.kill("m2")
+    time.sleep(KILL_DOWN_S)
+    group.start("m2")
+    return _rest(group)
+
+
+def _rolling(group: Group) -> bool:
+    is_settled = True
+    for name in MEMBERS:
+        group.stop(name)
+        time.sleep(BOUNCE_DOWN_S)
+        group.start(name)
+        is_settled &= _rest(group)  # as an operator goes on when the replacement is healthy
+    return is_settled
+
+
+def _scale(group: Group) -> bool:
+    group.start(*JOINERS)
+    is_settled = _rest(group)
+    group.ask_to_stop(*JOINERS)
+    for name in JOINERS:
+        group.wait_stopped(name)
+    return _rest(group) and is_settled
+
+
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "quiet": Scenario(title="nothing happens (noise)", prepared=(), play=_quiet),
+    "join": Scenario(title="a fifth member joins", prepared=("m5",), play=_join),
+    "leave": Scenario(title="one of four leaves", prepared=(), play=_leave),
+    "bounce": Scenario(title="one bounces (2 s down)", prepared=("m2",), play=_bounce),
+    "kill": Scenario(title="one is killed (back after 3 s)", prepared=("m2",), play=_kill),
+    "rolling": Scenario(title="rolling bounce of all four", prepared=MEMBERS, play=_rolling),
+    "scale": Scenario(title="scale 4 to 8 to 4", prepared=JOINERS, play=_scale),
+}
+"""By name, in the order in which they are played."""

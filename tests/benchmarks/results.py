@@ -1,0 +1,24 @@
+"""Where the benchmarks keep what they found: one file, one key for each benchmark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+__all__ = ["RESULTS", "merge_results"]
+
+RESULTS: Final = Path(__file__).resolve().parents[2] / "build" / "benchmarks.json"
+
+
+def merge_results(found: Mapping[str, object], path: Path = RESULTS) -> None:
+    """Write the results in `found` into the file; those of other benchmarks stay.
+
+    Args:
+        found: result by name of the benchmark.
+        path: the file; it need not exist.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**kept, **found}, indent=2, sort_keys=True) + "\n")

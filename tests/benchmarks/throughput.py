@@ -1,0 +1,148 @@
+"""Throughput: records a second through `CooperativeConsumer` beside raw confluent_kafka.
+
+Both read the same topic from its beginning on one broker, in turns, each run in a process of its
+own. Time runs from the first record to the last, so joining the group does not count. Goal: the
+ratio of the medians (ours to theirs) is at least 0.97, for `consume` and for `poll`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.trial.consumers import build_consumer
+from coopgroup.testing.trial.spec import WorkerSpec, dump_spec, load_spec
+
+__all__ = ["run"]
+
+TOPIC: Final = "throughput"
+PARTITIONS: Final = 8
+RECORDS: Final = 1_000_000
+PAYLOAD: Final = bytes(100)
+BATCH: Final = 500
+RUNS: Final = 5
+RUN_S_MAX: Final = 120
+OURS: Final = "coopgroup-simple"
+THEIRS: Final = "eager"
+METHODS: Final = ("consume", "poll")
+
+
+def run(*, records: int = RECORDS, runs: int = RUNS) -> dict[str, Any]:
+    """Measure both methods.
+
+    Args:
+        records: records in the topic; each run reads them all.
+        runs: runs of each kind and method.
+
+    Returns:
+        For each method: records a second of every run by kind, and the ratio of the medians.
+    """
+    with KafkaCluster() as cluster:
+        cluster.create_topic(TOPIC, PARTITIONS)
+        fill(cluster.client_config(), records)
+        rates: dict[str, dict[str, list[float]]] = {
+            method: {OURS: [], THEIRS: []} for method in METHODS
+        }
+        for number in range(runs):
+            for method in METHODS:
+                # Taking turns in both orders: neither kind always reads behind the other one.
+                for kind in (OURS, THEIRS) if number % 2 else (THEIRS, OURS):
+                    group_id = f"{kind}-{method}-{number}"
+                    rate = measure_apart(cluster.client_config(), kind, group_id, method, records)
+                    print(f"throughput: {method} {kind} {rate:,.0f}/s", flush=True)
+                    rates[method][kind].append(rate)
+    return {
+        method: {
+            "ratio": round(
+                statistics.median(by_kind[OURS]) / statistics.median(by_kind[THEIRS]), 4
+            ),
+            "records_per_s": by_kind,
+        }
+        for method, by_kind in rates.items()
+    }
+
+
+def fill(client_config: Mapping[str, str], records: int) -> None:
+    """Write `records` records, spread evenly over the partitions."""
+    producer = Producer({**client_config, "linger.ms": 20, "queue.buffering.max.messages": 200_000})
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(TOPIC, PAYLOAD, partition=number % PARTITIONS)
+            except BufferError:
+                producer.poll(0.05)
+            else:
+                break
+    left = producer.flush(RUN_S_MAX)
+    if left:
+        raise RuntimeError(f"{left} records were not acknowledged")
+
+
+def measure_apart(
+    client_config: Mapping[str, str], kind: str, group_id: str, method: str, records: int
+) -> float:
+    """Records a second of one run, in a new process."""
+    spec = WorkerSpec(
+        kind=kind,
+        name="reader",
+        group_id=group_id,
+        topics=(TOPIC,),
+        partitions_per_topic=PARTITIONS,
+        log_path="",
+        client_config=dict(client_config),
+    )
+    answer = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.throughput", method, str(records)],
+        input=dump_spec(spec),
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=True,
+    )
+    return float(json.loads(answer.stdout))
+
+
+def read_all(spec: WorkerSpec, method: str, records: int) -> float:
+    """Read `records` records and return how many a second from the first one on."""
+    consumer: Any = build_consumer(spec)
+    consumer.subscribe(list(spec.topics))
+    began, seen = (time_consume if method == "consume" else time_poll)(consumer, records)
+    took_s = time.perf_counter() - began
+    consumer.close()
+    return seen / took_s
+
+
+def time_consume(consumer: Any, records: int) -> tuple[float, int]:  # noqa: ANN401 - ours or theirs
+    """Read with `consume`; when the first batch was there, and how many came after it."""
+    batch = consumer.consume(BATCH, 1.0)
+    while not batch:
+        batch = consumer.consume(BATCH, 1.0)
+    began = time.perf_counter()
+    first = seen = len(batch)
+    while seen < records:
+        seen += len(consumer.consume(BATCH, 1.0))
+    return began, seen - first
+
+
+def time_poll(consumer: Any, records: int) -> tuple[float, int]:  # noqa: ANN401 - ours or theirs
+    """Read with `poll`; when the first record was there, and how many came after it."""
+    while consumer.poll(1.0) is None:
+        continue
+    began = time.perf_counter()
+    seen = 1
+    while seen < records:
+        if consumer.poll(1.0) is not None:
+            seen += 1
+    return began, seen - 1
+
+
+if __name__ == "__main__":
+    print(read_all(load_spec(WorkerSpec, sys.stdin.readline()), sys.argv[1], int(sys.argv[2])))
