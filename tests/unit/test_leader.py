@@ -458,8 +458,8 @@ def test_decide_round_when_the_delay_fits_no_message_moves_nothing(timeout_ms: i
         plan = plan_that_moves_nothing(group)
         return attrs.evolve(plan, scheduled_rebalance_timeout_ms=timeout_ms)
 
-    (reason,) = refusal_of(decided_by(policy=FunctionPolicy(function=delayed)))
-    assert str(timeout_ms) in reason
+    reasons = refusal_of(decided_by(policy=FunctionPolicy(function=delayed)))
+    assert f"scheduled rebalance timeout of {timeout_ms} ms" in "; ".join(reasons)
 
 
 def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
@@ -533,6 +533,25 @@ def test_fallback_round_without_metadata_takes_every_claim_for_real() -> None:
     }
     assert round_.records[0] == RoundRefused(violations=("metadata: no answer within 5000 ms",))
     assert round_.refused
+
+
+def test_fallback_round_without_metadata_forgets_nothing() -> None:
+    """What was owned before and is claimed by nobody now is still known in the next round."""
+    before = PolicyState(
+        generation=0, members=("a",), known=orders(0, 1), granted=orders(2), released=orders(1)
+    )
+    round_ = fallback_round(
+        read_members([joined("a", {"orders": [0]})]),
+        None,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=context(before),
+        reason="metadata: no answer within 5000 ms",
+    )
+    assert round_.state == PolicyState(
+        generation=1, members=("a",), known=orders(0, 1), released=orders(1)
+    )
+    assert told(round_) == {"a": Assignment(assigned=orders(0))}
 
 
 def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:

@@ -83,16 +83,15 @@ def fallback_round(
 
     Args:
         request: the members' subscriptions.
-        metadata: what exists; None when the look-up failed, and everything claimed is then taken
-            to exist.
+        metadata: what exists; None when the look-up failed, and everything that is claimed or
+            remembered is then taken to exist.
         assignor: which was not asked, or did not answer in time.
         policy: the same.
         context: circumstances of the round.
         reason: why the round moves nothing, one sentence.
     """
     if metadata is None:
-        claimed = ResourceSet.union_all(claim.owned for claim in request.claims)
-        metadata = TopicMetadata(resources=claimed)
+        metadata = TopicMetadata(resources=_last_seen(request, context))
     group = resolve_claims(request.claims, metadata.resources, metadata.racks)
     decided = refused_round(group, (reason,), assignor=assignor, policy=policy, context=context)
     return _encoded(request, decided)
@@ -112,6 +111,13 @@ def member_assignments(decided: DecidedRound) -> tuple[Assignment, ...]:
         )
         for assigned, stopped in zip(group.by_member(plan.assigned), revoked, strict=True)
     )
+
+
+def _last_seen(request: RoundRequest, context: RoundContext) -> ResourceSet:
+    seen = [claim.owned for claim in request.claims]
+    if context.state is not None:
+        seen += [context.state.known, context.state.granted]
+    return ResourceSet.union_all(seen)
 
 
 def _encoded(request: RoundRequest, decided: DecidedRound) -> LedRound:

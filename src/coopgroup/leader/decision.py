@@ -19,7 +19,7 @@ from attrs import frozen
 from coopgroup.model import NOBODY, plan_that_moves_nothing, resolve_claims
 from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.safety import check_target, violations
-from coopgroup.policies.state import PolicyState
+from coopgroup.policies.unclaimed import find_unclaimed, remember_round
 from coopgroup.telemetry import RoundLed, RoundRefused
 
 if TYPE_CHECKING:
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
     from coopgroup.leader.request import Lags, TopicMetadata
     from coopgroup.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.model.resource_set import Int32Array
     from coopgroup.policies.base import Policy, RoundContext, StagedRound
+    from coopgroup.policies.state import PolicyState
     from coopgroup.telemetry import Record
 
 __all__ = ["DecidedRound", "decide_round", "refused_round"]
@@ -123,7 +125,7 @@ def refused_round(
     return DecidedRound(
         group=group,
         plan=plan,
-        state=_state_after_refusal(group, context),
+        state=_state_after_refusal(group, context, plan.assigned),
         records=(RoundRefused(violations=problems), _led(group, plan, assignor, policy)),
         refused=True,
     )
@@ -173,29 +175,24 @@ def _running_delay_ms(group: GroupSnapshot) -> int:
     return min((delay for delay in delays if delay > 0), default=0)
 
 
-def _state_after_refusal(group: GroupSnapshot, context: RoundContext) -> PolicyState:
+def _state_after_refusal(
+    group: GroupSnapshot, context: RoundContext, assigned: Int32Array
+) -> PolicyState:
     """What is remembered of a round that moved nothing: the earlier memory, brought up to date.
 
-    Who is silent must be said anew: a member that could be read in this round keeps what it
-    rightfully has, so it no longer counts as holding nothing.
+    What every policy remembers is written anew: a member that was silent and could be read now
+    holds what it rightfully has. What only this policy remembers is left as it was.
     """
-    owned = group.resources.take(group.claimed())
-    before = context.state
-    if before is not None:
-        owned |= before.known
-    fresh = PolicyState(
-        generation=context.generation,
-        members=group.member_ids,
-        known=owned,
-        silent=tuple(member.member_id for member in group.members if not member.readable),
-    )
-    if before is None:
+    fresh = remember_round(group, context, find_unclaimed(group, context), assigned)
+    if context.state is None:
         return fresh
     return attrs.evolve(
-        before,
+        context.state,
         generation=fresh.generation,
         members=fresh.members,
         known=fresh.known,
+        granted=fresh.granted,
+        released=fresh.released,
         silent=fresh.silent,
     )
 

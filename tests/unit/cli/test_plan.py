@@ -1,0 +1,382 @@
+"""`coopgroup plan`: one answer a line, the examples of the design document, streams."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.cli import app, plan, plan_input
+from coopgroup.cli.plan import answer_lines
+from coopgroup.cli.plan_input import Defaults
+from coopgroup.errors import InvariantViolationError
+from coopgroup.model import GroupSnapshot
+from coopgroup.model.resource_set import Int32Array, Int64Array
+
+DEFAULTS = Defaults(assignor="sticky", policy="simple")
+GOOD = b'{"id": "good", "topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}}\n'
+
+
+def answers(*lines: bytes) -> tuple[int, list[dict[str, Any]]]:
+    """Exit status and answers to some lines."""
+    written = io.BytesIO()
+    status = answer_lines(lines, written, DEFAULTS)
+    return status, [json.loads(line) for line in written.getvalue().splitlines()]
+
+
+def answer(row: dict[str, Any]) -> dict[str, Any]:
+    """The answer to a line that is in order."""
+    status, (only,) = answers(json.dumps(row).encode())
+    assert status == 0
+    return only
+
+
+def told(assigned: list[int], revoked: list[int] | None) -> dict[str, Any]:
+    """What a member of a group on topic `T` is told."""
+    return {
+        "assigned": {"T": assigned} if assigned else {},
+        "revoked": None if revoked is None else {"T": revoked} if revoked else {},
+        "scheduled_rebalance_timeout_ms": 0,
+    }
+
+
+def design_round(owned: dict[str, list[int]], **fields: object) -> dict[str, Any]:
+    """A round of the document's group: one topic T, partitions 1 to 4."""
+    members = {
+        member: {"topics": ["T"], "owned": {"T": claims}, "generation": 1}
+        for member, claims in owned.items()
+    }
+    return answer({"topics": {"T": [1, 2, 3, 4]}, "members": members} | fields)
+
+
+# --- the examples of Design I --------------------------------------------------------------------
+
+
+def test_plan_when_a_member_joins_takes_two_rounds() -> None:
+    """Design I, "Member joins".
+
+    "Initial group and assignment: A(T1,T4), B(T2), C(T3). D(T) joins. Leader computes new
+    assignment as: A(T1), B(T2), C(T3), D(T4) but sends assignment with revocation request:
+    A(assigned:,revoked:T4), B(assigned:,revoked:), C(assigned:,revoked:),
+    D(assigned:,revoked:)". Ours repeats in `assigned` what stays.
+    """
+    first = design_round({"A": [1, 4], "B": [2], "C": [3], "D": []})
+    (moved,) = first["waiting"]["T"]
+    (stays,) = {1, 4} - {moved}
+    assert first["target"] == {"A": {"T": [stays]}, "B": {"T": [2]}, "C": {"T": [3]}} | {
+        "D": {"T": [moved]}
+    }
+    assert first["members"] == {
+        "A": told([stays], [moved]),
+        "B": told([2], []),
+        "C": told([3], []),
+        "D": told([], []),
+    }
+    # "Members join with subscriptions: A(T,assigned:T1), B(T,assigned:T2), C(T,assigned:T3),
+    # D(T,assigned:). Leader computes new assignment as: ... D(assigned:T4,revoked:)"
+    second = design_round({"A": [stays], "B": [2], "C": [3], "D": []}, state=first["state"])
+    assert second["members"] == {
+        "A": told([stays], None),
+        "B": told([2], None),
+        "C": told([3], None),
+        "D": told([moved], None),
+    }
+    assert (second["waiting"], second["lost"], second["created"]) == ({}, {}, {})
+
+
+def test_plan_when_a_member_leaves_takes_one_round() -> None:
+    """Design I, "Member leaves".
+
+    "Initial group and assignment: A(T1), B(T2), C(T3), D(T4). D(T4) leaves. Rebalance is
+    triggered. Remaining member rejoin with subscriptions: A(T,assigned:T1), B(T,assigned:T2),
+    C(T,assigned:T3). Leader computes new assignment as: A(assigned:T1,T4,revoked:),
+    B(assigned:T2,revoked:), C(assigned:T3,revoked:)". "No further rebalances will be required."
+    """
+    before = design_round({"A": [1], "B": [2], "C": [3], "D": [4]})
+    after = design_round({"A": [1], "B": [2], "C": [3]}, state=before["state"])
+    assert after["members"] == {"A": told([1, 4], None), "B": told([2], None), "C": told([3], None)}
+    assert (after["lost"], after["created"]) == ({}, {})
+
+
+def test_plan_when_a_member_bounces_is_a_leave_and_then_a_join() -> None:
+    """Design I, "Member bounces".
+
+    "This case is just a member leaves event, followed by a member joins event. There will be one
+    rebalance when the member leaves and partitions are reassigned, then two rebalances."
+    """
+    left = design_round({"A": [1], "B": [2], "C": [3]})
+    back = design_round({"A": [1, 4], "B": [2], "C": [3], "D": []}, state=left["state"])
+    assert [member["revoked"] is None for member in back["members"].values()] == [False] * 4
+    (moved,) = back["waiting"]["T"]
+    (stays,) = {1, 4} - {moved}
+    last = design_round({"A": [stays], "B": [2], "C": [3], "D": []}, state=back["state"])
+    assert last["members"]["D"] == told([moved], None)
+
+
+def test_plan_when_the_leader_exits_a_new_one_keeps_what_is_claimed() -> None:
+    """Design I, "Leader exits and new leader is elected in this rebalance".
+
+    The claims in the subscriptions allow "a new leader, even if it was new to the group, to
+    properly maintain stickiness": here D, without state.
+    """
+    row = design_round({"B": [2], "C": [3], "D": [4]}, leader="D", state=None)
+    assert row["members"] == {"B": told([1, 2], None), "C": told([3], None), "D": told([4], None)}
+
+
+# --- one answer ----------------------------------------------------------------------------------
+
+
+def test_plan_when_nobody_is_there_is_empty() -> None:
+    """A group without members is told nothing, and everything is there all the same."""
+    row = answer({"id": "x", "topics": {"t": 3}, "members": {}})
+    assert row.pop("state")["members"] == []
+    assert [event["kind"] for event in row.pop("events")] == ["round_led"]
+    assert row == {
+        "id": "x",
+        "target": {},
+        "members": {},
+        "lost": {},
+        "created": {},
+        "waiting": {},
+    }
+
+
+def test_plan_when_a_topic_is_gone_revokes_its_claims() -> None:
+    """A claim on a topic that `topics` lacks is to be stopped; a follow-up round comes."""
+    member = {"topics": ["t", "gone"], "owned": {"t": [0], "gone": [0, 5]}, "generation": 3}
+    row = answer({"topics": {"t": 1}, "members": {"m": member}})
+    assert row["members"] == {
+        "m": {
+            "assigned": {"t": [0]},
+            "revoked": {"gone": [0, 5]},
+            "scheduled_rebalance_timeout_ms": 0,
+        }
+    }
+
+
+def test_plan_when_connectors_are_shared_places_the_index_of_the_connector() -> None:
+    """Indices may be negative: -1 is a connector itself."""
+    row = answer({"topics": {"sink": [0, -1]}, "members": {"w": {"topics": ["sink"]}}})
+    assert row["members"]["w"]["assigned"] == {"sink": [-1, 0]}
+
+
+def test_plan_when_resources_were_never_owned_lists_them_as_created() -> None:
+    """What the first round grants was never owned so far."""
+    row = answer({"topics": {"t": 2}, "members": {"m": {"topics": ["t"]}}})
+    assert row["created"] == {"t": [0, 1]}
+
+
+def test_plan_events_tell_kind_time_and_fields_only() -> None:
+    """Records of the round, at the leader's clock, without the envelope of a log."""
+    row = answer({"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}, "now_ms": 77})
+    assert row["events"] == [
+        {
+            "at_ms": 77,
+            "kind": "round_led",
+            "assignor": "sticky",
+            "policy": "simple",
+            "members": ["m"],
+            "granted": {"t": [0]},
+            "revoked": {},
+            "lost": {},
+            "created": {"t": [0]},
+            "waiting": {},
+            "contested": {},
+            "follow_up": False,
+            "scheduled_rebalance_timeout_ms": 0,
+        }
+    ]
+
+
+def test_plan_when_a_line_names_assignor_and_policy_takes_these() -> None:
+    """The flags are defaults only."""
+    row = answer(
+        {
+            "topics": {"t": 3},
+            "lags": {"t": [100_000, 60_000, 50_000]},
+            "members": {"C0": {"topics": ["t"]}, "C1": {"topics": ["t"]}},
+            "assignor": {"name": "lag-aware", "scope": "topic"},
+            "policy": {"name": "simple"},
+        }
+    )
+    # KIP "Lag-based assignment", example: "C0 t0p0 100,000; C1 t0p1,t0p2 110,000"
+    assert row["target"] == {"C0": {"t": [0]}, "C1": {"t": [1, 2]}}
+
+
+def test_plan_answers_with_ascending_lists_and_sorted_keys() -> None:
+    """The answer is one line of ASCII, keys sorted at every depth, without spaces."""
+    written = io.BytesIO()
+    row = {"topics": {"é": 2, "t": [2, 1]}, "members": {"m": {"topics": ["t", "é"]}}}
+    answer_lines([json.dumps(row).encode()], written, DEFAULTS)
+    line = written.getvalue().decode("ascii")
+    assert line == (json.dumps(json.loads(line), sort_keys=True, separators=(",", ":")) + "\n")
+    assert json.loads(line)["members"]["m"]["assigned"] == {"t": [1, 2], "é": [0, 1]}
+
+
+# --- many lines ----------------------------------------------------------------------------------
+
+
+def test_answer_lines_when_one_is_bad_answers_it_and_goes_on() -> None:
+    """Answers stay in step with lines; the id is echoed where it can be read; status 2."""
+    status, rows = answers(b'{"id": "bad"}\n', b"\n", b'{"id": 3}\n', GOOD)
+    assert status == 2
+    assert [row.get("id") for row in rows] == ["bad", None, None, "good"]
+    assert ["error" in row for row in rows] == [True, True, True, False]
+    assert [sorted(row) for row in rows[:3]] == [["error", "id"], ["error"], ["error"]]
+
+
+def test_answer_lines_when_all_are_good_ends_well() -> None:
+    """The last line needs no line end."""
+    status, rows = answers(GOOD, GOOD.rstrip())
+    assert status == 0
+    assert rows[0] == rows[1]
+
+
+class FlushCounter(io.BytesIO):
+    """Remembers how much was flushed when."""
+
+    def __init__(self) -> None:
+        """Start with nothing flushed."""
+        super().__init__()
+        self.flushed: list[int] = []
+
+    def flush(self) -> None:
+        """Note how many lines there are."""
+        self.flushed.append(self.getvalue().count(b"\n"))
+
+
+def test_answer_lines_flushes_each_answer_before_it_reads_on() -> None:
+    """A caller feeds the state of one answer into the next line."""
+    written = FlushCounter()
+    seen: list[int] = []
+
+    def lines() -> Iterator[bytes]:
+        for _ in range(3):
+            seen.append(written.flushed[-1] if written.flushed else 0)
+            yield GOOD
+
+    answer_lines(lines(), written, DEFAULTS)
+    assert seen == [0, 1, 2]
+
+
+def test_answer_lines_when_a_round_is_refused_ends_with_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broken assignor of ours is a bug: the line is answered, later lines too, then status 1."""
+
+    class Broken(StickyAssignor):
+        def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(plan_input, "create_assignor", lambda name, options: Broken())
+    written = io.BytesIO()
+    with pytest.raises(InvariantViolationError, match=r"^2 rounds were refused"):
+        answer_lines([GOOD, GOOD], written, DEFAULTS)
+    rows = [json.loads(line) for line in written.getvalue().splitlines()]
+    assert [row["events"][0]["kind"] for row in rows] == ["round_refused"] * 2
+    assert rows[0]["members"]["m"]["assigned"] == {}
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def test_command_when_given_a_file_answers_it(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The file is read, the flags hold for lines that name nothing."""
+    file = tmp_path / "lines.json"
+    file.write_bytes(GOOD)
+    assert app.run(["plan", str(file), "--assignor", "lag-aware", "--policy", "simple"]) == 0
+    row = json.loads(capfdbinary.readouterr().out)
+    assert (row["id"], row["events"][0]["assignor"]) == ("good", "lag-aware")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--policy", "deferred"], ["--assignor", "range"], ["no-such-file"]],
+    ids=["policy", "assignor", "file"],
+)
+def test_command_when_asked_for_what_is_not_there_says_so(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line on standard error, nothing on standard output, status 2."""
+    assert app.run(["plan", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("coopgroup: ")
+    assert err.count("\n") == 1
+    assert arguments[-1] in err
+
+
+def command_line(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+    """The real program, its streams in our hands."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "coopgroup.cli", "plan", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | environment,
+    )
+
+
+def test_command_when_fed_line_by_line_answers_line_by_line() -> None:
+    """Each answer comes before the next line is written, and a bad line ends with status 2."""
+    with command_line("-") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        state = None
+        for generation in range(3):
+            row = json.loads(GOOD) | {"state": state, "generation": generation}
+            process.stdin.write(json.dumps(row).encode() + b"\n")
+            process.stdin.flush()
+            state = json.loads(process.stdout.readline())["state"]
+            assert state["generation"] == generation
+        process.stdin.write(b"?")
+        process.stdin.close()
+        assert list(json.loads(process.stdout.readline())) == ["error"]
+        assert process.wait(timeout=30) == 2
+
+
+def test_command_when_nobody_reads_the_answers_stops_without_a_word() -> None:
+    """`coopgroup plan | head -1` is no error worth a traceback."""
+    with command_line() as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdin.write(GOOD * 10)
+        process.stdin.close()
+        assert process.wait(timeout=30) == 1
+
+
+def test_command_when_hash_seeds_differ_gives_the_same_bytes() -> None:
+    """Nothing in an answer depends on PYTHONHASHSEED."""
+    members = {
+        f"member-{number}": {
+            "topics": [f"topic-{number % 5}", "common"],
+            "owned": {"common": [number, number + 1], "gone": [number]},
+            "generation": number % 3,
+        }
+        for number in range(20)
+    }
+    row = {"topics": {f"topic-{n}": 7 for n in range(5)} | {"common": 20}, "members": members}
+    line = json.dumps(row).encode() + b"\n" + b'{"nonsense": 1, "more": 2}\n'
+    outputs = []
+    for seed in ("0", "1", "4242"):
+        with command_line("-", PYTHONHASHSEED=seed) as process:
+            outputs.append(process.communicate(line, timeout=60)[0])
+    assert outputs[0].count(b"\n") == 2
+    assert outputs == [outputs[0]] * 3
+
+
+def test_command_defaults_exist() -> None:
+    """What the flags default to can be made."""
+    defaults = {option.name: option.default for option in plan.command.params}
+    assert {name: defaults[name] for name in ("assignor", "policy")} == {
+        "assignor": "sticky",
+        "policy": "simple",
+    }

@@ -1,0 +1,234 @@
+"""Input lines of `coopgroup plan`: what they come to, and what is refused in which words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.cli.plan_input import RESOURCES_MAX, Defaults, parse_line, read_line
+from coopgroup.errors import ConfigurationError
+from coopgroup.leader import TopicMetadata
+from coopgroup.model import MemberClaim, ResourceSet
+from coopgroup.policies.base import RoundContext
+from coopgroup.policies.simple import SimplePolicy
+from coopgroup.policies.state import PolicyState, state_to_json
+
+DEFAULTS = Defaults(assignor="sticky", policy="simple")
+FULL: dict[str, Any] = {
+    "id": "full",
+    "topics": {"orders": 3, "sink": [1, -1], "empty": 0},
+    "racks": {"sink": [["r2", "r1"], []]},
+    "lags": {"orders": [5, None, 7], "sink": [40, 30]},
+    "members": {
+        "b": {"topics": []},
+        "a": {
+            "topics": ["sink", "orders", "orders", "later"],
+            "owned": {"gone": [4], "orders": [2, 0, 2], "none": []},
+            "generation": 6,
+            "instance_id": "i",
+            "rack": "r1",
+            "remaining_delay_ms": 0,
+        },
+    },
+    "assignor": "sticky",
+    "policy": {"name": "simple"},
+    "generation": 7,
+    "leader": "b",
+    "now_ms": -(2**40),
+    "state": state_to_json(
+        PolicyState(generation=6, members=("a",), known=ResourceSet({"orders": [1]}))
+    ),
+}
+
+
+def refusal(row: dict[str, Any]) -> str:
+    """The message with which a line is refused."""
+    with pytest.raises(ConfigurationError) as error:
+        read_line(row, DEFAULTS)
+    return str(error.value)
+
+
+def changed(**fields: object) -> dict[str, Any]:
+    """A line in order but for some fields."""
+    return {"topics": {"t": 2}, "members": {"m": {"topics": ["t"]}}} | fields
+
+
+def member(**fields: object) -> dict[str, Any]:
+    """A line in order but for some fields of its member."""
+    return changed(members={"m": {"topics": ["t"]} | fields})
+
+
+def test_read_line_when_every_field_is_given_reads_every_field() -> None:
+    """Counts, index lists in any order, claims of any kind, options, state."""
+    line = read_line(FULL, DEFAULTS)
+    assert line.metadata == TopicMetadata(
+        resources=ResourceSet({"orders": [0, 1, 2], "sink": [-1, 1]}),
+        racks={"sink": {1: ("r2", "r1"), -1: ()}},
+    )
+    assert line.lags.resources == line.metadata.resources
+    assert line.lags.values.tolist() == [5, 0, 7, 30, 40]
+    assert line.claims == (
+        MemberClaim(
+            member_id="a",
+            topics=("later", "orders", "sink"),
+            owned=ResourceSet({"gone": [4], "orders": [0, 2]}),
+            generation=6,
+            instance_id="i",
+            rack="r1",
+            remaining_delay_ms=0,
+        ),
+        MemberClaim(member_id="b", topics=()),
+    )
+    assert (line.assignor, line.policy) == (StickyAssignor(), SimplePolicy())
+    assert line.context == RoundContext(
+        leader_id="b",
+        generation=7,
+        now_ms=-(2**40),
+        state=PolicyState(generation=6, members=("a",), known=ResourceSet({"orders": [1]})),
+    )
+
+
+def test_read_line_when_only_the_required_is_given_takes_the_defaults() -> None:
+    """The first member in order leads, clock and generation are 0, nothing is known."""
+    line = read_line(changed(members={"b": {"topics": []}, "a": {"topics": []}}), DEFAULTS)
+    assert line.context == RoundContext(leader_id="a", generation=0, now_ms=0, state=None)
+    assert line.metadata.racks is None
+    assert line.lags.values.tolist() == []
+    assert (line.assignor.name, line.policy.name) == ("sticky", "simple")
+
+
+def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
+    """A line without members is in order."""
+    line = read_line(changed(members={}), DEFAULTS)
+    assert (line.claims, line.context.leader_id) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"members": {}}, "topics: got None, expected an object of counts or lists of indices; "),
+        ({"topics": {}}, "members: got None, expected an object of members; the field is missing"),
+        (changed(id=7), "id: got 7, expected a string"),
+        (changed(member={}), "member: got {}, expected no such field; there are id, topics, "),
+        (changed(topics=[]), "topics: got [], expected an object of counts or lists of indices"),
+        (changed(topics={"t": -1}), "topics.t: got -1, expected a count from 0 to 10000000, or a "),
+        (changed(topics={"t": True}), "topics.t: got True, expected a count from 0 to 10000000, "),
+        (changed(topics={"t": 2.0}), "topics.t: got 2.0, expected a count from 0 to 10000000, or "),
+        (changed(topics={"t": 10**30}), "topics.t: got 100000000000"),
+        (changed(topics={"t": [0, 0]}), "topics.t: got [0, 0], expected every index once"),
+        (changed(topics={"t": [True]}), "topics.t: got [True], expected a list of integers"),
+        (changed(topics={"t": [2**31]}), "topics.t: got [2147483648], expected integers from -2"),
+        (
+            changed(topics={"t": RESOURCES_MAX, "u": 1}),
+            "topics: got '10000001 partitions', expected at most 10000000 in one line",
+        ),
+        (changed(racks=None), "racks: got None, expected an object of lists, one item per parti"),
+        (changed(racks={"u": []}), "racks.u: got [], expected a name that topics has"),
+        (changed(racks={"t": [[]]}), "racks.t: got [[]], expected a list of 2, one item per part"),
+        (changed(racks={"t": [[], [1]]}), "racks.t.1: got [1], expected a list of strings"),
+        (changed(lags={"u": []}), "lags.u: got [], expected a name that topics has"),
+        (changed(lags={"t": [1]}), "lags.t: got [1], expected a list of 2, one item per partition"),
+        (changed(lags={"t": [1, 1.5]}), "lags.t: got [1, 1.5], expected a list of integers or n"),
+        (changed(lags={"t": [1, False]}), "lags.t: got [1, False], expected a list of integers "),
+        (changed(lags={"t": [1, 2**63]}), "lags.t: got [1, 9223372036854775808], expected integ"),
+        (changed(members=[]), "members: got [], expected an object of members"),
+        (changed(members={"m": 1}), "members.m: got 1, expected an object that describes the mem"),
+        (changed(members={"m": {}}), "members.m.topics: got None, expected a list of the subscri"),
+        (member(topics="t"), "members.m.topics: got 't', expected a list of strings"),
+        (member(topics=["t", 1]), "members.m.topics: got ['t', 1], expected a list of strings"),
+        (member(own={}), "members.m.own: got {}, expected no such field; there are topics, owne"),
+        (member(owned=[]), "members.m.owned: got [], expected an object of lists of indices"),
+        (member(owned={"t": 1}), "members.m.owned.t: got 1, expected a list of integers"),
+        (member(owned={"t": [None]}), "members.m.owned.t: got [None], expected a list of integers"),
+        (member(owned={"t": [-(2**31) - 1]}), "members.m.owned.t: got [-2147483649], expected in"),
+        (member(generation=None), "members.m.generation: got None, expected an integer from -1 "),
+        (member(generation=-2), "members.m.generation: got -2, expected an integer from -1 to 21"),
+        (member(instance_id=1), "members.m.instance_id: got 1, expected a string"),
+        (member(rack=[]), "members.m.rack: got [], expected a string"),
+        (member(remaining_delay_ms=-1), "members.m.remaining_delay_ms: got -1, expected an integ"),
+        (member(remaining_delay_ms=True), "members.m.remaining_delay_ms: got True, expected an "),
+        (changed(generation=True), "generation: got True, expected an integer from -1 to 2147483"),
+        (changed(now_ms=0.5), "now_ms: got 0.5, expected an integer from -9223372036854775808 "),
+        (changed(leader="x"), "leader: got 'x', expected the id of one of the members"),
+        (changed(leader=None), "leader: got None, expected a string"),
+        (changed(assignor=1), "assignor: got 1, expected a name, or an object with a name and op"),
+        (changed(assignor={"scope": "topic"}), "assignor.name: got None, expected the name of t"),
+        (changed(policy={"name": 5}), "policy.name: got 5, expected a string"),
+        (changed(state=[]), "state: got [], expected null or the state of an earlier output line"),
+        (changed(state={}), "state: got {}, expected null or the state of an earlier output line"),
+        (changed(state=FULL["state"] | {"silent": [1]}), "state: got {"),
+        (changed(state=FULL["state"] | {"known": {"t": ["0"]}}), "state: got {"),
+        (changed(state=FULL["state"] | {"generation": "x"}), "state: got {"),
+    ],
+)
+def test_read_line_when_a_field_is_wrong_names_it(row: dict[str, Any], message: str) -> None:
+    """One sentence: the field, what was there, what would be right."""
+    assert refusal(row).startswith(message)
+
+
+@pytest.mark.parametrize("field", ["assignor", "policy"])
+@pytest.mark.parametrize("name", ["incremental", "range", "no-such"])
+def test_read_line_when_a_name_is_not_there_yet_lists_what_is(field: str, name: str) -> None:
+    """Assignors and policies of a later version are refused like a slip: with what exists."""
+    there = {"assignor": ["lag-aware", "sticky"], "policy": ["simple"]}[field]
+    message = refusal(changed(**{field: name}))
+    assert name in message
+    assert [known for known in there if known not in message] == []
+
+
+@pytest.mark.parametrize("field", ["assignor", "policy"])
+def test_read_line_when_an_option_is_unknown_names_it(field: str) -> None:
+    """Options are the keyword arguments of assignor and policy, and no others."""
+    name = {"assignor": "sticky", "policy": "simple"}[field]
+    assert "sped" in refusal(changed(**{field: {"name": name, "sped": 1}}))
+
+
+def test_read_line_when_a_value_is_large_shows_its_beginning() -> None:
+    """A message stays short, whatever was given."""
+    assert len(refusal(member(owned={"t": ["x" * 1000] * 100_000}))) < 400
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"\n", "line: got '', expected one JSON object (Expecting value, column "),
+        (b"[1]", "line: got [1], expected one JSON object"),
+        (
+            b'{"a": 1} {}',
+            "line: got '{\"a\": 1} {}', expected one JSON object (Extra data, column ",
+        ),
+        (b'{"a": \xff}', "line: got b'\\xff', expected UTF-8 (byte 6)"),
+        (b'{"a": ' + b"9" * 5000 + b"}", 'line: got \'{"a": 9999'),
+        (b"[" * 100_000, "line: got '[[[[[["),
+    ],
+    ids=["empty", "list", "two", "bytes", "digits", "deep"],
+)
+def test_parse_line_when_it_is_no_object_is_refused(raw: bytes, message: str) -> None:
+    """What is not one JSON object in UTF-8 is refused, however it is broken."""
+    with pytest.raises(ConfigurationError) as error:
+        parse_line(raw)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b'{"id": "x", "a": {"b": 1, "b": 2}}', "line: got 'b', expected every key once in an obj"),
+        (b'{"id": "x", "a": NaN}', "line: got 'NaN', expected numbers that JSON has"),
+        (b'{"id": "x", "a": -Infinity}', "line: got '-Infinity', expected numbers that JSON has"),
+    ],
+    ids=["twice", "nan", "infinity"],
+)
+def test_parse_line_when_json_is_bent_gives_the_object_and_the_problem(
+    raw: bytes, message: str
+) -> None:
+    """The id stays readable, so that the answer can echo it."""
+    row, problem = parse_line(raw)
+    assert row["id"] == "x"
+    assert str(problem).startswith(message)
+
+
+def test_parse_line_when_in_order_has_no_problem() -> None:
+    """The plain case, with a line end of another system."""
+    assert parse_line(json.dumps(FULL).encode() + b"\r\n") == (FULL, None)
