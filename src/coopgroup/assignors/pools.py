@@ -71,10 +71,12 @@ def _name_pools(table: BoolArray) -> tuple[Int64Array, BoolArray]:
         table: bool (C, N): which class subscribes to which name.
 
     Returns:
-        int64 (N,): pool of each name; bool (pools, C): which classes subscribe to each pool.
+        int64 (N,): pool of each name, any for one without a subscriber; bool (pools, C): which
+        classes subscribe to each pool.
     """
     if table.shape[0] == 1 or bool(table.all()):
-        return np.zeros(table.shape[1], dtype=np.int64), table[:, :1].T
+        everybody = np.ones((1, table.shape[0]), dtype=np.bool_)
+        return np.zeros(table.shape[1], dtype=np.int64), everybody
     packed = np.packbits(table, axis=0).T
     _, first, pool_of_name = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     return pool_of_name.reshape(-1), table[:, first].T
