@@ -111,6 +111,7 @@ def test_reaper_kills_when_its_pipe_closes(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 def test_reaper_does_not_wait_for_a_forked_child(tmp_path: Path) -> None:
     """A child that was forked while the cluster ran does not hold the pipe open."""
     folder = tmp_path / "cluster"

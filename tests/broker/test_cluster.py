@@ -1,0 +1,318 @@
+"""The cluster itself, on real brokers: what it starts, what its controls do, what it leaves."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from coopgroup.testing import ClusterError, ClusterStartError, KafkaCluster, ToolError
+from coopgroup.testing.properties import Security
+
+WAIT_MAX_S = 20.0
+
+OWNER_SCRIPT = """
+import sys, time
+from coopgroup.testing import KafkaCluster
+cluster = KafkaCluster(data_dir=sys.argv[1])
+cluster.start()
+print(cluster.pid(1), cluster.data_folder, flush=True)
+time.sleep(600)
+"""
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; a test that waits in vain fails."""
+    deadline = time.monotonic() + WAIT_MAX_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def produce(config: dict[str, str], topic: str, count: int) -> None:
+    """Produce records 0, 1, … to partition 0 and see them acknowledged by all replicas."""
+    producer = Producer(config | {"acks": "all", "message.timeout.ms": "20000"})
+    errors: list[object] = []
+
+    def remember(error: object, _message: object) -> None:
+        errors.append(error)
+
+    for number in range(count):
+        producer.produce(topic, str(number).encode(), partition=0, on_delivery=remember)
+    assert producer.flush(WAIT_MAX_S) == 0
+    assert errors == [None] * count
+
+
+def consume(config: dict[str, str], topic: str, count: int) -> list[bytes | None]:
+    """The first records of partition 0."""
+    consumer = Consumer(config | {"group.id": "reader", "enable.auto.commit": "false"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes | None] = []
+    try:
+        wait_until(lambda: take(consumer, values) >= count)
+    finally:
+        consumer.close()
+    return values
+
+
+def take(consumer: Consumer, values: list[bytes | None]) -> int:
+    """Add what can be polled now, and give the number of all values."""
+    for message in consumer.consume(100, timeout=0.2):
+        assert message.error() is None
+        values.append(message.value())
+    return len(values)
+
+
+@pytest.fixture
+def single() -> Iterator[KafkaCluster]:
+    """A broker for tests that stop, kill or freeze it, and so cannot share one."""
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+def test_stop_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    """Also when the broker is frozen; then the cluster may be started anew, with empty data."""
+    cluster = KafkaCluster(data_dir=tmp_path)
+    with cluster:
+        pid = cluster.pid(1)
+        assert cluster.data_folder.parent == tmp_path
+        cluster.create_topic("orders", 1)
+        cluster.pause(1)
+    assert not is_alive(pid)
+    assert list(tmp_path.iterdir()) == []
+
+    with cluster:
+        assert "orders" not in AdminClient(dict(cluster.client_config())).list_topics().topics
+        with pytest.raises(ClusterError, match="the cluster is started already"):
+            cluster.start()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stop_follows_an_error_of_the_test(tmp_path: Path) -> None:
+    """The error passes through, and nothing stays."""
+    pids: list[int] = []
+
+    def fail_in_the_middle() -> None:
+        with KafkaCluster(data_dir=tmp_path) as cluster:
+            pids.append(cluster.pid(1))
+            raise LookupError("the test's own")
+
+    with pytest.raises(LookupError, match="the test's own"):
+        fail_in_the_middle()
+    assert [is_alive(pid) for pid in pids] == [False]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+def test_brokers_end_when_their_owner_is_killed(tmp_path: Path, way: signal.Signals) -> None:
+    """Without a chance to clean up; neither process nor folder stays."""
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER_SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        pid_text, folder = owner.stdout.readline().split()
+        assert is_alive(int(pid_text))
+        assert Path(folder).is_dir()
+        owner.send_signal(way)
+        owner.wait()
+
+    wait_until(lambda: not is_alive(int(pid_text)))
+    wait_until(lambda: list(tmp_path.iterdir()) == [])
+
+
+def test_killed_broker_keeps_its_data_and_ports(single: KafkaCluster) -> None:
+    """After SIGKILL and a new start every acknowledged record is there."""
+    config = single.client_config()
+    single.create_topic("orders", 2)
+    produce(config, "orders", 100)
+
+    single.kill(1)
+    after_kill = single.running
+    with pytest.raises(ClusterError, match="broker 1 does not run"):
+        single.kill(1)
+    with pytest.raises(ClusterError, match="no broker of the cluster answers"):
+        single.create_topic("more", 1)
+    single.start_broker(1)
+
+    assert (after_kill, single.running) == ((), (1,))
+    assert single.client_config() == config
+    assert consume(config, "orders", 100) == [str(number).encode() for number in range(100)]
+
+
+def test_stopped_broker_starts_again_unless_its_port_is_taken(single: KafkaCluster) -> None:
+    """A graceful stop; a clash of ports is one line that names the port."""
+    host, _, port = single.bootstrap_servers.partition(":")
+    with pytest.raises(ClusterError, match="broker 1 runs already"):
+        single.start_broker(1)
+
+    single.stop_broker(1)
+    with socket.create_server((host, int(port))):
+        with pytest.raises(ClusterStartError) as caught:
+            single.start_broker(1)
+        assert str(caught.value) == f"broker 1: port {port} is taken"
+    single.start_broker(1)
+
+    assert single.running == (1,)
+
+
+def test_paused_broker_answers_nothing_until_it_is_resumed(single: KafkaCluster) -> None:
+    """Its process stays, and the same process answers afterwards."""
+    pid = single.pid(1)
+    client = AdminClient(dict(single.client_config()))
+    client.list_topics(timeout=5)
+
+    single.pause(1)
+    with pytest.raises(KafkaException):
+        client.list_topics(timeout=0.5)
+    assert single.running == (1,)
+    single.resume(1)
+
+    assert client.list_topics(timeout=10).controller_id == 1
+    assert single.pid(1) == pid
+
+
+def test_topics_are_created_grown_and_deleted(kafka_cluster: KafkaCluster) -> None:
+    """Each call returns when the brokers know; Kafka's refusal is one line."""
+    client = AdminClient(dict(kafka_cluster.client_config()))
+    name = "topics-of-cluster-test"
+
+    kafka_cluster.create_topic(name, 3, config={"retention.ms": "60000"})
+    assert len(client.list_topics(timeout=5).topics[name].partitions) == 3
+    assert kafka_cluster.leader_of(name, 2) == 1
+    with pytest.raises(ClusterError, match=f"topic '{name}' was not created: .*already exists"):
+        kafka_cluster.create_topic(name, 3)
+    kafka_cluster.add_partitions(name, 5)
+    assert len(client.list_topics(timeout=5).topics[name].partitions) == 5
+    with pytest.raises(ClusterError, match=f"there is no partition 5 of topic '{name}'"):
+        kafka_cluster.leader_of(name, 5)
+    kafka_cluster.delete_topic(name)
+    assert name not in client.list_topics(timeout=5).topics
+
+
+def test_tools_run_against_the_cluster(kafka_cluster: KafkaCluster) -> None:
+    """Output of a tool, and its failure with the tool's own reason."""
+    kafka_cluster.create_topic("tools-of-cluster-test", 2)
+
+    listed = kafka_cluster.run_tool("kafka-topics", "--list")
+    assert "tools-of-cluster-test" in listed.stdout.splitlines()
+    kafka_cluster.run_tool(
+        "kafka-console-producer.sh", "--topic", "tools-of-cluster-test", stdin="one\ntwo\n"
+    )
+    offsets = kafka_cluster.run_tool("kafka-get-offsets", "--topic", "tools-of-cluster-test")
+    assert sum(int(line.rpartition(":")[2]) for line in offsets.stdout.splitlines()) == 2
+    with pytest.raises(ToolError, match="kafka-topics ended with status 1"):
+        kafka_cluster.run_tool("kafka-topics", "--describe", "--topic", "no-such-topic")
+
+
+def test_consumer_protocol_groups_work(kafka_cluster: KafkaCluster) -> None:
+    """KIP-848 is on: librdkafka's consumer joins with group.protocol=consumer."""
+    kafka_cluster.create_topic("kip848-of-cluster-test", 4)
+    consumer = Consumer(
+        kafka_cluster.client_config()
+        | {"group.id": "kip848-of-cluster-test", "group.protocol": "consumer"}
+    )
+    consumer.subscribe(["kip848-of-cluster-test"])
+    try:
+        wait_until(lambda: (consumer.poll(0.1), len(consumer.assignment()) == 4)[1])
+    finally:
+        consumer.close()
+
+
+def test_broken_setting_is_reported_with_the_brokers_reason(tmp_path: Path) -> None:
+    """One line that quotes the broker's log, and nothing stays."""
+    cluster = KafkaCluster(properties={"num.io.threads": "many"}, data_dir=tmp_path)
+
+    with pytest.raises(ClusterStartError, match=r"^broker 1 ended with status 1: .*num.io.threads"):
+        cluster.start()
+    assert cluster.running == ()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_late_broker_is_reported(tmp_path: Path) -> None:
+    """The time-out is kept, and nothing stays."""
+    cluster = KafkaCluster(start_timeout_ms=200, data_dir=tmp_path)
+
+    with pytest.raises(ClusterStartError, match="broker 1 was not ready after 200 ms"):
+        cluster.start()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("security", ["SASL_SSL", "SASL_PLAINTEXT", "SSL"])
+def test_secured_cluster_takes_clients_with_its_configuration(security: Security) -> None:
+    """Records go through with the configuration, and nothing goes without its secrets."""
+    with KafkaCluster(security=security) as cluster:
+        config = cluster.client_config()
+        cluster.create_topic("orders", 1)
+
+        produce(config, "orders", 10)
+
+        assert consume(config, "orders", 10) == [str(number).encode() for number in range(10)]
+        secrets = ("sasl.password", "ssl.certificate.location", "ssl.key.location")
+        stranger: dict[str, str | int | float | bool] = {
+            key: value for key, value in config.items() if key not in secrets
+        }
+        if security != "SSL":
+            stranger["sasl.password"] = "wrong"
+        with pytest.raises(KafkaException):
+            AdminClient(stranger | {"log_level": 0}).list_topics(timeout=2)
+
+
+@pytest.mark.slow
+def test_coordinator_moves_when_its_broker_dies() -> None:
+    """Three brokers: a group finds another coordinator, and the topic another leader."""
+    with KafkaCluster(3) as cluster:
+        cluster.create_topic("orders", 1, replication=3)
+        config = cluster.client_config()
+        produce(config, "orders", 10)
+        first = cluster.group_coordinator("billing")
+
+        cluster.kill(first)
+        wait_until(lambda: cluster.group_coordinator("billing") != first)
+        assert first not in cluster.running
+        assert len(consume(config, "orders", 10)) == 10
+        cluster.start_broker(first)
+
+        assert cluster.running == cluster.brokers == (1, 2, 3)
+        assert len(AdminClient(dict(config)).list_topics(timeout=5).brokers) == 3
+
+
+@pytest.mark.slow
+def test_second_of_two_brokers_may_die() -> None:
+    """The first is the only controller and carries on."""
+    with KafkaCluster(2) as cluster:
+        cluster.kill(2)
+        wait_until(
+            lambda: set(AdminClient(dict(cluster.client_config())).list_topics().brokers) == {1}
+        )
+        cluster.create_topic("orders", 1)
+        assert cluster.leader_of("orders", 0) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_forked_child_leaves_the_cluster_alone(single: KafkaCluster) -> None:
+    """A child that ends in good order does not stop its parent's brokers."""
+    child = os.fork()
+    if child == 0:
+        try:
+            single.stop()
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+    single.create_topic("orders", 1)
+    assert single.running == (1,)
