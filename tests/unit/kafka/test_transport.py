@@ -1,0 +1,413 @@
+"""The transport's promises where no real broker is needed: deadlines, failures, its thread.
+
+The broker is librdkafka's mock, or a socket that misbehaves on purpose.
+"""
+
+import queue
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import pytest
+from attrs import evolve
+from confluent_kafka import Producer
+from kafka.net.selector import NetworkSelector
+
+from coopgroup.kafka.requests import (
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinedMember,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+from coopgroup.kafka.security import ConnectionSettings, read_connection_settings
+from coopgroup.kafka.transport import FailureKind, GroupTransport, Lane, TransportFailure
+
+LOOK_UP = FindCoordinatorRequest(group_id="g")
+HEARTBEAT = HeartbeatRequest(group_id="nobody", generation=1, member_id="m", group_instance_id=None)
+# The mock answers so for a group that nobody has joined; a real broker says 25.
+UNKNOWN_GROUP = HeartbeatAnswer(error_code=69)
+
+
+def settings_for(*servers: str) -> ConnectionSettings:
+    """Return settings that speak as librdkafka's mock needs it."""
+    settings = read_connection_settings({"bootstrap.servers": ",".join(servers)})
+    return evolve(settings, api_version=(2, 3), reconnect_backoff_max_ms=100)
+
+
+@contextmanager
+def transport_to(
+    *servers: str, reported: list[BaseException] | None = None
+) -> Iterator[GroupTransport]:
+    """Return a running transport, which must close in time and report nothing unasked."""
+    errors: list[BaseException] = [] if reported is None else reported
+    transport = GroupTransport(settings_for(*servers), errors.append)
+    transport.start()
+    try:
+        yield transport
+    finally:
+        assert transport.close()
+    assert reported is not None or errors == []
+
+
+def ask(
+    transport: GroupTransport,
+    request: Any,  # noqa: ANN401
+    node: Coordinator | None = None,
+    timeout_ms: int | None = 2_000,
+) -> Any:  # noqa: ANN401
+    """Send a request and wait for its outcome."""
+    outcomes: queue.Queue[Any] = queue.Queue()
+    transport.send(Lane.COMMIT, request, outcomes.put, node=node, timeout_ms=timeout_ms)
+    return outcomes.get(timeout=15)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    """The address of librdkafka's mock broker."""
+    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "", "log_level": 0})
+    brokers = producer.list_topics(timeout=10).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    producer.flush(1)
+
+
+@pytest.fixture
+def node(broker: str) -> Coordinator:
+    """The mock broker as group coordinator."""
+    host, _, port = broker.partition(":")
+    return Coordinator(node_id=1, host=host, port=int(port))
+
+
+@contextmanager
+def listening() -> Iterator[tuple[socket.socket, str]]:
+    """Return a socket that listens on loopback and its address; nobody accepts."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        yield server, f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def coordinator_at(address: str) -> Coordinator:
+    """Return a coordinator at an address."""
+    host, _, port = address.partition(":")
+    return Coordinator(node_id=7, host=host, port=int(port))
+
+
+def dead_address() -> str:
+    """Return an address where nobody listens."""
+    with listening() as (_, address):
+        return address
+
+
+@pytest.mark.slow
+def test_group_works_when_the_broker_speaks_old_versions(broker: str, node: Coordinator) -> None:
+    """JoinGroup v5 and its kin, which librdkafka's mock speaks, carry the same values."""
+    with transport_to(broker) as transport:
+        assert ask(transport, LOOK_UP) == FindCoordinatorAnswer(
+            error_code=0, error_message="", coordinator=node
+        )
+        join = JoinGroupRequest(
+            group_id="g",
+            member_id="",
+            group_instance_id=None,
+            session_timeout_ms=6_000,
+            rebalance_timeout_ms=6_000,
+            protocol_type="consumer",
+            protocols=(("first", b"subscription"),),
+            reason="left out",
+        )
+        first = ask(transport, join, node, timeout_ms=None)
+        member_id = first.member_id
+        if first.error_code == 79:
+            first = ask(transport, evolve(join, member_id=member_id), node, timeout_ms=None)
+        assert first.generation > 0
+        assert first == JoinGroupAnswer(
+            error_code=0,
+            generation=first.generation,
+            protocol_name="first",
+            leader_id=member_id,
+            member_id=member_id,
+            members=(
+                JoinedMember(member_id=member_id, group_instance_id=None, metadata=b"subscription"),
+            ),
+            skip_assignment=False,
+        )
+        sync = SyncGroupRequest(
+            group_id="g",
+            generation=first.generation,
+            member_id=member_id,
+            group_instance_id=None,
+            protocol_type="consumer",
+            protocol_name="first",
+            assignments=((member_id, b"assignment"),),
+        )
+        assert ask(transport, sync, node) == SyncGroupAnswer(error_code=0, assignment=b"assignment")
+        heartbeat = evolve(
+            HEARTBEAT, group_id="g", generation=first.generation, member_id=member_id
+        )
+        assert ask(transport, heartbeat, node) == HeartbeatAnswer(error_code=0)
+
+
+def test_request_fails_when_a_static_id_meets_an_old_broker(broker: str, node: Coordinator) -> None:
+    """A static member is refused rather than made dynamic without a word."""
+    with closing_transport(evolve(settings_for(broker), api_version=(2, 2))) as transport:
+        outcome = ask(transport, evolve(HEARTBEAT, group_instance_id="static"), node)
+        assert outcome.kind is FailureKind.UNSUPPORTED
+        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
+
+
+@contextmanager
+def closing_transport(settings: ConnectionSettings) -> Iterator[GroupTransport]:
+    """Return a running transport with settings of one's own."""
+    transport = GroupTransport(settings, lambda error: None)
+    transport.start()
+    try:
+        yield transport
+    finally:
+        assert transport.close()
+
+
+def test_request_fails_at_once_when_nobody_listens() -> None:
+    """A refused connection is told at once, long before the deadline."""
+    address = dead_address()
+    with transport_to(address) as transport:
+        began = time.monotonic()
+        outcome = ask(transport, HEARTBEAT, coordinator_at(address), timeout_ms=10_000)
+        assert (outcome.kind, time.monotonic() - began < 2) == (FailureKind.DISCONNECTED, True)
+        assert address in outcome.message
+
+
+def test_request_times_out_when_nobody_answers() -> None:
+    """A broker that is reached but silent costs the request's time and no more."""
+    with listening() as (_, address), transport_to(address) as transport:
+        began = time.monotonic()
+        outcome = ask(transport, HEARTBEAT, coordinator_at(address), timeout_ms=300)
+        assert outcome == TransportFailure(
+            kind=FailureKind.TIMED_OUT, message=f"no answer from {address} in time"
+        )
+        assert 0.3 <= time.monotonic() - began < 1.5
+
+
+def test_connect_is_bounded_when_nobody_answers() -> None:
+    """Connecting gives up by itself, so that a later request starts afresh."""
+    with listening() as (server, address):
+        settings = evolve(settings_for(address), connect_timeout_ms=200)
+        with closing_transport(settings) as transport:
+            outcome = ask(transport, HEARTBEAT, coordinator_at(address), timeout_ms=5_000)
+            assert outcome.kind is FailureKind.TIMED_OUT
+            outcome = ask(transport, HEARTBEAT, coordinator_at(address), timeout_ms=5_000)
+            assert outcome.kind is FailureKind.TIMED_OUT
+            for _ in range(2):
+                server.accept()[0].close()
+
+
+def test_handshake_is_bounded_when_the_broker_speaks_no_tls() -> None:
+    """A TLS handshake that is never answered ends with the time to connect."""
+    with listening() as (_, address):
+        settings = evolve(
+            read_connection_settings(
+                {"bootstrap.servers": address, "security.protocol": "SSL"},
+            ),
+            connect_timeout_ms=200,
+        )
+        with closing_transport(settings) as transport:
+            outcome = ask(transport, HEARTBEAT, coordinator_at(address), timeout_ms=5_000)
+            assert outcome == TransportFailure(
+                kind=FailureKind.TIMED_OUT, message=f"no connection to {address} within 200 ms"
+            )
+
+
+def test_tls_failure_is_told_apart_when_the_broker_answers_nonsense() -> None:
+    """Bytes that are no TLS are a failure of authentication, not of the network."""
+    with listening() as (server, address):
+
+        def babble() -> None:
+            peer, _ = server.accept()
+            with peer:
+                peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                peer.recv(1000)
+
+        speaker = threading.Thread(target=babble)
+        speaker.start()
+        settings = read_connection_settings(
+            {"bootstrap.servers": address, "security.protocol": "SSL"}
+        )
+        with closing_transport(settings) as transport:
+            outcome = ask(transport, HEARTBEAT, coordinator_at(address))
+            assert outcome.kind is FailureKind.AUTHENTICATION
+        speaker.join(5)
+
+
+def test_requests_fail_when_the_broker_hangs_up() -> None:
+    """A connection that ends while requests wait fails them all, each once."""
+    with listening() as (server, address), transport_to(address) as transport:
+        outcomes: queue.Queue[Any] = queue.Queue()
+        for _ in range(3):
+            transport.send(Lane.JOIN, HEARTBEAT, outcomes.put, node=coordinator_at(address))
+        server.accept()[0].close()
+        kinds = [outcomes.get(timeout=5).kind for _ in range(3)]
+        assert kinds == [FailureKind.DISCONNECTED] * 3
+    assert outcomes.empty()
+
+
+def test_request_waits_for_the_backoff_when_a_connect_failed(
+    broker: str, node: Coordinator
+) -> None:
+    """After failures the next connect comes later each time, but the transport recovers."""
+    address = dead_address()
+    settings = evolve(settings_for(broker), reconnect_backoff_ms=200, reconnect_backoff_max_ms=400)
+    with closing_transport(settings) as transport:
+        waits = []
+        for _ in range(3):
+            began = time.monotonic()
+            assert ask(transport, HEARTBEAT, coordinator_at(address)).kind is (
+                FailureKind.DISCONNECTED
+            )
+            waits.append(time.monotonic() - began)
+        assert waits[0] < 0.15 < waits[1] < 0.3 < waits[2] < 0.6
+        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
+
+
+def test_look_up_asks_the_next_broker_when_one_is_dead(broker: str) -> None:
+    """A look-up succeeds as long as any bootstrap broker answers, dead or silent others aside."""
+    with listening() as (_, silent), transport_to(dead_address(), silent, broker) as transport:
+        for _ in range(3):
+            outcome = ask(transport, LOOK_UP, timeout_ms=4_000)
+            assert isinstance(outcome, FindCoordinatorAnswer)
+            assert outcome.error_code == 0
+
+
+def test_look_up_fails_when_every_broker_is_dead() -> None:
+    """The last broker's failure is the answer."""
+    addresses = [dead_address(), dead_address()]
+    with transport_to(*addresses) as transport:
+        outcome = ask(transport, LOOK_UP)
+        assert outcome.kind is FailureKind.DISCONNECTED
+
+
+def test_name_is_looked_up_when_the_address_is_no_number(broker: str, node: Coordinator) -> None:
+    """Names are resolved off the loop; one that does not exist is a failure."""
+    with transport_to(broker) as transport:
+        named = evolve(node, host="localhost")
+        assert ask(transport, HEARTBEAT, named) == UNKNOWN_GROUP
+        outcome = ask(transport, HEARTBEAT, evolve(node, host="no-such-host.invalid"), 10_000)
+        assert outcome.kind is FailureKind.DISCONNECTED
+
+
+def test_exception_is_reported_when_a_callback_raises(broker: str, node: Coordinator) -> None:
+    """An exception in on_answer reaches `report`, and the next answers arrive."""
+    reported: list[BaseException] = []
+    error = ValueError("in the callback")
+
+    def fail(_: object) -> None:
+        raise error
+
+    with transport_to(broker, reported=reported) as transport:
+        transport.send(Lane.COMMIT, HEARTBEAT, fail, node=node)
+        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
+    assert reported == [error]
+
+
+def test_transport_goes_on_when_its_loop_crashes(
+    broker: str, node: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash of the loop fails what waits, is reported, and ends nothing."""
+    reported: list[BaseException] = []
+    crash = OSError("the selector broke")
+    poll: Any = NetworkSelector.poll
+    broken = threading.Event()
+
+    def poll_once_broken(net: NetworkSelector, *arguments: Any) -> None:  # noqa: ANN401
+        if broken.is_set():
+            broken.clear()
+            raise crash
+        poll(net, *arguments)
+
+    monkeypatch.setattr(NetworkSelector, "poll", poll_once_broken)
+    with listening() as (_, silent), transport_to(broker, reported=reported) as transport:
+        outcomes: queue.Queue[Any] = queue.Queue()
+        transport.send(Lane.JOIN, HEARTBEAT, outcomes.put, node=coordinator_at(silent))
+        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
+        broken.set()
+        transport.close_lane(Lane.COMMIT)
+        assert outcomes.get(timeout=5).kind is FailureKind.DISCONNECTED
+        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
+    assert reported == [crash]
+    assert outcomes.empty()
+
+
+def test_call_is_refused_when_the_transport_does_not_run(broker: str, node: Coordinator) -> None:
+    """Before start and after close nothing can be sent; starting twice is a mistake."""
+    transport = GroupTransport(settings_for(broker), lambda error: None)
+    with pytest.raises(RuntimeError, match="not running"):
+        ask(transport, HEARTBEAT, node)
+    transport.start()
+    with pytest.raises(RuntimeError, match="once only"):
+        transport.start()
+    with pytest.raises(ValueError, match="HeartbeatRequest needs the group coordinator"):
+        ask(transport, HEARTBEAT)
+    assert transport.close()
+    assert transport.close()
+    with pytest.raises(RuntimeError, match="not running"):
+        ask(transport, HEARTBEAT, node)
+
+
+def test_close_is_refused_when_called_on_the_own_thread(broker: str, node: Coordinator) -> None:
+    """A callback cannot wait for the thread that runs it; the mistake is reported."""
+    reported: list[BaseException] = []
+
+    def close(_: object) -> None:
+        transport.close()
+
+    with transport_to(broker, reported=reported) as transport:
+        transport.send(Lane.COMMIT, HEARTBEAT, close, node=node)
+        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
+    assert [str(error) for error in reported] == [
+        "the transport cannot be closed from its own thread"
+    ]
+
+
+def test_every_request_has_one_outcome_when_closed_in_full_flow(
+    broker: str, node: Coordinator
+) -> None:
+    """Whatever was accepted before close is answered or failed, each exactly once."""
+    outcomes: list[object] = []
+    transport = GroupTransport(settings_for(broker), lambda error: None)
+    transport.start()
+    sent = 0
+
+    def flood() -> None:
+        nonlocal sent
+        while True:
+            try:
+                transport.send(Lane.COMMIT, HEARTBEAT, outcomes.append, node=node)
+            except RuntimeError:
+                return
+            sent += 1
+            time.sleep(0.0005)
+
+    sender = threading.Thread(target=flood)
+    sender.start()
+    time.sleep(0.3)
+    assert transport.close()
+    sender.join(5)
+    assert sent > 10
+    assert len(outcomes) == sent
+    assert set(outcomes) <= {
+        UNKNOWN_GROUP,
+        TransportFailure(kind=FailureKind.DISCONNECTED, message="the transport was closed"),
+    }
+
+
+def test_no_thread_is_left_when_closed(broker: str, node: Coordinator) -> None:
+    """Start and close leave the process as it was."""
+    before = set(threading.enumerate())
+    with transport_to(broker) as transport:
+        assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
+    assert set(threading.enumerate()) == before
