@@ -1,0 +1,253 @@
+"""Every assignor on any group, and each one's own promise against a plain reference."""
+
+import itertools
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from coopgroup.assignors import Assignor, LagAwareAssignor, assignor_names, create_assignor
+from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.model import GroupSnapshot, MemberClaim, Resource, ResourceSet, resolve_claims
+from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.policies import check_target
+from tests.support.checkers import (
+    check_balanced,
+    check_each_resource_once,
+    holders,
+    kept_count,
+    kept_count_max,
+    load_of,
+    subscribers_of,
+    unfair_holders,
+)
+from tests.support.groups import claim, group_of, no_lags
+from tests.support.strategies import (
+    claims,
+    indices_by_name,
+    mixed_groups,
+    mixed_topics,
+    uniform_groups,
+)
+
+every_assignor = pytest.mark.parametrize("name", assignor_names())
+lag_values = st.integers(0, 5) | st.integers(0, 2**31) | st.integers(0, 2**63 - 1)
+
+
+def _lags_for(group: GroupSnapshot, values: list[int]) -> Int64Array:
+    cycle = itertools.islice(itertools.cycle(values), len(group.resources))
+    return np.array(list(cycle), dtype=np.int64)
+
+
+def _owning(group: GroupSnapshot, target: Int32Array) -> GroupSnapshot:
+    """The group after everybody got its target and nothing else happened."""
+    members = [
+        MemberClaim(member_id=member, topics=group.subscriptions[number], owned=held, generation=7)
+        for member, number, held in zip(
+            group.member_ids, group.class_of.tolist(), group.by_member(target), strict=True
+        )
+    ]
+    return resolve_claims(members, group.resources.take(group.assignable))
+
+
+def _assign(name: str, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+    assignor: Assignor = create_assignor(name)
+    return assignor.assign(group, lags)
+
+
+@every_assignor
+@given(group=mixed_groups() | uniform_groups(), values=st.lists(lag_values, min_size=1))
+def test_target_when_group_is_anything_is_valid(
+    name: str, group: GroupSnapshot, values: list[int]
+) -> None:
+    """Each subscribed, assignable resource has one holder that subscribes to it."""
+    target = _assign(name, group, _lags_for(group, values))
+    check_each_resource_once(group, target)
+    check_target(group, target)
+
+
+@every_assignor
+@given(members=claims(mixed_topics), existing=indices_by_name)
+def test_target_when_members_come_in_another_order_is_the_same(
+    name: str, members: list[MemberClaim], existing: dict[str, list[int]]
+) -> None:
+    """The order in which members are listed decides nothing."""
+    group = resolve_claims(members, ResourceSet(existing))
+    again = resolve_claims(members[::-1], ResourceSet(existing))
+    first = _assign(name, group, no_lags(group))
+    assert _assign(name, again, no_lags(again)).tolist() == first.tolist()
+
+
+@every_assignor
+@given(group=mixed_groups())
+def test_target_when_claims_name_what_does_not_exist_is_unaffected(
+    name: str, group: GroupSnapshot
+) -> None:
+    """Claims to resources outside the metadata change nothing for the others."""
+    existing = group.resources.take(group.assignable)
+    owned = [some & existing for some in group.by_member(group.owner)]
+    clean = resolve_claims(
+        [
+            MemberClaim(member_id=member, topics=group.subscriptions[number], owned=some)
+            for member, number, some in zip(
+                group.member_ids, group.class_of.tolist(), owned, strict=True
+            )
+        ],
+        existing,
+    )
+    dirty = holders(group, _assign(name, group, no_lags(group)))
+    assert holders(clean, _assign(name, clean, no_lags(clean))) == dirty
+
+
+@every_assignor
+@given(group=mixed_groups() | uniform_groups(), values=st.lists(lag_values, min_size=1))
+def test_target_when_already_reached_is_kept(
+    name: str, group: GroupSnapshot, values: list[int]
+) -> None:
+    """An assignor that is asked again for its own result moves nothing."""
+    target = _assign(name, group, _lags_for(group, values))
+    after = _owning(group, target)
+    lags = np.zeros(len(after.resources), dtype=np.int64)
+    places = group.resources.positions(after.resources)
+    lags[:] = _lags_for(group, values)[places]
+    assert holders(after, _assign(name, after, lags)) == holders(group, target)
+
+
+@given(uniform_groups())
+def test_sticky_when_subscriptions_are_uniform_is_balanced_and_keeps_the_optimum(
+    group: GroupSnapshot,
+) -> None:
+    """Counts differ by at most one, and no balanced target keeps more."""
+    target = StickyAssignor().assign(group, no_lags(group))
+    loads = load_of(group, target).values()
+    assert max(loads, default=0) - min(loads, default=0) <= 1
+    assert kept_count(group, target) == kept_count_max(group)
+
+
+@settings(max_examples=50)
+@given(
+    owners=st.lists(st.integers(-1, 2), max_size=6),
+    member_count=st.integers(1, 3),
+)
+def test_sticky_when_every_target_is_tried_keeps_the_most(
+    owners: list[int], member_count: int
+) -> None:
+    """The optimum that the other test computes is the one that trying everything finds."""
+    owned: list[list[int]] = [[] for _ in range(member_count)]
+    for index, owner in enumerate(owners):
+        if 0 <= owner < member_count:
+            owned[owner].append(index)
+    group = group_of(
+        {"T": range(len(owners))},
+        *(claim(f"m{number}", {"T": some}) for number, some in enumerate(owned)),
+    )
+    kept = []
+    for choice in itertools.product(range(member_count), repeat=len(owners)):
+        counts = np.bincount(np.array(choice, dtype=np.int64), minlength=member_count)
+        if counts.max() - counts.min() <= 1:
+            kept.append(sum(a == b for a, b in zip(choice, owners, strict=True)))
+    target = StickyAssignor().assign(group, no_lags(group))
+    assert (kept_count(group, target), kept_count_max(group)) == (max(kept), max(kept))
+
+
+@given(mixed_groups())
+def test_sticky_when_subscriptions_are_mixed_is_as_balanced_as_moves_can_make_it(
+    group: GroupSnapshot,
+) -> None:
+    """Nobody holds what a subscriber with two fewer could take."""
+    target = StickyAssignor().assign(group, no_lags(group))
+    check_balanced(group, target)
+
+
+@given(mixed_groups() | uniform_groups())
+def test_sticky_when_present_owners_are_valid_and_balanced_moves_nothing(
+    group: GroupSnapshot,
+) -> None:
+    """Any balanced state is a rest state, not only those that the assignor made itself."""
+    after = _owning(group, _greedy(group))
+    assume(not unfair_holders(after, after.owner))
+    assert StickyAssignor().assign(after, no_lags(after)).tolist() == after.owner.tolist()
+
+
+def _greedy(group: GroupSnapshot) -> Int32Array:
+    """A valid target that the sticky assignor would not make: last subscribers first."""
+    loads = dict.fromkeys(group.member_ids, 0)
+    subscribers = subscribers_of(group)
+    target = np.full(len(group.resources), -1, dtype=np.int32)
+    for place, resource in reversed(list(enumerate(group.resources))):
+        if resource in subscribers:
+            taker = min(reversed(subscribers[resource]), key=loads.__getitem__)
+            loads[taker] += 1
+            target[place] = group.member_ids.index(taker)
+    return target
+
+
+def _lag_aware_reference(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+    """The proposal's pseudo-code, line by line, without arrays.
+
+    For each topic: "Sort partitions in order of decreasing lag. While there are still unassigned
+    partitions: select the unassigned partition with the maximum lag; assign this partition to the
+    consumer with the minimum total number of assigned partitions; if all consumers have an equal
+    number of partitions assigned, assign the partition to the consumer with the minimum total
+    assigned lag."
+    """
+    subscribers = subscribers_of(group)
+    target = np.full(len(group.resources), -1, dtype=np.int32)
+    for topic in group.resources.names:
+        partitions = [
+            (-int(lag), resource.index, place)
+            for place, (resource, lag) in enumerate(zip(group.resources, lags, strict=True))
+            if resource.name == topic and resource in subscribers
+        ]
+        counts = dict.fromkeys(group.member_ids, 0)
+        totals = dict.fromkeys(group.member_ids, 0)
+        for negative_lag, index, place in sorted(partitions):
+            members = subscribers[Resource(topic, index)]
+            taker = min(members, key=lambda member: (counts[member], totals[member], member))
+            counts[taker] += 1
+            totals[taker] -= negative_lag
+            target[place] = group.member_ids.index(taker)
+    return target
+
+
+@given(mixed_groups() | uniform_groups(), st.lists(lag_values, min_size=1))
+def test_lag_aware_when_group_is_anything_equals_the_plain_loop(
+    group: GroupSnapshot, values: list[int]
+) -> None:
+    """Levels in arrays give what the proposal's loop gives, partition by partition."""
+    lags = _lags_for(group, values)
+    target = LagAwareAssignor().assign(group, lags)
+    assert target.tolist() == _lag_aware_reference(group, lags).tolist()
+
+
+@settings(max_examples=50)
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    member_count=st.integers(1, 20),
+    lag_max=st.sampled_from([1, 4, 100, 10**6, 2**40, 2**62]),
+)
+def test_lag_aware_when_topics_take_many_levels_equals_the_plain_loop(
+    seed: int, sizes: list[int], member_count: int, lag_max: int
+) -> None:
+    """The same with topics of several sizes at once, deep enough for both ways of levelling."""
+    names = [f"T{number}" for number in range(len(sizes))]
+    group = group_of(
+        {name: range(size) for name, size in zip(names, sizes, strict=True)},
+        *(claim(f"m{number:02}", topics=names) for number in range(member_count)),
+    )
+    lags = np.random.default_rng(seed).integers(0, lag_max, len(group.resources), endpoint=True)
+    target = LagAwareAssignor().assign(group, lags)
+    assert target.tolist() == _lag_aware_reference(group, lags).tolist()
+
+
+@given(uniform_groups())
+def test_sticky_when_assignable_shrinks_ignores_what_is_held_back(group: GroupSnapshot) -> None:
+    """What a policy holds back is neither placed nor counted."""
+    held = np.arange(len(group.resources)) % 3 == 0
+    view = attrs.evolve(group, assignable=group.assignable & ~held)
+    target = StickyAssignor().assign(view, no_lags(view))
+    check_each_resource_once(view, target)
+    check_balanced(view, target)

@@ -1,0 +1,195 @@
+"""Resource sets and claims against plain Python sets."""
+
+import pickle
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coopgroup.model import (
+    NOBODY,
+    GroupSnapshot,
+    MemberClaim,
+    Resource,
+    ResourceSet,
+    resolve_claims,
+)
+from coopgroup.model.plan import plan_that_moves_nothing, revoked_by_member, revoked_claims
+from tests.support.checkers import claims_of, holders
+from tests.support.strategies import (
+    claims,
+    indices_by_name,
+    mixed_groups,
+    mixed_topics,
+    wide_indices_by_name,
+)
+
+anything = indices_by_name | wide_indices_by_name
+
+
+def _pairs(indices: dict[str, list[int]]) -> set[tuple[str, int]]:
+    return {(name, index) for name, some in indices.items() for index in some}
+
+
+@given(anything)
+def test_set_when_built_holds_each_pair_once_in_order(indices: dict[str, list[int]]) -> None:
+    """A set iterates over its distinct pairs by name, then index, and counts them."""
+    made = ResourceSet(indices)
+    expected = sorted(_pairs(indices))
+    assert [tuple(one) for one in made] == expected
+    assert len(made) == len(expected)
+    assert made.names == tuple(sorted({name for name, _ in expected}))
+    assert ResourceSet(made.to_dict()) == made == ResourceSet.from_pairs(reversed(expected))
+
+
+@given(anything, anything)
+def test_algebra_when_compared_with_python_sets_agrees(
+    left: dict[str, list[int]], right: dict[str, list[int]]
+) -> None:
+    """Union, intersection, difference, subset, disjointness and equality are those of sets."""
+    mine, theirs = ResourceSet(left), ResourceSet(right)
+    a, b = _pairs(left), _pairs(right)
+    assert mine | theirs == ResourceSet.from_pairs(a | b)
+    assert mine & theirs == ResourceSet.from_pairs(a & b)
+    assert mine - theirs == ResourceSet.from_pairs(a - b)
+    assert (mine <= theirs) == (a <= b)
+    assert mine.isdisjoint(theirs) == a.isdisjoint(b)
+    assert (mine == theirs) == (a == b)
+
+
+@given(anything)
+def test_equal_sets_when_built_differently_have_one_hash(indices: dict[str, list[int]]) -> None:
+    """Equality, hash and pickling go by content, not by how a set was made."""
+    made = ResourceSet(indices)
+    other = ResourceSet({name: some[::-1] for name, some in reversed(indices.items())})
+    assert (made == other, hash(made) == hash(other)) == (True, True)
+    assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 - our own bytes
+
+
+@given(st.lists(anything, max_size=5))
+def test_union_all_when_given_many_sets_is_their_union(many: list[dict[str, list[int]]]) -> None:
+    """A union of many sets holds what any of them holds."""
+    expected = set[tuple[str, int]]().union(*map(_pairs, many))
+    assert ResourceSet.union_all(map(ResourceSet, many)) == ResourceSet.from_pairs(expected)
+
+
+@given(anything, anything)
+def test_positions_when_asked_for_another_set_find_what_is_there(
+    left: dict[str, list[int]], right: dict[str, list[int]]
+) -> None:
+    """Positions are places in iteration order, -1 for what is absent."""
+    mine, theirs = ResourceSet(left), ResourceSet(right)
+    place_of = {resource: place for place, resource in enumerate(mine)}
+    assert mine.positions(theirs).tolist() == [place_of.get(one, -1) for one in theirs]
+    inside = mine & theirs
+    assert mine.positions_all([inside, mine]).tolist() == [
+        place_of[one] for some in (inside, mine) for one in some
+    ]
+
+
+@given(anything, st.integers(1, 4))
+def test_take_when_given_a_mask_keeps_what_it_selects(
+    indices: dict[str, list[int]], modulus: int
+) -> None:
+    """A mask in the order of the set selects a subset, and names without an index go."""
+    made = ResourceSet(indices)
+    mask = np.array([one.index % modulus == 0 for one in made], dtype=np.bool_)
+    expected = [one for one, kept in zip(made, mask.tolist(), strict=True) if kept]
+    assert made.take(mask) == ResourceSet.from_pairs(expected)
+
+
+@given(anything, st.lists(st.sampled_from(["T0", "T1", "", "absent"])))
+def test_restrict_names_when_given_names_keeps_only_theirs(
+    indices: dict[str, list[int]], names: list[str]
+) -> None:
+    """Restricting to names keeps whole names."""
+    expected = {pair for pair in _pairs(indices) if pair[0] in names}
+    assert ResourceSet(indices).restrict_names(names) == ResourceSet.from_pairs(expected)
+
+
+@given(anything, st.tuples(st.sampled_from(["T0", "T1", ""]), st.integers(-2, 7)))
+def test_membership_when_asked_for_a_pair_is_that_of_the_set(
+    indices: dict[str, list[int]], pair: tuple[str, int]
+) -> None:
+    """`in` and `indices` know the same pairs as a Python set."""
+    made = ResourceSet(indices)
+    assert (pair in made) == (pair in _pairs(indices))
+    assert (pair[1] in made.indices(pair[0]).tolist()) == (pair in made)
+
+
+def _rightful(members: list[MemberClaim]) -> tuple[dict[Resource, str], set[Resource]]:
+    """KIP-792 in plain Python: the newest generation wins, ties belong to nobody."""
+    by_resource: dict[Resource, list[MemberClaim]] = {}
+    for member in members:
+        for resource in member.owned:
+            by_resource.setdefault(resource, []).append(member)
+    owners, contested = {}, set[Resource]()
+    for resource, some in by_resource.items():
+        newest = max(member.generation for member in some)
+        winners = [member.member_id for member in some if member.generation == newest]
+        if len(winners) == 1:
+            owners[resource] = winners[0]
+        else:
+            contested.add(resource)
+    return owners, contested
+
+
+@given(claims(mixed_topics), indices_by_name)
+def test_claims_when_resolved_give_each_resource_to_the_newest_claim(
+    members: list[MemberClaim], existing: dict[str, list[int]]
+) -> None:
+    """Owners, contested resources and all claims are as a plain loop finds them."""
+    group = resolve_claims(reversed(members), ResourceSet(existing))
+    owners, contested = _rightful(members)
+    assert holders(group, group.owner) == owners
+    assert set(group.resources.take(group.contested)) == contested
+    assert group.resources.take(group.assignable) == ResourceSet(existing)
+    assert claims_of(group) == {
+        resource: {member.member_id for member in members if resource in member.owned}
+        for resource in ResourceSet.union_all(member.owned for member in members)
+    }
+
+
+@given(mixed_groups())
+def test_masks_when_compared_with_plain_values_agree(group: GroupSnapshot) -> None:
+    """`subscribed`, `claimed` and `may_hold` say per resource what the group's members say."""
+    topics = [set(group.subscriptions[number]) for number in group.class_of.tolist()]
+    names = [resource.name for resource in group.resources]
+    assert group.subscribed().tolist() == [any(n in t for t in topics) for n in names]
+    assert set(group.resources.take(group.claimed())) == set(claims_of(group))
+    assert group.may_hold(group.owner).tolist() == [
+        number != NOBODY and name in topics[number]
+        for name, number in zip(names, group.owner.tolist(), strict=True)
+    ]
+
+
+@given(mixed_groups())
+def test_by_member_when_split_puts_each_resource_to_its_holder(group: GroupSnapshot) -> None:
+    """The sets by member are disjoint and hold exactly what the array says."""
+    split = group.by_member(group.owner)
+    held = {
+        resource: member
+        for member, some in zip(group.member_ids, split, strict=True)
+        for resource in some
+    }
+    assert held == holders(group, group.owner)
+    assert sum(map(len, split)) == len(held)
+
+
+@given(mixed_groups())
+def test_plan_that_moves_nothing_gives_nobody_anything(group: GroupSnapshot) -> None:
+    """Who holds something in it owned it rightfully, and every other claim is told to stop."""
+    plan = plan_that_moves_nothing(group)
+    kept, owners = holders(group, plan.assigned), holders(group, group.owner)
+    assert kept.items() <= owners.items()
+    stopped = {
+        (resource, member)
+        for member, some in zip(
+            group.member_ids, revoked_by_member(group, plan.assigned), strict=True
+        )
+        for resource in some
+    }
+    claimed = {(resource, m) for resource, some in claims_of(group).items() for m in some}
+    assert stopped == claimed - set(kept.items())
+    assert int(revoked_claims(group, plan.assigned).sum()) == len(stopped)
+    assert plan.follow_up == bool(stopped)

@@ -1,0 +1,79 @@
+"""Builders of groups for tests: a group in the words of the documents, on a few lines."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.model.plan import RoundPlan, revoked_by_member
+from coopgroup.model.resource_set import Int32Array, Int64Array
+
+Indices = Mapping[str, Iterable[int]]
+
+
+def claim(
+    member_id: str,
+    owned: Indices | None = None,
+    *,
+    topics: Sequence[str] = ("T",),
+    generation: int = 1,
+) -> MemberClaim:
+    """A member that subscribes to `topics` and claims `owned`."""
+    return MemberClaim(
+        member_id=member_id,
+        topics=tuple(sorted(set(topics))),
+        owned=ResourceSet(owned),
+        generation=generation,
+    )
+
+
+def unreadable(member_id: str) -> MemberClaim:
+    """A member whose subscription could not be decoded."""
+    return MemberClaim(member_id=member_id, topics=(), readable=False)
+
+
+def group_of(existing: Indices, *claims: MemberClaim) -> GroupSnapshot:
+    """A group of the given members, with the given resources in the metadata."""
+    return resolve_claims(claims, ResourceSet(existing))
+
+
+def no_lags(group: GroupSnapshot) -> Int64Array:
+    """A lag of 0 for everything."""
+    return np.zeros(len(group.resources), dtype=np.int64)
+
+
+def lags_of(group: GroupSnapshot, lags: Mapping[str, Sequence[int]]) -> Int64Array:
+    """Lags by name, in the order of the name's indices; 0 for the rest."""
+    array = no_lags(group)
+    for name, values in lags.items():
+        places = group.resources.positions(group.resources.restrict_names([name]))
+        array[places[: len(values)]] = values
+    return array
+
+
+def holder_of(group: GroupSnapshot, held: Mapping[str, Indices]) -> Int32Array:
+    """Who holds what, from member ids to an array of member numbers."""
+    holder = np.full(len(group.resources), -1, dtype=np.int32)
+    for number, member_id in enumerate(group.member_ids):
+        holder[group.resources.positions(ResourceSet(held.get(member_id)))] = number
+    return holder
+
+
+def by_member(group: GroupSnapshot, holder: Int32Array) -> dict[str, dict[str, list[int]]]:
+    """Who holds what, from an array of member numbers to member ids."""
+    sets = group.by_member(holder)
+    return {member: held.to_dict() for member, held in zip(group.member_ids, sets, strict=True)}
+
+
+Told = tuple[dict[str, list[int]], dict[str, list[int]] | None]
+
+
+def told(group: GroupSnapshot, plan: RoundPlan) -> dict[str, Told]:
+    """What a plan tells each member: assigned and revoked, None for no follow-up round."""
+    revoked = revoked_by_member(group, plan.assigned)
+    return {
+        member: (held, stop.to_dict() if plan.follow_up else None)
+        for (member, held), stop in zip(
+            by_member(group, plan.assigned).items(), revoked, strict=True
+        )
+    }

@@ -1,0 +1,44 @@
+"""Hypothesis strategies for groups in any condition, however sick."""
+
+from hypothesis import strategies as st
+
+from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+
+NAMES = ("T0", "T1", "T2", "T3")
+
+indices = st.lists(st.integers(-1, 6), max_size=6)
+indices_by_name = st.dictionaries(st.sampled_from(NAMES), indices, max_size=4)
+wide_indices_by_name = st.dictionaries(
+    st.text(max_size=3), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=8), max_size=5
+)
+
+
+@st.composite
+def claims(draw: st.DrawFn, topics: st.SearchStrategy[list[str]]) -> list[MemberClaim]:
+    """Members with any claims: stale, foreign, unsubscribed, overlapping, of any generation."""
+    count = draw(st.integers(0, 6))
+    return [
+        MemberClaim(
+            member_id=f"m{number}",
+            topics=tuple(sorted(set(draw(topics)))),
+            owned=ResourceSet(draw(indices_by_name)),
+            generation=draw(st.integers(-1, 3)),
+        )
+        for number in range(count)
+    ]
+
+
+mixed_topics = st.lists(st.sampled_from((*NAMES, "absent")), max_size=4)
+
+
+@st.composite
+def mixed_groups(draw: st.DrawFn) -> GroupSnapshot:
+    """Groups in which members subscribe to different topics."""
+    return resolve_claims(draw(claims(mixed_topics)), ResourceSet(draw(indices_by_name)))
+
+
+@st.composite
+def uniform_groups(draw: st.DrawFn) -> GroupSnapshot:
+    """Groups in which all members subscribe to all topics."""
+    members = draw(claims(st.just(list(NAMES))))
+    return resolve_claims(members, ResourceSet(draw(indices_by_name)))
