@@ -1,0 +1,136 @@
+"""From claims to rightful owners: the cases that KIP-792 was written for."""
+
+from coopgroup.model import GroupMember, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.model.claims import NO_GENERATION
+from tests.support.checkers import claims_of
+from tests.support.groups import by_member, claim, group_of
+
+RESOURCES = {"t": range(4)}
+
+
+def test_stale_claim_when_beside_a_newer_one_loses() -> None:
+    """A owns t0-t3 in generation 5, B says so of t3 in generation 3: A owns all four.
+
+    A peer that takes the last claim in the list gives t3 two owners for a round.
+    """
+    group = group_of(
+        RESOURCES,
+        claim("A", {"t": range(4)}, topics=["t"], generation=5),
+        claim("B", {"t": [3]}, topics=["t"], generation=3),
+    )
+    assert by_member(group, group.owner) == {"A": {"t": [0, 1, 2, 3]}, "B": {}}
+    assert group.contested.tolist() == [False] * 4
+    assert claims_of(group) == {
+        ("t", 0): {"A"},
+        ("t", 1): {"A"},
+        ("t", 2): {"A"},
+        ("t", 3): {"A", "B"},
+    }
+
+
+def test_stale_claims_when_they_cover_more_than_the_newer_keep_only_the_rest() -> None:
+    """A owns {0, 1} in generation 5, B claims {0..3} in generation 3: B still owns {2, 3}."""
+    group = group_of(
+        RESOURCES,
+        claim("A", {"t": [0, 1]}, topics=["t"], generation=5),
+        claim("B", {"t": range(4)}, topics=["t"], generation=3),
+    )
+    assert by_member(group, group.owner) == {"A": {"t": [0, 1]}, "B": {"t": [2, 3]}}
+
+
+def test_tied_claims_when_of_the_newest_generation_belong_to_nobody() -> None:
+    """Two claims in one generation cancel each other (KAFKA-12984), an older third one too."""
+    group = group_of(
+        RESOURCES,
+        claim("A", {"t": [0, 1]}, topics=["t"], generation=5),
+        claim("B", {"t": [1, 2]}, topics=["t"], generation=5),
+        claim("C", {"t": [1, 3]}, topics=["t"], generation=4),
+    )
+    assert by_member(group, group.owner) == {"A": {"t": [0]}, "B": {"t": [2]}, "C": {"t": [3]}}
+    assert group.contested.tolist() == [False, True, False, False]
+
+
+def test_claims_when_generations_are_unknown_are_the_oldest_of_all() -> None:
+    """A claim without a generation (version 1) counts, but loses against any that has one."""
+    group = group_of(
+        RESOURCES,
+        claim("A", {"t": [0, 1]}, topics=["t"], generation=NO_GENERATION),
+        claim("B", {"t": [1]}, topics=["t"], generation=0),
+    )
+    assert by_member(group, group.owner) == {"A": {"t": [0]}, "B": {"t": [1]}}
+
+
+def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> None:
+    """What is claimed and not in the metadata must be stopped, so it is part of the snapshot."""
+    group = group_of({"t": [0]}, claim("A", {"t": [0, 9], "gone": [1]}, topics=["t"]))
+    assert group.resources == ResourceSet({"t": [0, 9], "gone": [1]})
+    assert group.assignable.tolist() == [False, True, False]
+    assert by_member(group, group.owner) == {"A": {"t": [0, 9], "gone": [1]}}
+
+
+def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
+    """Members carry who they are, and equal subscriptions are one class."""
+    group = resolve_claims(
+        [
+            MemberClaim(
+                member_id="b",
+                topics=("t",),
+                owned=ResourceSet({"t": [0]}),
+                generation=2,
+                instance_id="host-b",
+                rack="r1",
+                remaining_delay_ms=70,
+            ),
+            MemberClaim(member_id="a", topics=("s", "t")),
+            MemberClaim(member_id="c", topics=(), readable=False),
+            MemberClaim(member_id="d", topics=("s", "t")),
+        ],
+        ResourceSet({"t": [0]}),
+    )
+    assert group.members == (
+        GroupMember(member_id="a"),
+        GroupMember(
+            member_id="b",
+            instance_id="host-b",
+            rack="r1",
+            remaining_delay_ms=70,
+            has_claims=True,
+        ),
+        GroupMember(member_id="c", readable=False),
+        GroupMember(member_id="d"),
+    )
+    assert group.subscriptions == (("s", "t"), ("t",), ())
+    assert group.class_of.tolist() == [0, 1, 2, 0]
+
+
+def test_group_when_empty_has_arrays_of_the_right_types() -> None:
+    """No members, no resources: every array is there and empty."""
+    group = resolve_claims([], ResourceSet())
+    arrays = {
+        "assignable": group.assignable,
+        "class_of": group.class_of,
+        "owner": group.owner,
+        "contested": group.contested,
+        "claim_members": group.claim_members,
+        "claim_resources": group.claim_resources,
+    }
+    assert {name: (array.shape, array.dtype.name) for name, array in arrays.items()} == {
+        "assignable": ((0,), "bool"),
+        "class_of": ((0,), "int32"),
+        "owner": ((0,), "int32"),
+        "contested": ((0,), "bool"),
+        "claim_members": ((0,), "int32"),
+        "claim_resources": ((0,), "int32"),
+    }
+    assert (group.members, group.subscriptions, group.by_member(group.owner)) == ((), (), ())
+    assert group.subscribed().tolist() == group.claimed().tolist() == []
+
+
+def test_pairs_of_claims_when_listed_ascend_by_resource_then_member() -> None:
+    """The order of claims is fixed, whoever made them."""
+    group = group_of({"t": range(2)}, claim("B", {"t": [0, 1]}), claim("A", {"t": [1]}))
+    assert list(zip(group.claim_resources.tolist(), group.claim_members.tolist(), strict=True)) == [
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]

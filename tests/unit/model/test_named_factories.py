@@ -1,0 +1,90 @@
+"""Choosing by name: one clear line for whatever is wrong."""
+
+import pytest
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.model.named_factories import NamedFactories
+
+
+@frozen(kw_only=True)
+class _Kettle:
+    litres: int = 1
+    whistle: bool = False
+
+
+@frozen(kw_only=True)
+class _Mug:
+    colour: str
+
+
+def _anything(**options: object) -> dict[str, object]:
+    return options
+
+
+def _kitchen() -> NamedFactories[object]:
+    return NamedFactories("thing", {"mug": _Mug, "kettle": _Kettle, "bag": _anything})
+
+
+def test_create_when_named_makes_the_thing_with_its_options() -> None:
+    """Options are the keyword arguments of the factory."""
+    kitchen = _kitchen()
+    assert kitchen.names == ("bag", "kettle", "mug")
+    assert kitchen.create("kettle") == _Kettle()
+    assert kitchen.create("kettle", {"litres": 2}) == _Kettle(litres=2)
+    assert kitchen.create("mug", {"colour": "red"}) == _Mug(colour="red")
+    assert kitchen.create("bag", {"any": 1}) == {"any": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("pan", {}, "thing: got 'pan', expected one of bag, kettle, mug"),
+        (
+            "kettle",
+            {"litres": 1, "liters": 2},
+            "option of thing kettle: got 'liters', expected one of litres, whistle",
+        ),
+        ("mug", {}, "colour of thing mug: got None, expected a value"),
+    ],
+)
+def test_create_when_wrong_says_what_there_is(
+    name: str, options: dict[str, object], message: str
+) -> None:
+    """An unknown name, an unknown option and a missing one are one line each."""
+    with pytest.raises(ConfigurationError) as caught:
+        _kitchen().create(name, options)
+    assert str(caught.value) == message
+
+
+def test_create_when_there_are_no_options_says_so() -> None:
+    """A factory without parameters takes none."""
+    kitchen = _kitchen()
+    kitchen.register("fork", lambda: "fork")
+    with pytest.raises(ConfigurationError) as caught:
+        kitchen.create("fork", {"tines": 4})
+    assert str(caught.value) == "option of thing fork: got 'tines', expected no options at all"
+
+
+def test_register_when_name_is_free_adds_it() -> None:
+    """A new name is there from then on, and registering it again changes nothing."""
+    kitchen = _kitchen()
+    kitchen.register("cup", _Mug)
+    kitchen.register("cup", _Mug)
+    assert kitchen.create("cup", {"colour": "blue"}) == _Mug(colour="blue")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mug", "thing name: got 'mug', expected a name that is not yet taken"),
+        ("", "thing name: got '', expected a name"),
+    ],
+)
+def test_register_when_name_cannot_be_had_is_refused(name: str, message: str) -> None:
+    """Nobody takes another factory's name by accident, and every name can be typed."""
+    kitchen = _kitchen()
+    with pytest.raises(ConfigurationError) as caught:
+        kitchen.register(name, _Kettle)
+    assert str(caught.value) == message
+    assert kitchen.create("mug", {"colour": "red"}) == _Mug(colour="red")

@@ -1,0 +1,147 @@
+"""`ResourceSet`: order, errors, immutability, and a million resources."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import EMPTY, Resource, ResourceSet
+
+
+def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
+    """Upper case before lower case, ASCII before the rest, -1 before 0."""
+    made = ResourceSet({"é": [0], "b": [3, -1, 0, 3], "B": [7], "none": []})
+    assert list(made) == [
+        Resource("B", 7),
+        Resource("b", -1),
+        Resource("b", 0),
+        Resource("b", 3),
+        Resource("é", 0),
+    ]
+    assert made.names == ("B", "b", "é")
+    assert made.starts.tolist() == [0, 1, 4, 5]
+    assert made.flat_indices.tolist() == [7, -1, 0, 3, 0]
+    assert made.name_numbers.tolist() == [0, 1, 1, 1, 2]
+
+
+def test_arrays_when_read_are_int32_and_frozen() -> None:
+    """Four bytes a resource, and nobody can write into a set from outside."""
+    made = ResourceSet({"T": range(3)})
+    assert (made.flat_indices.dtype.name, made.flat_indices.nbytes) == ("int32", 12)
+    with pytest.raises(ValueError, match="read-only"):
+        made.flat_indices[0] = 9
+    with pytest.raises(AttributeError, match="ResourceSet is immutable, cannot set names"):
+        made.names = ()  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("indices", "message"),
+    [
+        ([2**31], "indices of T: got 2147483648, expected an index within int32"),
+        ([0, -(2**31) - 1], "indices of T: got -2147483649, expected an index within int32"),
+        ([0.5], "indices of T: got [0.5], expected integers"),
+        (["0"], "indices of T: got ['0'], expected integers"),
+        ([True], "indices of T: got [True], expected integers"),
+        ([[1], [2]], "indices of T: got [[1], [2]], expected integers"),
+        ([2**70], f"indices of T: got [{2**70}], expected integers"),
+    ],
+)
+def test_build_when_an_index_is_no_int32_is_refused(indices: list[int], message: str) -> None:
+    """The message names the set's name and what was given."""
+    with pytest.raises(ConfigurationError) as caught:
+        ResourceSet({"T": indices})
+    assert str(caught.value) == message
+
+
+def test_build_when_given_arrays_and_iterators_takes_them_all() -> None:
+    """Ranges, arrays of any integer type, generators and sets all give the same set."""
+    expected = ResourceSet({"T": [0, 1, 2]})
+    assert ResourceSet({"T": range(3)}) == expected
+    assert ResourceSet({"T": np.array([2, 1, 0], dtype=np.uint8)}) == expected
+    assert ResourceSet({"T": iter((1, 0, 2))}) == expected
+    assert ResourceSet({"T": {2, 0, 1}}) == expected
+
+
+def test_build_when_given_an_array_does_not_keep_it() -> None:
+    """Writing into the caller's array later leaves the set as it was."""
+    indices = np.arange(3, dtype=np.int32)
+    made = ResourceSet({"T": indices})
+    indices[0] = 9
+    assert made == ResourceSet({"T": range(3)})
+
+
+def test_equality_when_compared_with_something_else_is_false() -> None:
+    """A set equals no dict and no tuple, and sets with other indices differ."""
+    made = ResourceSet({"T": [0]})
+    others: list[object] = [{"T": [0]}, (("T", 0),), EMPTY, ResourceSet({"T": [1]})]
+    assert [made == other for other in others] == [False] * 4
+
+
+@pytest.mark.parametrize("stranger", ["T", ("T",), ("T", "0"), (0, "T"), ("T", 0, 0), 0, None])
+def test_membership_when_asked_for_no_pair_is_false(stranger: object) -> None:
+    """Only (name, index) pairs can be in a set."""
+    assert stranger not in ResourceSet({"T": [0]})
+
+
+def test_empty_set_when_used_behaves_like_one() -> None:
+    """The empty set is false, has no names, and is neutral in every operation."""
+    made = ResourceSet({"T": [0]})
+    assert (bool(EMPTY), len(EMPTY), EMPTY.names, list(EMPTY)) == (False, 0, (), [])
+    assert (EMPTY | made, made | EMPTY, made - EMPTY) == (made, made, made)
+    assert (made & EMPTY, EMPTY - made, made - made) == (EMPTY, EMPTY, EMPTY)
+    assert (made <= EMPTY, made >= EMPTY) == (False, True)
+    assert EMPTY.take(np.zeros(0, dtype=np.bool_)) == EMPTY
+    assert made.positions(EMPTY).tolist() == EMPTY.positions_all([]).tolist() == []
+    assert EMPTY.positions(made).tolist() == [-1]
+    assert ResourceSet.union_all([]) == EMPTY
+
+
+def test_repr_when_printed_is_what_builds_the_set() -> None:
+    """The representation is an expression for the same set."""
+    made = ResourceSet({"b": [1, 0], "a": [2]})
+    assert repr(made) == "ResourceSet({'a': [2], 'b': [0, 1]})"
+
+
+def test_pickle_when_loaded_is_equal_and_frozen() -> None:
+    """Sets travel to other processes and stay immutable there."""
+    made = ResourceSet({"b": [1, 0], "a": [2]})
+    loaded = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes
+    assert (loaded, hash(loaded)) == (made, hash(made))
+    with pytest.raises(ValueError, match="read-only"):
+        loaded.flat_indices[0] = 9
+
+
+def test_million_resources_when_combined_are_exact() -> None:
+    """A thousand names with a thousand indices each: counts of every operation are right."""
+    names = [f"t{number:04}" for number in range(1_000)]
+    everything = ResourceSet({name: range(1_000) for name in names})
+    even = everything.take(everything.flat_indices % 2 == 0)
+    half = everything.restrict_names(names[:500])
+    assert (len(everything), len(even), len(half)) == (1_000_000, 500_000, 500_000)
+    assert len(even | half) == 750_000
+    assert len(even & half) == 250_000
+    assert len(even - half) == 250_000
+    assert (even | half) - half == even - half
+    assert everything.positions(half).tolist() == list(range(500_000))
+
+
+def test_set_when_built_under_two_hash_seeds_is_the_same() -> None:
+    """Order comes from the content, not from how Python hashes strings."""
+    program = (
+        "from coopgroup.model import ResourceSet\n"
+        "made = ResourceSet.from_pairs({(f'topic-{n % 7}', n) for n in range(50)})\n"
+        "print(made, made | ResourceSet({n: [1] for n in {'x', 'y', 'z'}}))\n"
+    )
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(shown) == 1
