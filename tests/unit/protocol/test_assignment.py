@@ -1,0 +1,81 @@
+"""Our assignment: both versions, null against empty, and what is refused."""
+
+import pytest
+
+from coopgroup.errors import EncodeError, UnsupportedVersionError
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.protocol import (
+    Assignment,
+    KafkaAssignment,
+    decode_assignment,
+    decode_kafka_assignment,
+    encode_assignment,
+)
+from tests.unit.protocol.contract import CodecContract
+
+HELD = ResourceSet({"orders": [0, 2], "payments": [1]})
+
+
+class TestAssignment(CodecContract):
+    """The contract, for our assignments."""
+
+    kind = "assignment"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("revoked", [None, EMPTY, ResourceSet({"orders": [5]})])
+def test_revoked_when_null_empty_or_full_is_told_apart(
+    version: int, revoked: ResourceSet | None
+) -> None:
+    """Null ends the rebalance, empty asks for one more round: they must never be mixed up."""
+    assignment = Assignment(assigned=HELD, revoked=revoked, version=version)
+    assert decode_assignment(encode_assignment(assignment, version)) == assignment
+
+
+@pytest.mark.parametrize("version", [-1, 0, 3])
+def test_version_when_unknown_is_neither_written_nor_read(version: int) -> None:
+    """A newer assignment need not begin as ours does: misreading it could give two owners."""
+    with pytest.raises(EncodeError, match=f"^version: got {version}, expected 1 to 2$"):
+        encode_assignment(Assignment(assigned=HELD), version)
+    content = version.to_bytes(2, "big", signed=True) + encode_assignment(Assignment(assigned=HELD))
+    with pytest.raises(UnsupportedVersionError, match=r"at offset 0$"):
+        decode_assignment(content)
+
+
+@pytest.mark.parametrize(
+    ("version", "timeout_ms", "message"),
+    [
+        (1, 5, "scheduled_rebalance_timeout_ms: 5 has no place in version 1"),
+        (1, -1, "scheduled_rebalance_timeout_ms: -1 is negative"),
+        (2, -1, "scheduled_rebalance_timeout_ms: -1 is negative"),
+        (2, 2**31, "scheduled_rebalance_timeout_ms: 2147483648 does not fit into 4 bytes"),
+    ],
+)
+def test_timeout_when_it_cannot_be_told_is_refused(
+    version: int, timeout_ms: int, message: str
+) -> None:
+    """A delay that the member would not hear of is never dropped in silence."""
+    assignment = Assignment(assigned=HELD, scheduled_rebalance_timeout_ms=timeout_ms)
+    with pytest.raises(EncodeError) as refused:
+        encode_assignment(assignment, version)
+    assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("revoked", [None, EMPTY, HELD])
+def test_kafkas_reader_when_given_ours_finds_the_assigned(
+    version: int, revoked: ResourceSet | None
+) -> None:
+    """Kafka's tools take our `revoked` for user data, and read `assigned` as it is."""
+    content = encode_assignment(Assignment(assigned=HELD, revoked=revoked), version)
+    seen = decode_kafka_assignment(content)
+    assert seen == KafkaAssignment(assigned=HELD, user_data=seen.user_data, version=version)
+
+
+def test_connector_when_allowed_survives_the_round_trip() -> None:
+    """A connector itself has index -1: groups that share connectors allow it on both sides."""
+    assignment = Assignment(assigned=ResourceSet({"c": [-1, 0]}), revoked=ResourceSet({"d": [-1]}))
+    content = encode_assignment(assignment, index_min=-1)
+    assert decode_assignment(content, index_min=-1) == assignment
+    with pytest.raises(EncodeError, match=r"^assigned: index -1 is less than 0$"):
+        encode_assignment(assignment)

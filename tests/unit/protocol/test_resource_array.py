@@ -1,0 +1,91 @@
+"""Arrays of resources where names and indices come in an order that is not ours."""
+
+import struct
+
+import pytest
+
+from coopgroup.errors import InvalidValueError
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.protocol.reader import ByteReader
+from coopgroup.protocol.resource_array import (
+    packed_nullable_resources,
+    packed_resources,
+    read_nullable_resources,
+    read_resources,
+)
+
+Entries = list[tuple[str, list[int]]]
+
+
+def wire(entries: Entries) -> bytes:
+    """Entries as they come, in their order."""
+    return struct.pack(">i", len(entries)) + b"".join(
+        struct.pack(
+            f">h{len(name)}si{len(indices)}i", len(name), name.encode(), len(indices), *indices
+        )
+        for name, indices in entries
+    )
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [],
+        [("a", [])],
+        [("a", [0])],
+        [("a", [2, 0, 1])],
+        [("b", [1]), ("a", [1])],
+        [("b", []), ("a", [3, 1]), ("", [0])],
+        [("c", [0, 5]), ("a", []), ("b", [4, 2])],
+        [("a", [2**31 - 1, 0]), ("b", [0, 2**31 - 1])],
+    ],
+)
+def test_read_when_order_is_foreign_gives_the_same_set(entries: Entries) -> None:
+    """Order means nothing, and a name without indices is not in the set."""
+    reader = ByteReader(wire(entries) + b"rest")
+    assert read_resources(reader, "field", index_min=0) == ResourceSet(dict(entries))
+    assert reader.left == len(b"rest")
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ([("a", [0, 0])], "field: index 0 of 'a' is repeated at offset 15"),
+        ([("a", [1, 0, 1, 0])], "field: index 1 of 'a' is repeated at offset 19"),
+        ([("b", [0]), ("a", [7, 7])], "field: index 7 of 'a' is repeated at offset 26"),
+        ([("b", [0]), ("a", []), ("b", [1])], "field: name 'b' is repeated at offset 22"),
+        ([("a", []), ("a", [])], "field: name 'a' is repeated at offset 11"),
+        ([("a", [0]), ("b", [3, -2])], "field: index -2 of 'b' is less than 0 at offset 26"),
+        ([("a", []), ("b", [-1])], "field: index -1 of 'b' is less than 0 at offset 18"),
+    ],
+)
+def test_read_when_something_is_twice_or_negative_points_at_it(
+    entries: Entries, message: str
+) -> None:
+    """The error names the resource and where it stands."""
+    with pytest.raises(InvalidValueError) as refused:
+        read_resources(ByteReader(wire(entries)), "field", index_min=0)
+    assert str(refused.value) == message
+
+
+def test_read_when_connectors_are_allowed_takes_minus_one_and_no_less() -> None:
+    """A connector itself has index -1."""
+    entries = [("b", [-1, 0]), ("a", [-1])]
+    assert read_resources(ByteReader(wire(entries)), "field", index_min=-1) == ResourceSet(
+        dict(entries)
+    )
+    with pytest.raises(InvalidValueError, match=r"index -2 of 'a' is less than -1 at offset 11$"):
+        read_resources(ByteReader(wire([("a", [-2])])), "field", index_min=-1)
+
+
+@pytest.mark.parametrize("resources", [None, EMPTY, ResourceSet({"a": [0, 3], "b": [1]})])
+def test_nullable_when_written_reads_back(resources: ResourceSet | None) -> None:
+    """Null, empty and full are three different arrays."""
+    content = packed_nullable_resources(resources, "field", index_min=0)
+    assert read_nullable_resources(ByteReader(content), "field", index_min=0) == resources
+
+
+def test_pack_when_sorted_is_the_array_in_order() -> None:
+    """Names and indices ascend on the wire."""
+    resources = ResourceSet({"b": [2, 1], "a": [0]})
+    assert packed_resources(resources, "field", index_min=0) == wire([("a", [0]), ("b", [1, 2])])
