@@ -55,6 +55,8 @@ def consumer_config(spec: WorkerSpec) -> dict[str, object]:
     config: dict[str, object] = {
         **spec.client_config,
         "group.id": spec.group_id,
+        # Member ids begin with it: range assigns by their order, which must not be left to chance.
+        "client.id": spec.name,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }

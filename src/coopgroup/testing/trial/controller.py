@@ -304,6 +304,11 @@ class Group:
         """Names of the members whose process has not ended, sorted."""
         return tuple(sorted(name for name, member in self._members.items() if member.is_alive))
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all members that ever started, sorted."""
+        return tuple(sorted(self._members))
+
     def member(self, name: str) -> Incarnation:
         """The present process of a member.
 
@@ -452,12 +457,16 @@ class Group:
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
-            living = [member for member in self._members.values() if member.is_alive]
-            names = frozenset(member.records_path for member in living)
-            if self.watch.is_settled(names, quiet_s=quiet_s, fair=fair):
+            if self.is_settled(quiet_s=quiet_s, fair=fair):
                 return True
             time.sleep(POLL_S)
         return False
+
+    def is_settled(self, *, quiet_s: float, fair: bool = True) -> bool:
+        """Whether the group is at rest now; see `wait_settled`."""
+        living = [member for member in self._members.values() if member.is_alive]
+        logs = frozenset(member.records_path for member in living)
+        return self.watch.is_settled(logs, quiet_s=quiet_s, fair=fair)
 
     def has_consumed(self, acknowledged: Rows) -> bool:
         """Whether the last acknowledged record of each partition was handed out."""

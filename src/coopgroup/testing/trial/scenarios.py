@@ -3,21 +3,23 @@
 Rules of this file: each scenario begins and ends with the members m1 to m4 at rest. What costs
 processor time without belonging to the scenario (starting interpreters, breaking the lockstep of
 heartbeats, restoring the four) happens outside its window. A scenario's window ends when the group
-is at rest again, or after `SETTLE_S_MAX`; waiting longer would add no unavailable time.
+is at rest again, or after `SETTLE_S_MAX`; waiting longer would add no unavailable time. A scenario
+of several steps yields after each: what is retained is asked of each step, everything else of the
+whole.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from coopgroup.testing.trial.analysis import Facts, Window, measure
+from coopgroup.testing.trial.analysis import Facts, TrialLog, Window, measure
 from coopgroup.testing.trial.controller import Group, Trial
 
-__all__ = ["MEMBERS", "SCENARIOS", "Outcome", "Scenario", "play_scenarios"]
+__all__ = ["MEMBERS", "SCENARIOS", "Outcome", "Scenario", "measure_steps", "play_scenarios"]
 
 MEMBERS: Final = ("m1", "m2", "m3", "m4")
 JOINERS: Final = ("m5", "m6", "m7", "m8")
@@ -35,12 +37,12 @@ class Scenario:
     Attributes:
         title: what happens, for a table.
         prepared: members whose (next) process is made ready before the window.
-        play: does it, and returns whether the group came to rest.
+        play: does it, and yields after each step whether the group came to rest.
     """
 
     title: str
     prepared: tuple[str, ...]
-    play: Callable[[Group], bool]
+    play: Callable[[Group], Iterator[bool]]
 
 
 @frozen(kw_only=True)
@@ -71,7 +73,7 @@ def play_scenarios(trial: Trial, kind: str, names: Sequence[str]) -> dict[str, O
     """
     group = trial.group(kind)
     group.start(*MEMBERS)
-    windows: dict[str, tuple[Window, bool]] = {}
+    steps_of: dict[str, list[tuple[Window, bool]]] = {}
     for name in names:
         scenario = SCENARIOS[name]
         _restore(group)
@@ -79,17 +81,53 @@ def play_scenarios(trial: Trial, kind: str, names: Sequence[str]) -> dict[str, O
         group.desynchronise()
         group.wait_settled(quiet_s=1.0)
         time.sleep(group.chance.uniform(*PHASE_S))
-        with trial.window() as opened:
-            is_settled = scenario.play(group)
-        windows[name] = (opened.window, is_settled)
+        steps_of[name] = _play(scenario, group)
     trial.finish()
     log = group.log()
-    return {
-        name: Outcome(
-            facts=measure(log, window), window_s=round(window.length_s, 1), is_settled=is_settled
-        )
-        for name, (window, is_settled) in windows.items()
-    }
+    return {name: _outcome(log, steps) for name, steps in steps_of.items()}
+
+
+def measure_steps(log: TrialLog, steps: Sequence[Window]) -> Facts:
+    """Facts about consecutive steps.
+
+    A rolling bounce replaces every process, so nothing is retained from its begin to its end; what
+    each of its steps leaves alone is retained in that step.
+
+    Args:
+        log: of the group.
+        steps: consecutive windows, at least one.
+
+    Returns:
+        Facts of the whole, but `retained` is the least and `retained_pause_ms_max` the greatest
+        figure of a single step.
+    """
+    whole = Window(begin_ns=steps[0].begin_ns, end_ns=steps[-1].end_ns)
+    by_step = [measure(log, step) for step in steps]
+    return evolve(
+        measure(log, whole),
+        retained=min(facts.retained for facts in by_step),
+        retained_pause_ms_max=max(facts.retained_pause_ms_max for facts in by_step),
+    )
+
+
+def _play(scenario: Scenario, group: Group) -> list[tuple[Window, bool]]:
+    """Each step's window, and whether the group was at rest at its end."""
+    steps = []
+    begin_ns = time.monotonic_ns()
+    for is_settled in scenario.play(group):
+        end_ns = time.monotonic_ns()
+        steps.append((Window(begin_ns=begin_ns, end_ns=end_ns), is_settled))
+        begin_ns = end_ns
+    return steps
+
+
+def _outcome(log: TrialLog, steps: Sequence[tuple[Window, bool]]) -> Outcome:
+    windows = [window for window, _ in steps]
+    return Outcome(
+        facts=measure_steps(log, windows),
+        window_s=round(sum(window.length_s for window in windows), 1),
+        is_settled=all(is_settled for _, is_settled in steps),
+    )
 
 
 def _restore(group: Group) -> None:
@@ -103,52 +141,50 @@ def _rest(group: Group) -> bool:
     return group.wait_settled(quiet_s=REST_S)
 
 
-def _quiet(group: Group) -> bool:
+def _quiet(group: Group) -> Iterator[bool]:
     time.sleep(QUIET_S)
-    return _rest(group)
+    yield _rest(group)
 
 
-def _join(group: Group) -> bool:
+def _join(group: Group) -> Iterator[bool]:
     group.start("m5")
-    return _rest(group)
+    yield _rest(group)
 
 
-def _leave(group: Group) -> bool:
+def _leave(group: Group) -> Iterator[bool]:
     group.stop("m4")
-    return _rest(group)
+    yield _rest(group)
 
 
-def _bounce(group: Group) -> bool:
+def _bounce(group: Group) -> Iterator[bool]:
     group.stop("m2")
     time.sleep(BOUNCE_DOWN_S)
     group.start("m2")
-    return _rest(group)
+    yield _rest(group)
 
 
-def _kill(group: Group) -> bool:
+def _kill(group: Group) -> Iterator[bool]:
     group.kill("m2")
     time.sleep(KILL_DOWN_S)
     group.start("m2")
-    return _rest(group)
+    yield _rest(group)
 
 
-def _rolling(group: Group) -> bool:
-    is_settled = True
+def _rolling(group: Group) -> Iterator[bool]:
     for name in MEMBERS:
         group.stop(name)
         time.sleep(BOUNCE_DOWN_S)
         group.start(name)
-        is_settled &= _rest(group)  # as an operator goes on when the replacement is healthy
-    return is_settled
+        yield _rest(group)  # as an operator goes on when the replacement is healthy
 
 
-def _scale(group: Group) -> bool:
+def _scale(group: Group) -> Iterator[bool]:
     group.start(*JOINERS)
-    is_settled = _rest(group)
+    yield _rest(group)
     group.ask_to_stop(*JOINERS)
     for name in JOINERS:
         group.wait_stopped(name)
-    return _rest(group) and is_settled
+    yield _rest(group)
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = {

@@ -29,6 +29,7 @@ class WatchedLog:
         events: reader of its events.
         handed_out: records that it has handed out.
         state: name of its last event that is not about a commit.
+        owned: partitions that it was assigned and neither gave up nor lost.
     """
 
     member: str
@@ -37,6 +38,7 @@ class WatchedLog:
     events: EventReader
     handed_out: int = 0
     state: str = "new"
+    owned: set[int] = field(factory=set)
 
 
 @define(kw_only=True)
@@ -51,6 +53,7 @@ class GroupWatch:
         committed: (partitions,) highest position that a member committed.
         last_callback_ns: last time that a member told of a callback, a start or an end.
         logs: the processes.
+        news: member and event of what was read, commits left out; whoever shows it empties it.
     """
 
     partition_count: int
@@ -60,6 +63,7 @@ class GroupWatch:
     committed: npt.NDArray[np.int64] = field(init=False)
     last_callback_ns: int = field(init=False, default=0)
     logs: list[WatchedLog] = field(init=False, factory=list)
+    news: list[tuple[str, Event]] = field(init=False, factory=list)
 
     def __attrs_post_init__(self) -> None:
         """Nothing was handed out yet."""
@@ -74,18 +78,15 @@ class GroupWatch:
             WatchedLog(member, records_path, RowReader(records_path), EventReader(events_path))
         )
 
-    def refresh(self) -> list[tuple[str, Event]]:
-        """Read what is new and return the new events that are not about commits, by member."""
-        news: list[tuple[str, Event]] = []
+    def refresh(self) -> None:
+        """Read what is new."""
         for index, log in enumerate(self.logs):
             rows = log.rows.read_new()
             if len(rows):
                 self._take_rows(index, rows)
                 log.handed_out += len(rows)
-            news += [
-                (log.member, event) for event in log.events.read_new() if self._take(log, event)
-            ]
-        return sorted(news, key=lambda item: item[1].at_ns)
+            for event in log.events.read_new():
+                self._take_event(log, event)
 
     def is_settled(self, living: frozenset[Path], *, quiet_s: float, fair: bool) -> bool:
         """Whether the group is at rest; see `Group.wait_settled`.
@@ -116,15 +117,20 @@ class GroupWatch:
                 self.last_ns[partition] = newest_ns
                 self.owners[partition] = index
 
-    def _take(self, log: WatchedLog, event: Event) -> bool:
-        """Note an event; whether it is worth telling."""
-        if event.name == "committed":
-            positions = event.fields["positions"]
-            for partition, position in positions if isinstance(positions, list) else []:
-                self.committed[partition] = max(int(self.committed[partition]), int(position))
-            return False
-        if event.name == "commit_failed":
-            return False
+    def _take_event(self, log: WatchedLog, event: Event) -> None:
+        match event:
+            case Event(name="committed", fields={"positions": list(positions)}):
+                for partition, position in positions:
+                    self.committed[partition] = max(int(self.committed[partition]), position)
+                return
+            case Event(name="commit_failed" | "consumer_error"):
+                return
+            case Event(name="assigned", fields={"partitions": list(partitions)}):
+                log.owned.update(partitions)
+            case Event(name="revoked" | "lost", fields={"partitions": list(partitions)}):
+                log.owned.difference_update(partitions)
+            case _:
+                pass
         log.state = event.name
         self.last_callback_ns = max(self.last_callback_ns, event.at_ns)
-        return True
+        self.news.append((log.member, event))

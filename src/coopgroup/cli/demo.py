@@ -1,0 +1,208 @@
+"""`coopgroup demo`: two groups live through the same minute on a real broker.
+
+One group is ours, one is eager as confluent_kafka is without further ado. Both consume the same
+topic, in processes of their own, while a producer keeps its pace; in the same moments one member of
+each joins, one is closed, one is killed and comes back. What is said at the end is computed from
+the records that they handed out.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from types import FrameType
+from typing import Final, NoReturn
+
+import click
+from attrs import define, evolve
+from rich.console import Console
+
+from coopgroup.cli.demo_display import Display, summary_table
+from coopgroup.testing.trial import Facts, Group, Trial, TrialLog, Window, measure
+from coopgroup.testing.trial.brokers import open_stage
+from coopgroup.testing.trial.scenarios import measure_steps
+
+__all__ = ["command", "json_line"]
+
+PARTITIONS: Final = 24
+RATE_PER_PARTITION: Final = 50.0
+BACKLOG_OF_FIRST: Final = 6_000
+KINDS: Final = ("coopgroup-simple", "eager")
+QUIET_S: Final = 1.2
+KILL_DOWN_S: Final = 3.0
+STEP_S_MAX: Final = 11.0
+DRAIN_S_MAX: Final = 5.0
+POLL_S: Final = 0.05
+JSON_KEYS: Final = (
+    "consumed",
+    "lost",
+    "duplicated",
+    "moved",
+    "retained_pause_ms_max",
+    "double_owner_ms",
+)
+
+
+@click.command
+@click.option(
+    "--broker",
+    default="auto",
+    show_default=True,
+    metavar="auto|kafka|mock|HOST:PORT",
+    help="Where to play: a Kafka started for it, librdkafka's mock, or a broker that runs.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the summary as one JSON object a kind."
+)
+def command(*, broker: str, as_json: bool) -> int:
+    """Play joins, exits and a crash of a group on a real broker."""
+    console = Console(stderr=as_json)
+    with terminated_as_interrupt():
+        facts_by_kind = demonstrate(broker, console)
+    if as_json:
+        for kind, facts in facts_by_kind.items():
+            click.echo(json_line(kind, facts))
+    else:
+        console.print(summary_table(facts_by_kind))
+    ours = [facts for kind, facts in facts_by_kind.items() if kind.startswith("coopgroup-")]
+    is_safe = all(facts.lost == 0 and facts.double_owner_transitions == 0 for facts in ours)
+    if not is_safe:
+        click.echo("coopgroup: a record was lost or a partition had two owners", err=True)
+    return 0 if is_safe else 1
+
+
+def json_line(kind: str, facts: Facts) -> str:
+    """The summary of one kind of group, as `--json` prints it."""
+    return json.dumps({"kind": kind, **{key: getattr(facts, key) for key in JSON_KEYS}})
+
+
+def demonstrate(broker: str, console: Console) -> dict[str, Facts]:
+    """Play the story and return the facts of each kind of group.
+
+    Raises:
+        CoopgroupError: the broker did not come up, or a process failed.
+    """
+
+    def tell(line: str) -> None:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    with (
+        open_stage(broker, PARTITIONS, tell) as stage,
+        Trial(
+            client_config=stage.client_config,
+            topics=stage.topics,
+            partitions_per_topic=stage.partitions_per_topic,
+        ) as trial,
+        Display(console=console, trial=trial) as display,
+    ):
+        display.phase("a producer writes a skewed backlog, then keeps its pace")
+        trial.start_producer(rate_per_partition=RATE_PER_PARTITION, backlog=skewed_backlog())
+        groups = [trial.group(kind) for kind in KINDS]
+        display.groups += groups
+        steps = Story(trial=trial, groups=groups, display=display).play()
+        display.phase("the producer stops, the groups finish what is left")
+        trial.finish(drain_s=DRAIN_S_MAX)
+        display.refresh(at_once=True)
+        return {group.kind: facts_of(group.log(), steps) for group in groups}
+
+
+def facts_of(log: TrialLog, steps: Sequence[Window]) -> Facts:
+    """Moves and pauses from the first join of a running group on, records of the whole run."""
+    whole = measure(log, Window(begin_ns=0, end_ns=time.monotonic_ns()))
+    return evolve(
+        measure_steps(log, steps),
+        consumed=whole.consumed,
+        lost=whole.lost,
+        duplicated=whole.duplicated,
+        double_owner_ms=whole.double_owner_ms,
+        double_owner_transitions=whole.double_owner_transitions,
+    )
+
+
+def skewed_backlog() -> tuple[int, ...]:
+    """Records of each partition before anybody consumes: a few partitions have most of them."""
+    return tuple(round(BACKLOG_OF_FIRST / (1 + partition)) for partition in range(PARTITIONS))
+
+
+@define(kw_only=True)
+class Story:
+    """What happens to the groups; the same happens to all of them, in the same moments.
+
+    Attributes:
+        trial: with a running producer.
+        groups: groups without members.
+        display: is kept up to date.
+    """
+
+    trial: Trial
+    groups: Sequence[Group]
+    display: Display
+
+    def play(self) -> list[Window]:
+        """Play everything; the windows of what happens to the settled groups, without a gap."""
+        self._begin()
+        self._wait_settled()
+        moments = [time.monotonic_ns()]
+        for step in (self._join, self._close, self._kill):
+            step()
+            self._wait_settled()
+            moments.append(time.monotonic_ns())
+        return [Window(begin_ns=begin, end_ns=end) for begin, end in pairwise(moments)]
+
+    def _begin(self) -> None:
+        self.display.phase("three members start")
+        self._each(lambda group: group.start("m1", "m2", "m3"))
+        self._each(lambda group: group.prepare("m2", "m4"))
+
+    def _join(self) -> None:
+        self.display.phase("a fourth member joins")
+        self._each(lambda group: group.start("m4"))
+
+    def _close(self) -> None:
+        self.display.phase("m1 is closed")
+        self._each(lambda group: group.ask_to_stop("m1"))
+        self._each(lambda group: group.wait_stopped("m1"))
+
+    def _kill(self) -> None:
+        self.display.phase("m2 is killed with SIGKILL")
+        self._each(lambda group: group.kill("m2"))
+        self._sleep(KILL_DOWN_S)
+        self.display.phase("m2 comes back as a new process")
+        self._each(lambda group: group.start("m2"))
+
+    def _each(self, act: Callable[[Group], None]) -> None:
+        for group in self.groups:
+            act(group)
+
+    def _wait_settled(self) -> None:
+        """Wait until every group is at rest, but not for ever."""
+        deadline = time.monotonic() + STEP_S_MAX
+        while time.monotonic() < deadline:
+            self.display.refresh()
+            if all(group.is_settled(quiet_s=QUIET_S) for group in self.groups):
+                return
+            time.sleep(POLL_S)
+
+    def _sleep(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.display.refresh()
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def terminated_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, so that no process is left behind."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -1,0 +1,244 @@
+"""What the demonstration shows while it runs: a live table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+from attrs import define, field
+from rich.console import Console
+from rich.console import Group as Stack
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from coopgroup.testing.trial import Facts, Group, Trial
+from coopgroup.testing.trial.recording import Event, RowReader
+from coopgroup.testing.trial.watch import WatchedLog
+
+__all__ = ["Display", "MemberRow", "describe", "member_rows", "ranges", "summary_table"]
+
+REFRESH_S: Final = 0.2
+EVENTS_SHOWN: Final = 6
+NEWS: Final = {
+    "assigned": "{member} gets {count}",
+    "closed": "{member} has left",
+    "closing": "{member} is asked to close",
+    "lost": "{member} lost {count}",
+    "revoked": "{member} gives up {count}",
+    "started": "{member} joins",
+}
+STATES: Final = {
+    "assigned": "consuming",
+    "closing": "closing",
+    "lost": "rejoining",
+    "revoked": "consuming",
+    "revoking": "giving up",
+    "started": "joining",
+}
+
+
+@define(kw_only=True)
+class Display:
+    """Shows groups and tells what happens.
+
+    Attributes:
+        console: where to.
+        trial: what is being played.
+        groups: groups to show, in this order; may be filled after construction.
+    """
+
+    console: Console
+    trial: Trial
+    groups: list[Group] = field(factory=list)
+    _phase: str = field(init=False, default="")
+    _began: float = field(init=False, factory=time.monotonic)
+    _shown_at: float = field(init=False, default=0.0)
+    _lines: deque[str] = field(init=False, factory=lambda: deque(maxlen=EVENTS_SHOWN))
+    _live: Live | None = field(init=False, default=None)
+    _reader: RowReader = field(init=False)
+    _ends: npt.NDArray[np.int64] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Nothing was produced yet."""
+        self._reader = RowReader(self.trial.producer_path)
+        self._ends = np.zeros(self.trial.partition_count, np.int64)
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        if self.console.is_terminal:
+            self._live = Live(console=self.console, auto_refresh=False, transient=True)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give the terminal back."""
+        if self._live is not None:
+            self._live.stop()
+
+    def phase(self, text: str) -> None:
+        """Say what is about to happen."""
+        self._phase = text
+        self._tell(f"--- {text}")
+        self.refresh(at_once=True)
+
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Read what is new and show it, if the last time is long enough ago."""
+        now = time.monotonic()
+        if not at_once and now - self._shown_at < REFRESH_S:
+            return
+        self._shown_at = now
+        rows = self._reader.read_new()
+        np.maximum.at(self._ends, rows["partition"], rows["offset"] + 1)
+        for group in self.groups:
+            group.watch.refresh()
+            news, group.watch.news = group.watch.news, []
+            for member, event in sorted(news, key=lambda item: item[1].at_ns):
+                line = describe(member, event)
+                if line is not None:
+                    self._tell(f"{group.kind}: {line}")
+        if self._live is not None:
+            self._live.update(self._screen(), refresh=True)
+
+    def _tell(self, text: str) -> None:
+        line = f"{time.monotonic() - self._began:5.1f} s  {text}"
+        self._lines.append(line)
+        if self._live is None:
+            self.console.print(escape(line), highlight=False, soft_wrap=True)
+
+    def _screen(self) -> Stack:
+        tables = [group_table(group.kind, member_rows(group, self._ends)) for group in self.groups]
+        return Stack(Text(self._phase, style="bold"), *tables, Text("\n".join(self._lines)))
+
+
+@define(kw_only=True)
+class MemberRow:
+    """One line of a group's table.
+
+    Attributes:
+        member: its name.
+        state: what it is doing.
+        owned: partitions that it holds.
+        lag: end offset minus committed offset, summed over them.
+        handed_out: records that its present process handed out.
+    """
+
+    member: str
+    state: str
+    owned: Sequence[int]
+    lag: int
+    handed_out: int
+
+
+def member_rows(group: Group, ends: npt.NDArray[np.int64]) -> list[MemberRow]:
+    """The table of a group: its members by name.
+
+    Args:
+        group: the group, refreshed.
+        ends: (partitions,) offset after the last acknowledged record.
+    """
+    rows = []
+    log_of = {log.records_path: log for log in group.watch.logs}
+    for name in group.names:
+        incarnation = group.member(name)
+        log = log_of[incarnation.records_path]
+        owned = sorted(log.owned) if incarnation.is_alive else []
+        lag = int((ends - group.watch.committed)[owned].clip(0).sum())
+        rows.append(
+            MemberRow(
+                member=name,
+                state=state_of(log, is_alive=incarnation.is_alive),
+                owned=owned,
+                lag=lag,
+                handed_out=log.handed_out,
+            )
+        )
+    return rows
+
+
+def state_of(log: WatchedLog, *, is_alive: bool) -> str:
+    """What a member is doing, in a word or two."""
+    if not is_alive:
+        return "left" if log.state == "closed" else "killed"
+    return STATES.get(log.state, log.state)
+
+
+def group_table(title: str, rows: Iterable[MemberRow]) -> Table:
+    """A group as a table."""
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("member")
+    table.add_column("state", min_width=10)
+    table.add_column("partitions", min_width=30)
+    for heading in ("count", "lag", "records"):
+        table.add_column(heading, justify="right", min_width=6)
+    for row in rows:
+        table.add_row(
+            row.member,
+            row.state,
+            ranges(row.owned),
+            str(len(row.owned)),
+            f"{row.lag:,}",
+            f"{row.handed_out:,}",
+        )
+    return table
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Ascending numbers with runs written short: `0-5 8 10-11`."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return " ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
+
+
+def describe(member: str, event: Event) -> str | None:
+    """An event as half a sentence; None for one that is not worth it."""
+    match event:
+        case Event(name="assigned" | "revoked" | "lost", fields={"partitions": []}):
+            return None
+        case Event(name=name, fields={"partitions": list(partitions)}) if name in NEWS:
+            plural = "" if len(partitions) == 1 else "s"
+            return NEWS[name].format(member=member, count=f"{len(partitions)} partition{plural}")
+        case Event(name=name) if name in NEWS:
+            return NEWS[name].format(member=member)
+        case _:
+            return None
+
+
+def summary_table(facts_by_kind: dict[str, Facts]) -> Table:
+    """What the demonstration found, one column for each kind of group."""
+    table = Table(title="From the records that were handed out", title_justify="left")
+    table.add_column("")
+    for kind in facts_by_kind:
+        table.add_column(kind, justify="right")
+    rows: dict[str, Callable[[Facts], str]] = {
+        "records consumed": lambda facts: f"{facts.consumed:,}",
+        "records lost": lambda facts: f"{facts.lost:,}",
+        "records handed out again": lambda facts: f"{facts.duplicated:,}",
+        "partitions moved": lambda facts: f"{facts.moved:,}",
+        "worst pause of a partition that stayed": lambda facts: (
+            f"{facts.retained_pause_ms_max:,.0f} ms"
+        ),
+        "time without an owner, all partitions": lambda facts: (
+            f"{facts.unavailable_partition_s:,.1f} s"
+        ),
+        "time with two owners": lambda facts: f"{facts.double_owner_ms:,.0f} ms",
+        "commits that failed": lambda facts: f"{facts.failed_commits:,}",
+    }
+    for text, cell in rows.items():
+        table.add_row(text, *(cell(facts) for facts in facts_by_kind.values()))
+    return table

@@ -1,0 +1,138 @@
+"""Where a trial takes place: real Kafka, the mock of librdkafka, or a broker that runs already."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from attrs import frozen
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.testing.cluster import KafkaCluster
+from coopgroup.testing.errors import ClusterError, KafkaFetchError, ToolMissingError
+from coopgroup.testing.trial.mock_broker import PARTITIONS_PER_TOPIC
+
+__all__ = ["Stage", "open_stage"]
+
+ANSWER_S: Final = 15.0
+CLOSE_S: Final = 5.0
+
+
+@frozen(kw_only=True)
+class Stage:
+    """A broker with topics that nobody has written to.
+
+    Attributes:
+        client_config: address and security, in the keys of confluent_kafka.
+        topics: the topics.
+        partitions_per_topic: partitions of each.
+        is_mock: whether it is librdkafka's mock.
+    """
+
+    client_config: Mapping[str, str]
+    topics: tuple[str, ...]
+    partitions_per_topic: int
+    is_mock: bool
+
+
+@contextmanager
+def open_stage(broker: str, partitions: int, tell: Callable[[str], None]) -> Iterator[Stage]:
+    """Have a broker with `partitions` empty partitions; what was made goes at the end.
+
+    Args:
+        broker: `kafka`, `mock`, `HOST:PORT`, or `auto`: Kafka where Java and Maven are there.
+        partitions: how many; a multiple of 4, because topics of the mock have 4.
+        tell: called with a line when something takes time or is not as it could be.
+
+    Raises:
+        ConfigurationError: `broker` is none of these.
+        ClusterError: the broker did not come up or does not answer.
+    """
+    with ExitStack() as stack:
+        yield _stage(broker, partitions, tell, stack)
+
+
+def _stage(broker: str, partitions: int, tell: Callable[[str], None], stack: ExitStack) -> Stage:
+    match broker:
+        case "kafka":
+            return _kafka(partitions, tell, stack)
+        case "mock":
+            return _mock(partitions, stack)
+        case "auto":
+            try:
+                return _kafka(partitions, tell, stack)
+            except (ToolMissingError, KafkaFetchError) as error:
+                tell(f"{error}; using the mock broker of librdkafka instead, which is slower")
+                return _mock(partitions, stack)
+        case address if ":" in address:
+            return _running(address, partitions, stack)
+        case _:
+            raise ConfigurationError("broker", broker, "auto, kafka, mock or HOST:PORT")
+
+
+def _kafka(partitions: int, tell: Callable[[str], None], stack: ExitStack) -> Stage:
+    tell("starting Apache Kafka (the first time its jars are fetched)")
+    cluster = stack.enter_context(KafkaCluster())
+    cluster.create_topic("orders", partitions)
+    return Stage(
+        client_config=cluster.client_config(),
+        topics=("orders",),
+        partitions_per_topic=partitions,
+        is_mock=False,
+    )
+
+
+def _mock(partitions: int, stack: ExitStack) -> Stage:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coopgroup.testing.trial.mock_broker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    stack.callback(_end, process)
+    address = process.stdout.readline().strip() if process.stdout is not None else ""
+    if not address:
+        raise ClusterError("the mock broker ended before it told its address")
+    return Stage(
+        client_config={"bootstrap.servers": address},
+        topics=tuple(f"orders-{number}" for number in range(partitions // PARTITIONS_PER_TOPIC)),
+        partitions_per_topic=PARTITIONS_PER_TOPIC,
+        is_mock=True,
+    )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Let the mock end, by force if it must be."""
+    try:
+        process.communicate(timeout=CLOSE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+
+
+def _running(address: str, partitions: int, stack: ExitStack) -> Stage:
+    """A topic of our own on somebody's broker; it is deleted at the end."""
+    client_config = {"bootstrap.servers": address}
+    admin = AdminClient({**client_config, "log_level": 3})
+    topic = f"coopgroup-demo-{secrets.token_hex(4)}"
+    created = admin.create_topics(
+        [NewTopic(topic, partitions, 1)], operation_timeout=ANSWER_S, request_timeout=ANSWER_S
+    )
+    try:
+        created[topic].result(ANSWER_S)
+    except (KafkaException, TimeoutError) as error:
+        raise ClusterError(f"cannot create a topic at {address}: {error}") from error
+    stack.callback(lambda: admin.delete_topics([topic])[topic].result(ANSWER_S))
+    return Stage(
+        client_config=client_config,
+        topics=(topic,),
+        partitions_per_topic=partitions,
+        is_mock=False,
+    )
