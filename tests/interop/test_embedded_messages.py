@@ -1,0 +1,110 @@
+"""Our bytes beside those of kafka-python and kio, over all canonical vectors that Kafka has."""
+
+import io
+import struct
+from importlib import import_module
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer.metadata import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from kio.schema.types import TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import i32
+
+from tests.unit.protocol.reference import Row, Vector, load_vectors
+
+SHARED = [
+    vector
+    for vector in load_vectors()
+    if vector.kind in {"subscription", "kafka_assignment"} and vector.canonical
+]
+
+
+def kafka_python_bytes(vector: Vector) -> bytes:
+    """What kafka-python writes for the value of a vector."""
+    row = vector.value or {}
+    user_data = _bytes(row["user_data_hex"])
+    if vector.kind == "kafka_assignment":
+        assigned = [
+            ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=indices)
+            for name, indices in row["assigned"].items()
+        ]
+        return bytes(
+            ConsumerProtocolAssignment(
+                assigned_partitions=assigned,
+                user_data=user_data,
+            ).encode(version=vector.version)
+        )
+    owned = [
+        ConsumerProtocolSubscription.TopicPartition(topic=name, partitions=indices)
+        for name, indices in row["owned"].items()
+    ]
+    return bytes(
+        ConsumerProtocolSubscription(
+            topics=row["topics"],
+            user_data=user_data,
+            owned_partitions=owned,
+            generation_id=_generation(row),
+            rack_id=row["rack"],
+        ).encode(version=vector.version)
+    )
+
+
+def kio_message(vector: Vector) -> Any:  # noqa: ANN401 - a class per kind and version
+    """The value of a vector as kio's message of its version."""
+    row = vector.value or {}
+    fields: dict[str, Any] = {"user_data": _bytes(row["user_data_hex"])}
+    if vector.kind == "kafka_assignment":
+        module = import_module(f"kio.schema.consumer_protocol_assignment.v{vector.version}.data")
+        fields["assigned_partitions"] = _kio_partitions(module, row["assigned"])
+        return module.ConsumerProtocolAssignment(**fields)
+    module = import_module(f"kio.schema.consumer_protocol_subscription.v{vector.version}.data")
+    fields["topics"] = tuple(row["topics"])
+    if vector.version >= 1:
+        fields["owned_partitions"] = _kio_partitions(module, row["owned"])
+    if vector.version >= 2:
+        fields["generation_id"] = i32(_generation(row))
+    if vector.version >= 3:
+        fields["rack_id"] = row["rack"]
+    return module.ConsumerProtocolSubscription(**fields)
+
+
+@pytest.mark.parametrize("vector", SHARED, ids=str)
+def test_kafka_python_when_given_the_value_writes_our_bytes(vector: Vector) -> None:
+    """The encoder of kafka-python agrees with the vector."""
+    assert kafka_python_bytes(vector).hex() == vector.content.hex()
+
+
+@pytest.mark.parametrize("vector", SHARED, ids=str)
+def test_kio_when_given_the_value_writes_our_bytes(vector: Vector) -> None:
+    """The encoder of kio agrees with the vector but for the version, which it leaves out."""
+    message = kio_message(vector)
+    written = io.BytesIO()
+    entity_writer(type(message))(written, message)
+    assert (struct.pack(">h", vector.version) + written.getvalue()).hex() == vector.content.hex()
+
+
+@pytest.mark.parametrize("vector", SHARED, ids=str)
+def test_kio_when_given_our_bytes_reads_the_value(vector: Vector) -> None:
+    """The decoder of kio reads what we write."""
+    message = kio_message(vector)
+    read, used = entity_reader(type(message))(vector.content, 2)
+    assert (read, used) == (message, len(vector.content) - 2)
+
+
+def _kio_partitions(module: Any, resources: dict[str, list[int]]) -> tuple[Any, ...]:  # noqa: ANN401 - any version's module
+    return tuple(
+        module.TopicPartition(topic=TopicName(name), partitions=tuple(i32(i) for i in indices))
+        for name, indices in resources.items()
+    )
+
+
+def _generation(row: Row) -> int:
+    return -1 if row["generation"] is None else int(row["generation"])
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)

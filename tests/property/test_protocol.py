@@ -1,0 +1,212 @@
+"""Embedded messages: round trips of any value, and any bytes at all."""
+
+from typing import Any
+
+import attrs
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from coopgroup.errors import DecodeError
+from coopgroup.protocol import (
+    ASSIGNMENT_NEWEST,
+    KAFKA_ASSIGNMENT_NEWEST,
+    SUBSCRIPTION_NEWEST,
+    Assignment,
+    KafkaAssignment,
+    Subscription,
+    UserData,
+)
+from coopgroup.protocol.user_data import MAGIC
+from tests.unit.protocol.reference import (
+    Row,
+    load_vectors,
+    reference_decode,
+    reference_encode,
+)
+from tests.unit.protocol.rows import DECODERS, Value, ascending, encode, value_of
+
+KINDS = sorted(DECODERS)
+NEWEST = {
+    "assignment": ASSIGNMENT_NEWEST,
+    "kafka_assignment": KAFKA_ASSIGNMENT_NEWEST,
+    "subscription": SUBSCRIPTION_NEWEST,
+}
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+indices = st.lists(st.integers(0, 2**31 - 1), max_size=8, unique=True)
+resources = st.dictionaries(names, indices, max_size=6)
+hexes = st.none() | st.binary(max_size=20).map(bytes.hex)
+
+SUBSCRIPTION_ROWS = st.fixed_dictionaries(
+    {
+        "version": st.integers(0, SUBSCRIPTION_NEWEST),
+        "topics": st.lists(names, max_size=6, unique=True),
+        "user_data_hex": hexes,
+        "owned": resources,
+        "generation": st.integers(-1, 2**31 - 1),
+        "rack": st.none() | names,
+    }
+)
+ASSIGNMENT_ROWS = st.fixed_dictionaries(
+    {
+        "version": st.just(ASSIGNMENT_NEWEST),
+        "assigned": resources,
+        "revoked": st.none() | resources,
+        "scheduled_rebalance_timeout_ms": st.integers(0, 2**31 - 1),
+    }
+)
+KAFKA_ASSIGNMENT_ROWS = st.fixed_dictionaries(
+    {
+        "version": st.integers(0, KAFKA_ASSIGNMENT_NEWEST),
+        "assigned": resources,
+        "user_data_hex": hexes,
+    }
+)
+USER_DATA_ROWS = st.fixed_dictionaries(
+    {"version": st.just(1), "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1)}
+)
+ROWS = st.one_of(
+    st.tuples(st.just("subscription"), SUBSCRIPTION_ROWS),
+    st.tuples(st.just("assignment"), ASSIGNMENT_ROWS),
+    st.tuples(st.just("kafka_assignment"), KAFKA_ASSIGNMENT_ROWS),
+    st.tuples(st.just("user_data"), USER_DATA_ROWS),
+)
+VECTORS = load_vectors()
+
+
+@st.composite
+def damaged_contents(draw: st.DrawFn) -> tuple[str, bytes]:
+    """A golden vector with some of its bytes replaced, cut out or put in."""
+    vector = draw(st.sampled_from(VECTORS))
+    content = bytearray(vector.content)
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, len(content)))
+        removed = draw(st.integers(0, 4))
+        inserted = draw(st.binary(max_size=4) | st.sampled_from([b"\xff" * 4, b"\x7f\xff\xff\xff"]))
+        content[start : start + removed] = inserted
+    return vector.kind, bytes(content)
+
+
+def decoded_or_refused(kind: str, content: bytes) -> Value | None:
+    """What the bytes say, or None where a named error with a fitting offset refuses them."""
+    try:
+        return DECODERS[kind](content)
+    except DecodeError as error:
+        refused = error
+    assert 0 <= refused.offset <= len(content)
+    assert str(refused) == f"{refused.message} at offset {refused.offset}"
+    return None
+
+
+def written_version(value: Value) -> int:
+    """The version in which a value that was read can be written again."""
+    match value:
+        case Subscription():
+            return min(value.version, SUBSCRIPTION_NEWEST)
+        case Assignment():
+            return value.version
+        case KafkaAssignment():
+            return min(value.version, KAFKA_ASSIGNMENT_NEWEST)
+        case UserData():
+            return 1
+
+
+@given(ROWS)
+def test_value_when_written_is_what_the_schema_says_and_reads_back(
+    kind_and_row: tuple[str, Row],
+) -> None:
+    """Our codec and the slow reference agree, byte by byte and in both directions."""
+    kind, row = kind_and_row
+    value = value_of(kind, row)
+    without_empty_names = _without_empty_names(row)
+    content = encode(value, row["version"])
+    assert content == reference_encode(kind, ascending(without_empty_names))
+    _, used = reference_decode(kind, content)
+    assert used == len(content)
+    assert DECODERS[kind](content) == value_of(kind, _as_read(kind, without_empty_names))
+
+
+@given(ROWS)
+def test_bytes_when_in_another_order_say_the_same(kind_and_row: tuple[str, Row]) -> None:
+    """Foreign clients sort differently or not at all, and write names without partitions."""
+    kind, row = kind_and_row
+    content = reference_encode(kind, row)
+    assert DECODERS[kind](content) == value_of(kind, _as_read(kind, row))
+
+
+@given(st.sampled_from(KINDS), st.binary(max_size=200))
+@example("user_data", MAGIC)
+@example("subscription", b"\x00\x01" + b"\x00" * 8)
+def test_bytes_when_arbitrary_are_read_or_refused(kind: str, content: bytes) -> None:
+    """Whatever a peer sends, the answer is a value or a named error."""
+    _assert_survives_rewriting(kind, decoded_or_refused(kind, content))
+
+
+@given(damaged_contents())
+def test_bytes_when_damaged_are_read_or_refused(kind_and_content: tuple[str, bytes]) -> None:
+    """The same for bytes that are nearly right, which reach much deeper into the codec."""
+    kind, content = kind_and_content
+    _assert_survives_rewriting(kind, decoded_or_refused(kind, content))
+
+
+@given(
+    st.sampled_from(["subscription", "kafka_assignment"]),
+    st.data(),
+    st.integers(4, 2**15 - 1),
+    st.binary(max_size=30),
+)
+def test_bytes_when_of_a_newer_version_are_read_by_their_prefix(
+    kind: str, draws: st.DataObject, version: int, appended: bytes
+) -> None:
+    """A version only appends fields, so the known ones stay readable for ever."""
+    rows = SUBSCRIPTION_ROWS if kind == "subscription" else KAFKA_ASSIGNMENT_ROWS
+    row: Row = {**draws.draw(rows), "version": version}
+    content = reference_encode(kind, row) + appended
+    assert DECODERS[kind](content) == value_of(kind, row)
+
+
+@pytest.mark.parametrize("kind", ["assignment", "subscription"])
+@given(draws=st.data(), appended=st.binary(min_size=1, max_size=8))
+def test_bytes_when_a_known_version_goes_on_are_refused(
+    kind: str, draws: st.DataObject, appended: bytes
+) -> None:
+    """What a version does not have is not skipped."""
+    rows = SUBSCRIPTION_ROWS if kind == "subscription" else ASSIGNMENT_ROWS
+    row = {**draws.draw(rows), "version": NEWEST[kind]}
+    assert decoded_or_refused(kind, reference_encode(kind, row) + appended) is None
+
+
+def _assert_survives_rewriting(kind: str, value: Value | None) -> None:
+    if value is None:
+        return
+    again = DECODERS[kind](encode(value, written_version(value)))
+    assert again is not None
+    assert _without_version(again) == _without_version(value)
+
+
+def _without_version(value: Value) -> dict[str, Any]:
+    fields = attrs.asdict(value, recurse=False)
+    return {name: content for name, content in fields.items() if name != "version"}
+
+
+def _without_empty_names(row: Row) -> Row:
+    return {
+        field: {name: items for name, items in value.items() if items}
+        if isinstance(value, dict)
+        else value
+        for field, value in row.items()
+    }
+
+
+def _as_read(kind: str, row: Row) -> Row:
+    """The row without what its version lacks."""
+    if kind != "subscription":
+        return row
+    version = row["version"]
+    return {
+        **row,
+        "owned": row["owned"] if version >= 1 else {},
+        "generation": row["generation"] if version >= 2 else -1,
+        "rack": row["rack"] if version >= 3 else None,
+    }
