@@ -1,0 +1,102 @@
+"""Assignors by name."""
+
+import subprocess
+import sys
+
+import pytest
+
+from coopgroup.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    LagAwareAssignor,
+    StickyAssignor,
+    assignor_names,
+    create_assignor,
+    register_assignor,
+    registry,
+)
+from coopgroup.errors import ConfigurationError
+from coopgroup.model.named_factories import NamedFactories
+
+
+def test_create_when_named_makes_that_assignor() -> None:
+    """The names are those of the documents, options are keyword arguments."""
+    assert create_assignor("sticky") == StickyAssignor()
+    assert create_assignor("cooperative-sticky", {}) == CooperativeStickyAssignor()
+    assert create_assignor("lag-aware", {"scope": "topic"}) == LagAwareAssignor()
+    assert {name: create_assignor(name).name for name in assignor_names()}.items() >= {
+        ("cooperative-sticky", "cooperative-sticky"),
+        ("lag-aware", "lag-aware"),
+        ("sticky", "sticky"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (
+            "sticky",
+            {"speed": 1},
+            "option of assignor sticky: got 'speed', expected no options at all",
+        ),
+        (
+            "lag-aware",
+            {"scop": 1},
+            "option of assignor lag-aware: got 'scop', expected one of scope",
+        ),
+        ("lag-aware", {"scope": 1}, "scope: got 1, expected 'topic'"),
+    ],
+)
+def test_create_when_options_are_wrong_says_which(
+    name: str, options: dict[str, object], message: str
+) -> None:
+    """One line that names the option and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        create_assignor(name, options)
+    assert str(caught.value) == message
+
+
+def test_create_when_name_is_unknown_lists_what_there_is() -> None:
+    """One line with every name."""
+    with pytest.raises(ConfigurationError) as caught:
+        create_assignor("fairest")
+    names = ", ".join(assignor_names())
+    assert str(caught.value) == f"assignor: got 'fairest', expected one of {names}"
+
+
+def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's assignor is chosen like ours."""
+    fresh = NamedFactories[Assignor]("assignor", {"sticky": StickyAssignor})
+    monkeypatch.setattr(registry, "_ASSIGNORS", fresh)
+    register_assignor("mine", LagAwareAssignor)
+    assert create_assignor("mine", {"scope": "topic"}) == LagAwareAssignor()
+    assert assignor_names() == ("mine", "sticky")
+
+
+def test_targets_when_made_under_two_hash_seeds_are_the_same() -> None:
+    """No order of a set or dict of strings leaks into a target."""
+    program = (
+        "import numpy as np\n"
+        "from coopgroup.assignors import assignor_names, create_assignor\n"
+        "from coopgroup.model import MemberClaim, ResourceSet, resolve_claims\n"
+        "topics = {f'topic-{n}' for n in range(9)}\n"
+        "def claim(m):\n"
+        "    own = ResourceSet({'topic-' + m: [1, 2], 'topic-7': [1]})\n"
+        "    names = tuple(sorted(t for t in topics if t[-1] != m))\n"
+        "    return MemberClaim(member_id=m, topics=names, owned=own)\n"
+        "existing = ResourceSet({t: range(5) for t in topics})\n"
+        "group = resolve_claims([claim(m) for m in set('0123456')], existing)\n"
+        "for name in assignor_names():\n"
+        "    target = create_assignor(name).assign(group, np.arange(len(group.resources)) % 4)\n"
+        "    print(name, target.tolist())\n"
+    )
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(shown) == 1
