@@ -1,6 +1,5 @@
 """The cluster itself, on real brokers: what it starts, what its controls do, what it leaves."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -301,18 +300,3 @@ def test_second_of_two_brokers_may_die() -> None:
         )
         cluster.create_topic("orders", 1)
         assert cluster.leader_of("orders", 0) == 1
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
-def test_forked_child_leaves_the_cluster_alone(single: KafkaCluster) -> None:
-    """A child that ends in good order does not stop its parent's brokers."""
-    child = os.fork()
-    if child == 0:
-        try:
-            single.stop()
-        finally:
-            os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-
-    single.create_topic("orders", 1)
-    assert single.running == (1,)

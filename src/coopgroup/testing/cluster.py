@@ -27,6 +27,7 @@ from typing import Final, Self
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing import admin
+from coopgroup.testing.archive import archive_options, ensure_class_archive
 from coopgroup.testing.brokers import (
     LOG_OPTIONS,
     Broker,
@@ -416,6 +417,7 @@ class KafkaCluster:
 
     def _prepare(self, runtime: KafkaRuntime) -> Started:
         """Make folder, reaper, ports, certificates and formatted storage; nothing runs yet."""
+        ensure_class_archive(runtime, (f"-Xmx{self._heap}", *self._jvm_options))
         folder = make_folder(self._data_dir, len(self._broker_ids))
         started = Started(runtime=runtime, folder=folder, reaper=Reaper(folder))
         try:
@@ -431,7 +433,8 @@ class KafkaCluster:
     def _launch(self, broker_id: int) -> None:
         """Start the process of a broker that is down."""
         started = self._require_started()
-        java_options = (f"-Xmx{self._heap}", *self._jvm_options)
+        archive = archive_options(started.runtime)
+        java_options = (f"-Xmx{self._heap}", *self._jvm_options, *archive)
         launch(started, started.brokers[broker_id], java_options)
 
     def _require_started(self) -> Started:

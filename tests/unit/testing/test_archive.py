@@ -1,0 +1,78 @@
+"""The archive of Kafka's classes: made once, and never a need."""
+
+from pathlib import Path
+
+import pytest
+
+from coopgroup.testing import archive
+from coopgroup.testing.archive import archive_options, archive_path, ensure_class_archive
+from coopgroup.testing.maven import KafkaRuntime
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> KafkaRuntime:
+    """A runtime whose Java ends at once, as a Java does that cannot start Kafka."""
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    folder = tmp_path / "kafka"
+    folder.mkdir()
+    (folder / "bootstrap.checkpoint").write_text("checkpoint")
+    return KafkaRuntime(java=str(java), folder=folder)
+
+
+def test_options_name_the_archive_when_it_is_there(runtime: KafkaRuntime) -> None:
+    """Without an archive, and with the empty file that stands for none, there are no options."""
+    path = archive_path(runtime)
+
+    assert archive_options(runtime) == ()
+    path.write_bytes(b"")
+    assert archive_options(runtime) == ()
+    path.write_bytes(b"classes")
+    assert f"-XX:SharedArchiveFile={path}" in archive_options(runtime)
+
+
+def test_another_java_gets_another_archive(runtime: KafkaRuntime) -> None:
+    """An archive of an older Java would be ignored for ever."""
+    before = archive_path(runtime)
+    java = Path(runtime.java)
+    java.write_text("#!/bin/sh\nexit 2\n")
+    java.touch()
+
+    assert archive_path(runtime).parent == before.parent == runtime.folder
+    assert archive_path(runtime) != before
+
+
+def test_failed_training_is_remembered_and_leaves_nothing(
+    runtime: KafkaRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty file says that there is no archive, so the next start does not try again."""
+    folders: list[Path] = []
+
+    def folder_of_test(parent: Path | None, broker_count: int) -> Path:
+        folders.append(tmp_path / f"data-{len(folders)}")
+        folders[-1].mkdir()
+        return folders[-1]
+
+    monkeypatch.setattr(archive, "make_folder", folder_of_test)
+
+    ensure_class_archive(runtime, ())
+    ensure_class_archive(runtime, ())
+
+    assert archive_path(runtime).read_bytes() == b""
+    assert [folder.exists() for folder in folders] == [False]
+
+
+def test_cache_that_cannot_be_written_is_no_error(
+    runtime: KafkaRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers then start without an archive."""
+
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "read-only", str(folder))
+
+    monkeypatch.setattr(archive, "cache_lock", refuse)
+
+    ensure_class_archive(runtime, ())
+
+    assert archive_options(runtime) == ()

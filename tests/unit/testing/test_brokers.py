@@ -1,0 +1,128 @@
+"""Brokers of a started cluster, with `sleep` in the place of Java."""
+
+import base64
+import os
+from pathlib import Path
+
+import pytest
+
+from coopgroup.testing.brokers import Broker, Started, add_brokers, launch, random_uuid, start_error
+from coopgroup.testing.errors import ClusterStartError
+from coopgroup.testing.maven import KafkaRuntime
+from coopgroup.testing.processes import Reaper
+
+
+def started_cluster(tmp_path: Path, owner_pid: int) -> Started:
+    """A cluster of two brokers whose Java sleeps."""
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\nexec sleep 60\n")
+    java.chmod(0o755)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "bootstrap.checkpoint").write_text("checkpoint")
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    started = Started(
+        runtime=KafkaRuntime(java=str(java), folder=cache),
+        folder=folder,
+        reaper=Reaper(folder),
+        owner_pid=owner_pid,
+    )
+    add_brokers(started, 2, None, {})
+    return started
+
+
+def running(started: Started) -> list[bool]:
+    """Which brokers run."""
+    return [broker.is_running for broker in started.brokers.values()]
+
+
+def test_brokers_are_formatted_launched_and_removed(tmp_path: Path) -> None:
+    """Each has its settings and storage of one cluster; in the end all is gone."""
+    started = started_cluster(tmp_path, os.getpid())
+    names = sorted(str(path.relative_to(started.folder)) for path in started.folder.rglob("*.*"))
+    metas = [
+        (broker.folder / "data" / "meta.properties").read_text().splitlines()
+        for broker in started.brokers.values()
+    ]
+
+    assert names == [
+        "broker-1/data/bootstrap.checkpoint",
+        "broker-1/data/meta.properties",
+        "broker-1/server.properties",
+        "broker-2/data/bootstrap.checkpoint",
+        "broker-2/data/meta.properties",
+        "broker-2/server.properties",
+    ]
+    assert [meta[2:] for meta in metas] == [
+        ["node.id=1", "version=1"],
+        ["node.id=2", "version=1"],
+    ]
+    assert metas[0][0] == metas[1][0]  # cluster.id
+    assert metas[0][1] != metas[1][1]  # directory.id
+    for broker in started.brokers.values():
+        launch(started, broker, ())
+    assert running(started) == [True, True]
+
+    started.remove()
+
+    assert running(started) == [False, False]
+    assert not started.folder.exists()
+
+
+def test_remove_does_nothing_in_a_forked_child(tmp_path: Path) -> None:
+    """A child that runs its parent's exit functions must not stop its parent's brokers."""
+    started = started_cluster(tmp_path, os.getppid())
+    launch(started, started.brokers[1], ())
+
+    started.remove()
+
+    assert running(started) == [True, False]
+    assert started.folder.exists()
+    started.owner_pid = os.getpid()
+    started.remove()
+
+
+def test_start_error_quotes_the_last_error_of_the_log(tmp_path: Path) -> None:
+    """One line; the end of the log is in the notes."""
+    started = started_cluster(tmp_path, os.getpid())
+    broker = started.brokers[1]
+    broker.log_path.write_text("INFO a\njava.lang.Exception: first\nERROR the reason\n at b\n")
+
+    error = start_error(broker, "ended with status 1")
+    started.remove()
+
+    assert str(error) == "broker 1 ended with status 1: ERROR the reason"
+    assert error.__notes__ == ["INFO a\njava.lang.Exception: first\nERROR the reason\n at b"]
+
+
+def test_start_error_says_so_when_there_is_no_log(tmp_path: Path) -> None:
+    """A broker that never began."""
+    started = started_cluster(tmp_path, os.getpid())
+    error = start_error(started.brokers[2], "was not ready")
+    started.remove()
+
+    assert str(error) == "broker 2 was not ready: it logged nothing"
+
+
+def test_launch_is_refused_when_a_port_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Java would take a second to find out."""
+    started = started_cluster(tmp_path, os.getpid())
+    broker: Broker = started.brokers[1]
+    taken = broker.address.internal_port
+    monkeypatch.setattr("coopgroup.testing.brokers.is_listening", lambda port: port == taken)
+
+    with pytest.raises(ClusterStartError, match=f"^broker 1: port {taken} is taken$"):
+        launch(started, broker, ())
+    started.remove()
+
+
+def test_random_uuid_is_one_of_kafka() -> None:
+    """Sixteen bytes as base64 without padding; a leading dash would look like an option."""
+    ids = [random_uuid() for _ in range(200)]
+
+    assert {len(base64.urlsafe_b64decode(text + "==")) for text in ids} == {16}
+    assert not any(text.startswith("-") for text in ids)
+    assert len(set(ids)) == 200
