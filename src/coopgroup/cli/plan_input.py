@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import reprlib
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import numpy as np
@@ -187,18 +188,22 @@ def _string_or_null(value: object, field: str) -> str | None:
 
 
 def _strings(value: object, field: str) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+    if not isinstance(value, list) or not set(map(type, value)) <= {str}:
         _refuse(field, value, "a list of strings")
     return value
 
 
+def _within_int32(indices: list[int]) -> bool:
+    low, high = _INT32
+    return not indices or (low <= min(indices) and max(indices) <= high)
+
+
 def _indices(value: object, field: str) -> Int32Array:
     """A list of partition numbers as int32, in the order given."""
-    low, high = _INT32
     if not isinstance(value, list) or not set(map(type, value)) <= {int}:
         _refuse(field, value, "a list of integers")
-    if value and not (low <= min(value) and max(value) <= high):
-        _refuse(field, value, f"integers from {low} to {high}")
+    if not _within_int32(value):
+        _refuse(field, value, f"integers from {_INT32[0]} to {_INT32[1]}")
     return np.array(value, dtype=np.int32)
 
 
@@ -279,21 +284,51 @@ def _lags(row: _Row, topics: Mapping[str, Int32Array]) -> Lags:
 # --- members -----------------------------------------------------------------------------------
 
 
-def _member(member_id: str, value: object) -> MemberClaim:
+def _claims(members: _Row) -> tuple[MemberClaim, ...]:
+    """Everybody's claim, ascending by member id."""
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}  # most members subscribe to the same
+    return tuple(_member(member_id, value, known) for member_id, value in sorted(members.items()))
+
+
+def _owned(value: object, field: str) -> ResourceSet:
+    """Claims of a member, packed in one go: a set per topic costs more than the JSON."""
+    owned = _object(value, field, "an object of lists of indices")
+    if not _all_int32_lists(owned.values()):
+        return ResourceSet(
+            {name: _indices(indices, f"{field}.{name}") for name, indices in owned.items()}
+        )
+    names = sorted(name for name, indices in owned.items() if indices)
+    ascending = [sorted(set(owned[name])) for name in names]
+    starts = np.zeros(len(names) + 1, dtype=np.int64)
+    np.cumsum([len(indices) for indices in ascending], out=starts[1:])
+    flat = np.array(list(chain.from_iterable(ascending)), dtype=np.int32)
+    return ResourceSet.from_flat(tuple(names), starts, flat)
+
+
+def _all_int32_lists(lists: Collection[Any]) -> bool:
+    if not set(map(type, lists)) <= {list}:
+        return False
+    flat = list(chain.from_iterable(lists))
+    return set(map(type, flat)) <= {int} and _within_int32(flat)
+
+
+def _member(
+    member_id: str, value: object, known: dict[tuple[str, ...], tuple[str, ...]]
+) -> MemberClaim:
     place = f"members.{member_id}."
     row = _object(value, place[:-1], "an object that describes the member")
     _known_fields(row, _MEMBER_FIELDS, place)
     topics = _strings(
         _required(row, "topics", place, "a list of the subscribed topics"), f"{place}topics"
     )
-    owned = _object(row.get("owned", {}), f"{place}owned", "an object of lists of indices")
+    subscription = tuple(topics)
+    if subscription not in known:
+        known[subscription] = tuple(sorted(set(topics)))
     delay = row.get("remaining_delay_ms")
     return MemberClaim(
         member_id=member_id,
-        topics=tuple(sorted(set(topics))),
-        owned=ResourceSet(
-            {name: _indices(claims, f"{place}owned.{name}") for name, claims in owned.items()}
-        ),
+        topics=known[subscription],
+        owned=_owned(row.get("owned", {}), f"{place}owned"),
         generation=_integer(row.get("generation", -1), f"{place}generation", -1, _INT32[1]),
         instance_id=_string_or_null(row.get("instance_id"), f"{place}instance_id"),
         rack=_string_or_null(row.get("rack"), f"{place}rack"),
@@ -361,7 +396,7 @@ def read_line(row: _Row, defaults: Defaults) -> PlanLine:
         _required(row, "members", "", "an object of members"), "members", "an object of members"
     )
     return PlanLine(
-        claims=tuple(_member(member_id, value) for member_id, value in sorted(members.items())),
+        claims=_claims(members),
         metadata=TopicMetadata(resources=ResourceSet(topics), racks=_racks(row, topics)),
         lags=_lags(row, topics),
         assignor=_chosen(row, "assignor", defaults.assignor, create_assignor),

@@ -157,7 +157,11 @@ class ResourceSet:
 
     def to_dict(self) -> dict[str, list[int]]:
         """Plain lists by name, ascending: the form in which JSON shows a set."""
-        return {name: indices.tolist() for name, indices in self.items()}
+        flat, bounds = self._indices.tolist(), self._starts.tolist()
+        return {
+            name: flat[low:high]
+            for name, low, high in zip(self._names, bounds[:-1], bounds[1:], strict=True)
+        }
 
     def __len__(self) -> int:
         """Count of resources."""

@@ -140,6 +140,7 @@ def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
         (member(own={}), "members.m.own: got {}, expected no such field; there are topics, owne"),
         (member(owned=[]), "members.m.owned: got [], expected an object of lists of indices"),
         (member(owned={"t": 1}), "members.m.owned.t: got 1, expected a list of integers"),
+        (member(owned={"t": None}), "members.m.owned.t: got None, expected a list of integers"),
         (member(owned={"t": [None]}), "members.m.owned.t: got [None], expected a list of integers"),
         (member(owned={"t": [-(2**31) - 1]}), "members.m.owned.t: got [-2147483649], expected in"),
         (member(generation=None), "members.m.generation: got None, expected an integer from -1 "),
