@@ -1,0 +1,258 @@
+"""`SimplePolicy`: every example of Design I, word for word, and its harder neighbours.
+
+The document shows only what a round changes; our `assigned` is the complete set that a member holds
+after the round. An empty, not a null, list of revocations means that a follow-up round comes.
+"""
+
+import pytest
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.model import EMPTY, GroupSnapshot, MemberClaim, ResourceSet, RoundPlan
+from coopgroup.policies import (
+    Policy,
+    PolicyState,
+    RoundContext,
+    SimplePolicy,
+    check_target,
+    violations,
+)
+from tests.support.groups import Indices, Told, claim, group_of, no_lags, told, unreadable
+
+T4 = {"T": range(1, 5)}
+NOTHING: dict[str, list[int]] = {}
+
+
+def _t(*indices: int) -> dict[str, list[int]]:
+    return {"T": list(indices)} if indices else {}
+
+
+def _stage(
+    group: GroupSnapshot, state: PolicyState | None = None, generation: int = 1
+) -> tuple[RoundPlan, PolicyState]:
+    """A round with the sticky assignor, which the document's examples assume."""
+    context = RoundContext(leader_id="A", generation=generation, now_ms=0, state=state)
+    target = StickyAssignor().assign(group, no_lags(group))
+    check_target(group, target)
+    staged = SimplePolicy().stage(group, target, context)
+    assert violations(group, staged.plan) == ()
+    assert staged.plan.scheduled_rebalance_timeout_ms == 0
+    return staged.plan, staged.state
+
+
+def _round(
+    existing: Indices,
+    *claims: MemberClaim,
+    state: PolicyState | None = None,
+    generation: int = 1,
+) -> tuple[dict[str, Told], PolicyState]:
+    group = group_of(existing, *claims)
+    plan, state = _stage(group, state, generation)
+    return told(group, plan), state
+
+
+def test_member_when_joining_gets_its_resource_in_the_second_round() -> None:
+    """Design I, "Example: Member joins".
+
+    "Initial group and assignment: A(T1,T4), B(T2), C(T3). D(T) joins. Leader computes new
+    assignment as: A(T1), B(T2), C(T3), D(T4) but sends assignment with revocation request:
+    A(assigned:,revoked:T4), B(assigned:,revoked:), C(assigned:,revoked:), D(assigned:,revoked:)."
+
+    "Members join with subscriptions: A(T,assigned:T1), B(T,assigned:T2), C(T,assigned:T3),
+    D(T,assigned:). Leader computes new assignment as: A(assigned:,revoked:),
+    B(assigned:,revoked:), C(assigned:,revoked:), D(assigned:T4,revoked:)."
+    """
+    first, state = _round(
+        T4, claim("A", _t(1, 4)), claim("B", _t(2)), claim("C", _t(3)), claim("D")
+    )
+    assert first == {
+        "A": (_t(1), _t(4)),
+        "B": (_t(2), NOTHING),
+        "C": (_t(3), NOTHING),
+        "D": (NOTHING, NOTHING),
+    }
+    second, _ = _round(
+        T4,
+        claim("A", _t(1)),
+        claim("B", _t(2)),
+        claim("C", _t(3)),
+        claim("D"),
+        state=state,
+        generation=2,
+    )
+    assert second == {
+        "A": (_t(1), None),
+        "B": (_t(2), None),
+        "C": (_t(3), None),
+        "D": (_t(4), None),
+    }
+
+
+def test_member_when_leaving_has_its_resource_granted_in_one_round() -> None:
+    """Design I, "Example: Member leaves".
+
+    "Initial group and assignment: A(T1), B(T2), C(T3), D(T4). D(T4) leaves. [...] Remaining member
+    rejoin with subscriptions: A(T,assigned:T1), B(T,assigned:T2), C(T,assigned:T3). Leader
+    computes new assignment as: A(assigned:T1,T4,revoked:), B(assigned:T2,revoked:),
+    C(assigned:T3,revoked:)". "No further rebalances will be required."
+    """
+    only, _ = _round(T4, claim("A", _t(1)), claim("B", _t(2)), claim("C", _t(3)))
+    assert only == {"A": (_t(1, 4), None), "B": (_t(2), None), "C": (_t(3), None)}
+
+
+def test_member_when_bouncing_costs_one_round_and_then_two() -> None:
+    """Design I, "Member bounces".
+
+    "This case is just a member leaves event, followed by a member joins event. There will be one
+    rebalance when the member leaves and partitions are reassigned, then two rebalances: the first
+    one when the member rejoins and revocations are returned and then the second one that will
+    deliver the new assignment to all members."
+    """
+    left, state = _round(T4, claim("A", _t(1)), claim("B", _t(2)), claim("C", _t(3)))
+    assert left == {"A": (_t(1, 4), None), "B": (_t(2), None), "C": (_t(3), None)}
+    a, b, c = claim("A", _t(1, 4)), claim("B", _t(2)), claim("C", _t(3))
+    back, state = _round(T4, a, b, c, claim("D'"), state=state, generation=2)
+    assert back == {
+        "A": (_t(1), _t(4)),
+        "B": (_t(2), NOTHING),
+        "C": (_t(3), NOTHING),
+        "D'": (NOTHING, NOTHING),
+    }
+    after, _ = _round(T4, claim("A", _t(1)), b, c, claim("D'"), state=state, generation=3)
+    assert after == {
+        "A": (_t(1), None),
+        "B": (_t(2), None),
+        "C": (_t(3), None),
+        "D'": (_t(4), None),
+    }
+
+
+def test_leader_when_exiting_leaves_stickiness_to_a_new_one() -> None:
+    """Design I, "Leader exits and new leader is elected in this rebalance".
+
+    "Including AssignedTopicPartitions in the member metadata requires re-sending that information,
+    but allows a new leader, even if it was new to the group, to properly maintain stickiness."
+
+    A, which led, exits; E, which joins in that very round, leads it without any state. Everybody
+    keeps what it has, and what A had is granted at once.
+    """
+    only, _ = _round(T4, claim("B", _t(2)), claim("C", _t(3)), claim("D", _t(4)), claim("E"))
+    assert only == {
+        "B": (_t(2), None),
+        "C": (_t(3), None),
+        "D": (_t(4), None),
+        "E": (_t(1), None),
+    }
+
+
+def test_group_when_it_starts_is_granted_everything_at_once() -> None:
+    """Nobody claims anything, so nobody has to be waited for; all of it is created."""
+    group = group_of(T4, claim("A"), claim("B"))
+    plan, state = _stage(group)
+    assert told(group, plan) == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
+    assert plan.created.all()
+    assert state == PolicyState(generation=1, members=("A", "B"), granted=group.resources)
+
+
+def test_group_when_nothing_changes_is_told_to_go_on() -> None:
+    """All keep what they have, and no follow-up round comes."""
+    only, _ = _round(T4, claim("A", _t(1, 3)), claim("B", _t(2, 4)))
+    assert only == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
+
+
+def test_partitions_when_added_are_granted_at_once_as_created() -> None:
+    """A topic that grows moves nothing: its new partitions were never owned."""
+    group = group_of(T4, claim("A", _t(1)), claim("B", _t(2)))
+    state = PolicyState(generation=0, members=("A", "B"), known=ResourceSet(_t(1, 2)))
+    plan, _ = _stage(group, state)
+    assert told(group, plan) == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
+    assert group.resources.take(plan.created).to_dict() == _t(3, 4)
+
+
+def test_contested_resource_when_claimed_twice_is_granted_to_nobody_yet() -> None:
+    """Two claims in one generation (KIP-792): both stop it, the next round grants it."""
+    first, state = _round(T4, claim("A", _t(1, 2, 3)), claim("B", _t(3, 4)))
+    assert first == {"A": (_t(1, 2), _t(3)), "B": (_t(4), _t(3))}
+    second, _ = _round(T4, claim("A", _t(1, 2)), claim("B", _t(4)), state=state, generation=2)
+    assert second == {"A": (_t(1, 2), None), "B": (_t(3, 4), None)}
+
+
+def test_rightful_owner_when_another_claim_is_stale_keeps_its_resource() -> None:
+    """Only the stale claim is told to stop; the rightful owner never pauses."""
+    only, _ = _round(T4, claim("A", _t(1, 2), generation=5), claim("B", _t(2, 3, 4), generation=3))
+    assert only == {"A": (_t(1, 2), NOTHING), "B": (_t(3, 4), _t(2))}
+
+
+def test_target_when_only_its_stale_claim_points_there_waits_for_the_rightful_owner() -> None:
+    """B is to get what A rightfully has and B claims of old: both stop it first."""
+    first, state = _round(
+        {"T": range(1, 4)},
+        claim("A", _t(1, 2, 3), generation=5),
+        claim("B", _t(3), generation=3),
+        claim("C", _t(), generation=5),
+    )
+    assert first == {"A": (_t(1), _t(2, 3)), "B": (NOTHING, _t(3)), "C": (NOTHING, NOTHING)}
+    assert state.released.to_dict() == _t(2, 3)
+
+
+def test_owner_when_it_unsubscribes_must_stop_before_anybody_else_starts() -> None:
+    """A claim counts as ownership also of a member that no longer subscribes."""
+    group = group_of({"T": [1]}, claim("A", _t(1), topics=["U"]), claim("B"))
+    plan, state = _stage(group)
+    assert told(group, plan) == {"A": (NOTHING, _t(1)), "B": (NOTHING, NOTHING)}
+    assert group.resources.take(plan.waiting).to_dict() == _t(1)
+    second, _ = _round({"T": [1]}, claim("A", topics=["U"]), claim("B"), state=state, generation=2)
+    assert second == {"A": (NOTHING, None), "B": (_t(1), None)}
+
+
+def test_resource_when_deleted_is_revoked_from_its_owner() -> None:
+    """What the metadata no longer has is stopped and granted to nobody."""
+    only, state = _round({"T": [1]}, claim("A", {"T": [1], "gone": [0]}))
+    assert only == {"A": (_t(1), {"gone": [0]})}
+    assert (state.known.to_dict(), state.released) == (_t(1), EMPTY)
+
+
+def test_unreadable_member_when_new_is_told_to_hold_nothing_before_anything_is_granted() -> None:
+    """Nobody knows what it owns: what nobody else claims waits for one round."""
+    group = group_of(T4, claim("A", _t(1)), claim("B", _t(2)), unreadable("X"))
+    plan, state = _stage(group)
+    assert told(group, plan) == {
+        "A": (_t(1), NOTHING),
+        "B": (_t(2), NOTHING),
+        "X": (NOTHING, NOTHING),
+    }
+    assert group.resources.take(plan.waiting).to_dict() == _t(3, 4)
+    assert state.silent == ("X",)
+    again, state = _stage(group, state, 2)
+    assert told(group, again) == {
+        "A": (_t(1, 3), None),
+        "B": (_t(2, 4), None),
+        "X": (NOTHING, None),
+    }
+    third, _ = _stage(
+        group_of(T4, claim("A", _t(1, 3)), claim("B", _t(2)), unreadable("Y")), state, 3
+    )
+    assert third.follow_up is True
+
+
+def test_unreadable_member_when_everything_is_claimed_changes_nothing() -> None:
+    """What readable members claim rightfully is theirs, so there is nothing to wait for."""
+    only, _ = _round({"T": [1, 2]}, claim("A", _t(1)), claim("B", _t(2)), unreadable("X"))
+    assert only == {"A": (_t(1), None), "B": (_t(2), None), "X": (NOTHING, None)}
+
+
+@pytest.mark.parametrize("existing", [{}, T4])
+def test_group_when_empty_has_an_empty_plan(existing: Indices) -> None:
+    """No members: nothing to tell, nothing to wait for."""
+    group = group_of(existing)
+    plan, state = _stage(group)
+    assert (told(group, plan), plan.follow_up) == ({}, False)
+    assert state == PolicyState(generation=1, members=())
+
+
+def test_policy_when_asked_offers_everything_as_it_is() -> None:
+    """It satisfies the Protocol, holds nothing back and renames no owner."""
+    policy = SimplePolicy()
+    group = group_of(T4, claim("A", _t(1)))
+    offer = policy.offer(group, RoundContext(leader_id="A", generation=1, now_ms=0, state=None))
+    assert (isinstance(policy, Policy), policy.name) == (True, "simple")
+    assert (offer.owner.tolist(), offer.held.tolist()) == (group.owner.tolist(), [False] * 4)
