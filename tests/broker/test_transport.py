@@ -10,7 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from coopgroup.kafka.requests import (
+from coopgroup.kafka.security import read_connection_settings
+from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.member.effects import Lane
+from coopgroup.model.group_api import (
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
@@ -27,8 +30,6 @@ from coopgroup.kafka.requests import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from coopgroup.kafka.security import read_connection_settings
-from coopgroup.kafka.transport import FailureKind, GroupTransport, Lane, TransportFailure
 from coopgroup.testing import KafkaCluster
 
 TOPIC = "orders"

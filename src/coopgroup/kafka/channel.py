@@ -119,7 +119,8 @@ class Channel:
     port: int
     settings: ConnectionSettings
     _waiting: deque[Call] = field(factory=deque, init=False)
-    _in_flight: set[Call] = field(factory=set, init=False)
+    # In the order of sending, so that failures are told in that order.
+    _in_flight: dict[Call, None] = field(factory=dict, init=False)
     _connection: KafkaConnection | None = field(default=None, init=False)
     _attempt: Any = field(default=None, init=False)
     _attempt_timer: Any = field(default=None, init=False)
@@ -175,7 +176,7 @@ class Channel:
 
     def _send(self, connection: KafkaConnection, call: Call) -> None:
         call.sent = True
-        self._in_flight.add(call)
+        self._in_flight[call] = None
         remaining_ms = (call.deadline - time.monotonic()) * 1000
         try:
             future = connection.send_request(call.message, max(remaining_ms, 0) + TIMER_SLACK_MS)
@@ -186,14 +187,14 @@ class Channel:
         future.add_errback(lambda error: self._finish(call, _failure(error)))
 
     def _finish(self, call: Call, outcome: Outcome) -> None:
-        self._in_flight.discard(call)
+        self._in_flight.pop(call, None)
         self.net.cancel(call.timer)
         call.finish(outcome)
 
     def _expire(self, call: Call) -> None:
         if call.is_done:
             return
-        self._in_flight.discard(call)
+        self._in_flight.pop(call, None)
         was_sent = call.sent
         call.finish(
             TransportFailure(

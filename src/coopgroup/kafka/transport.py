@@ -1,6 +1,6 @@
 """Group RPCs to the brokers, from one background thread, without ever blocking the caller.
 
-Rules of this file: plain values go in (`coopgroup.kafka.requests`), plain values come out, and
+Rules of this file: plain values go in (`coopgroup.model.group_api`), plain values come out, and
 each request gets exactly one outcome: an answer, or a `TransportFailure`. What an error code or a
 failure means, and whether to try again, is for the caller to say.
 
@@ -36,18 +36,18 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from coopgroup.kafka.channel import Call, Channel, FailureKind, Outcome, TransportFailure
-from coopgroup.kafka.requests import (
+from coopgroup.kafka.requests import build_message, read_answer
+from coopgroup.kafka.security import ConnectionSettings
+from coopgroup.member.effects import Lane
+from coopgroup.model.group_api import (
     Answer,
     Coordinator,
     FindCoordinatorRequest,
     GroupRequest,
     JoinGroupRequest,
-    build_message,
-    read_answer,
 )
-from coopgroup.kafka.security import ConnectionSettings
 
-__all__ = ["FailureKind", "GroupTransport", "Lane", "TransportFailure"]
+__all__ = ["FailureKind", "GroupTransport", "TransportFailure"]
 
 # Java's client adds the same: the coordinator answers at the very end of the rebalance time-out.
 JOIN_SLACK_MS: Final = 5_000
@@ -55,13 +55,6 @@ LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1
 OnAnswer: TypeAlias = Callable[[Answer | TransportFailure], None]
 Address: TypeAlias = tuple[str, int]
-
-
-class Lane(enum.Enum):
-    """Which of the two connections to a broker a request takes."""
-
-    JOIN = "join"
-    COMMIT = "commit"
 
 
 class _Phase(enum.Enum):

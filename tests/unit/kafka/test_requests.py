@@ -8,7 +8,8 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
-from coopgroup.kafka.requests import (
+from coopgroup.kafka.requests import build_message, read_answer
+from coopgroup.model.group_api import (
     Answer,
     Coordinator,
     FindCoordinatorAnswer,
@@ -25,8 +26,6 @@ from coopgroup.kafka.requests import (
     OffsetCommitRequest,
     SyncGroupAnswer,
     SyncGroupRequest,
-    build_message,
-    read_answer,
 )
 
 

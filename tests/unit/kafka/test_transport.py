@@ -16,7 +16,10 @@ from attrs import evolve
 from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
-from coopgroup.kafka.requests import (
+from coopgroup.kafka.security import ConnectionSettings, read_connection_settings
+from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.member.effects import Lane
+from coopgroup.model.group_api import (
     Coordinator,
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
@@ -28,8 +31,6 @@ from coopgroup.kafka.requests import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from coopgroup.kafka.security import ConnectionSettings, read_connection_settings
-from coopgroup.kafka.transport import FailureKind, GroupTransport, Lane, TransportFailure
 
 LOOK_UP = FindCoordinatorRequest(group_id="g")
 HEARTBEAT = HeartbeatRequest(group_id="nobody", generation=1, member_id="m", group_instance_id=None)
