@@ -1,10 +1,12 @@
 """`coopgroup plan`: one answer a line, the examples of the design document, streams."""
 
 import io
+import itertools
 import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -263,6 +265,23 @@ def test_answer_lines_flushes_each_answer_before_it_reads_on() -> None:
 
     answer_lines(lines(), written, DEFAULTS)
     assert seen == [0, 1, 2]
+
+
+def test_answer_lines_when_there_are_many_needs_no_more_memory() -> None:
+    """Nothing is kept from line to line, good or bad: some 600 bytes each would add up."""
+
+    class Sink(io.BytesIO):
+        def write(self, content: object) -> int:
+            return 0
+
+    peaks = []
+    for count in (100, 100, 1000):
+        tracemalloc.start()
+        answer_lines(itertools.islice(itertools.cycle([GOOD, b"?"]), count), Sink(), DEFAULTS)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    warmed_up, many = peaks[1:]
+    assert many < warmed_up + 200_000
 
 
 def test_answer_lines_when_a_round_is_refused_ends_with_an_error(
