@@ -1,0 +1,43 @@
+"""Policies by name."""
+
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.model.named_factories import NamedFactories
+from coopgroup.policies import (
+    Policy,
+    SimplePolicy,
+    create_policy,
+    policy_names,
+    register_policy,
+    registry,
+)
+
+
+def test_create_when_named_makes_that_policy() -> None:
+    """Names are those of the documents."""
+    assert create_policy("simple") == SimplePolicy()
+    assert "simple" in policy_names()
+
+
+def test_create_when_name_is_unknown_lists_what_there_is() -> None:
+    """One line with every name."""
+    with pytest.raises(ConfigurationError) as caught:
+        create_policy("lazy")
+    assert str(caught.value) == f"policy: got 'lazy', expected one of {', '.join(policy_names())}"
+
+
+def test_create_when_option_is_unknown_names_it() -> None:
+    """The simple policy takes none."""
+    with pytest.raises(ConfigurationError) as caught:
+        create_policy("simple", {"delay_ms": 5})
+    assert str(caught.value) == (
+        "option of policy simple: got 'delay_ms', expected no options at all"
+    )
+
+
+def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user's policy is chosen like ours."""
+    monkeypatch.setattr(registry, "_POLICIES", NamedFactories[Policy]("policy", {}))
+    register_policy("mine", SimplePolicy)
+    assert (create_policy("mine"), policy_names()) == (SimplePolicy(), ("mine",))

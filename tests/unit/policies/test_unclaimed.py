@@ -1,0 +1,174 @@
+"""Why a resource is claimed by nobody: every row of the table, and what is remembered of it."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from coopgroup.model import GroupSnapshot, ResourceSet
+from coopgroup.policies import PolicyState, RoundContext, find_unclaimed, remember_round
+from coopgroup.policies.unclaimed import departed_members
+from tests.support.groups import claim, group_of, holder_of, unreadable
+
+Kinds = dict[str, dict[str, list[int]]]
+
+
+def _context(state: PolicyState | None, generation: int = 5) -> RoundContext:
+    return RoundContext(leader_id="A", generation=generation, now_ms=0, state=state)
+
+
+def _kinds(group: GroupSnapshot, state: PolicyState | None) -> Kinds:
+    found = find_unclaimed(group, _context(state))
+    masks = {
+        "created": found.created,
+        "lost": found.lost,
+        "released": found.released,
+        "withheld": found.withheld,
+    }
+    kinds = {kind: group.resources.take(mask).to_dict() for kind, mask in masks.items()}
+    return {kind: resources for kind, resources in kinds.items() if resources}
+
+
+def _state(
+    *members: str,
+    known: ResourceSet | None = None,
+    granted: ResourceSet | None = None,
+    released: ResourceSet | None = None,
+) -> PolicyState:
+    return PolicyState(
+        generation=4,
+        members=members,
+        known=known or ResourceSet(),
+        granted=granted or ResourceSet(),
+        released=released or ResourceSet(),
+    )
+
+
+def test_topic_when_nobody_claims_any_of_it_is_created() -> None:
+    """Design II: "If a topic is completely missing from previous assignments, assume" it is new."""
+    group = group_of({"T": [0, 1], "U": [0]}, claim("A", {"T": [0, 1]}, topics=["T", "U"]))
+    assert _kinds(group, None) == {"created": {"U": [0]}}
+
+
+def test_part_of_a_topic_when_nobody_claims_it_is_lost() -> None:
+    """Design II: "If we didn't detect a new subscription, assume" that a member left the group."""
+    group = group_of({"T": [0, 1], "U": [0]}, claim("A", {"T": [0]}, topics=["T"]))
+    assert _kinds(group, None) == {"lost": {"T": [1]}}
+
+
+def test_topic_when_the_state_knows_it_is_lost() -> None:
+    """A topic absent from all claims is new, unless the state knows that it was owned."""
+    group = group_of({"T": [0, 1]}, claim("A"))
+    state = _state("A", "B", known=ResourceSet({"T": [0]}))
+    assert _kinds(group, state) == {"created": {"T": [1]}, "lost": {"T": [0]}}
+
+
+def test_grants_when_a_member_missed_its_sync_were_never_owned() -> None:
+    """All members are back and nobody claims them: no one departed with them (KAFKA-9848)."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}), claim("B"))
+    state = _state("A", "B", granted=ResourceSet({"T": [0, 1]}))
+    assert _kinds(group, state) == {"created": {"T": [1]}}
+
+
+def test_grants_when_somebody_departed_are_lost() -> None:
+    """Who departed may have started them."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
+    state = _state("A", "B", granted=ResourceSet({"T": [0, 1]}))
+    assert departed_members(group, _context(state)) == ("B",)
+    assert _kinds(group, state) == {"lost": {"T": [1]}}
+
+
+def test_resources_when_revoked_in_the_last_round_are_released() -> None:
+    """They are free because their owner did as it was told, even if it departed since."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
+    known = ResourceSet({"T": [0, 1]})
+    state = _state("A", "B", known=known, released=ResourceSet({"T": [1]}))
+    assert _kinds(group, state) == {"released": {"T": [1]}}
+
+
+def test_resources_when_claimed_gone_or_unsubscribed_are_none_of_the_kinds() -> None:
+    """Only what could be placed now is classified."""
+    group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 7]}, topics=["T"]))
+    known = ResourceSet({"T": [0, 7], "U": [0], "W": [0]})
+    assert _kinds(group, _state("A", known=known)) == {}
+
+
+@pytest.mark.parametrize(
+    ("state", "withheld"),
+    [
+        (None, {"T": [1]}),
+        (_state("A", "X"), {"T": [1]}),
+        (PolicyState(generation=4, members=("A", "X"), silent=("X",)), None),
+        (PolicyState(generation=4, members=("A", "Y"), silent=("Y",)), {"T": [1]}),
+    ],
+    ids=["no state", "first seen", "told already", "another was told"],
+)
+def test_unclaimed_when_a_member_is_unreadable_is_withheld_until_it_was_told(
+    state: PolicyState | None, withheld: dict[str, list[int]] | None
+) -> None:
+    """A member whose claims nobody could read may own it, until it was told to hold nothing."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}), unreadable("X"))
+    assert _kinds(group, state).get("withheld") == withheld
+
+
+def test_kinds_when_every_state_is_tried_are_exactly_one() -> None:
+    """For all inputs of the table each unclaimed resource has one kind, each claimed one none."""
+    resources = ResourceSet({"T": [0, 1]})
+    one = ResourceSet({"T": [1]})
+    for released, granted, known, departed, claimed, with_state in itertools.product(
+        (False, True), repeat=6
+    ):
+        group = group_of(resources.to_dict(), claim("A", {"T": [0]} if claimed else None))
+        state = _state(
+            *(("A", "B") if departed else ("A",)),
+            known=one if known else None,
+            granted=one if granted else None,
+            released=one if released else None,
+        )
+        found = find_unclaimed(group, _context(state if with_state else None))
+        kinds = found.created.astype(int) + found.lost + found.released
+        assert kinds.tolist() == [int(not claimed), 1]
+        assert not found.withheld.any()
+
+
+def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
+    """Owned and lost ones become known, first grants are kept apart, given-up ones released."""
+    group = group_of(
+        {"T": range(4), "U": [0, 1]},
+        claim("A", {"T": [0, 1], "gone": [0]}, topics=["T", "U"]),
+        claim("B", topics=["T", "U"]),
+        unreadable("X"),
+    )
+    context = _context(None)
+    assigned = holder_of(group, {"A": {"T": [0]}, "B": {"T": [2], "U": [0]}})
+    state = remember_round(group, context, find_unclaimed(group, context), assigned)
+    assert state == PolicyState(
+        generation=5,
+        members=("A", "B", "X"),
+        known=ResourceSet({"T": range(4)}),
+        granted=ResourceSet({"U": [0]}),
+        released=ResourceSet({"T": [1]}),
+        silent=("X",),
+    )
+
+
+def test_memory_when_a_released_resource_finds_no_holder_keeps_it_released() -> None:
+    """It is nobody's loss for as long as nobody gets it; once granted it is forgotten."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
+    known, free = ResourceSet({"T": [0, 1]}), ResourceSet({"T": [1]})
+    context = _context(_state("A", known=known, released=free))
+    unclaimed = find_unclaimed(group, context)
+    kept = remember_round(group, context, unclaimed, holder_of(group, {"A": {"T": [0]}}))
+    assert (kept.known, kept.released) == (known, free)
+    granted = remember_round(group, context, unclaimed, holder_of(group, {"A": {"T": [0, 1]}}))
+    assert (granted.known, granted.released) == (known, ResourceSet())
+
+
+def test_memory_when_a_topic_is_deleted_forgets_it() -> None:
+    """A topic that comes back under its old name is a new one."""
+    group = group_of({"T": [0]}, claim("A", {"T": [0], "U": [0]}, topics=["T", "U"]))
+    context = _context(_state("A", known=ResourceSet({"T": [0], "U": [0], "W": [0]})))
+    assigned = holder_of(group, {"A": {"T": [0]}})
+    state = remember_round(group, context, find_unclaimed(group, context), assigned)
+    assert state == PolicyState(generation=5, members=("A",), known=ResourceSet({"T": [0]}))
+    assert np.array_equal(assigned, [0, -1])
