@@ -9,6 +9,7 @@ ARRAY int32 count; -1 stands for null where null is allowed.
 from __future__ import annotations
 
 from struct import Struct
+from struct import error as StructError  # noqa: N812  (a class, named like one)
 from typing import Final, final
 
 from coopgroup.errors import (
@@ -121,21 +122,20 @@ class ByteReader:
         content, offset, size = self.content, self.offset, len(self.content)
         strings: list[str] = []
         append, unpack_length = strings.append, INT16.unpack_from
-        for _ in range(count):  # a member may subscribe to 10,000 topics: no call per string
-            if size - offset < INT16.size:
-                break
-            length = unpack_length(content, offset)[0]
-            start = offset + INT16.size
-            if not 0 <= length <= size - start:
-                break
-            try:
-                append(content[start : start + length].decode())
-            except UnicodeDecodeError:
-                break
-            offset = start + length
+        try:
+            for _ in range(count):  # a member may subscribe to 10,000 topics: no call per string
+                length = unpack_length(content, offset)[0]
+                start = offset + 2
+                if not 0 <= length <= size - start:
+                    break
+                end = start + length
+                append(content[start:end].decode())
+                offset = end
+        except (StructError, UnicodeDecodeError):
+            pass
         self.offset = offset
         if len(strings) < count:
-            strings.append(self.read_string(field))  # says what is wrong with it
+            self.read_string(field)  # raises: it says what is wrong with the next one
         return strings
 
     def read_nullable_string(self, field: str) -> str | None:

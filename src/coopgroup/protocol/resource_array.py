@@ -199,15 +199,15 @@ def _indices_ascend(indices: Int32Array, starts: Int64Array) -> bool:
 
 
 def _refuse_repeated_names(entries: _Entries) -> None:
-    if len(set(entries.names)) == len(entries.names):
+    names = entries.names
+    if len(set(names)) == len(names):
         return
-    seen: set[str] = set()
-    for number, name in enumerate(entries.names):
-        if name in seen:
-            raise InvalidValueError(
-                f"{entries.field}: name {name!r} is repeated", entries.offset_of(number)
-            )
-        seen.add(name)
+    last_first = reversed(list(enumerate(names)))
+    first_number = {name: number for number, name in last_first}
+    number = next(number for number, name in enumerate(names) if first_number[name] < number)
+    raise InvalidValueError(
+        f"{entries.field}: name {names[number]!r} is repeated", entries.offset_of(number)
+    )
 
 
 def _refuse_index(entries: _Entries, starts: Int64Array, place: int, complaint: str) -> NoReturn:
