@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.assignors.base import Assignor
 from coopgroup.leader import (
-    JoinedMember,
     Lags,
     LedRound,
     RoundRequest,
@@ -23,6 +22,7 @@ from coopgroup.leader import (
     read_members,
 )
 from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies.base import RoundContext
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState

@@ -11,7 +11,6 @@ from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolErro
 from coopgroup.leader import (
     NO_LAGS,
     DecidedRound,
-    JoinedMember,
     Lags,
     LedRound,
     TopicMetadata,
@@ -30,6 +29,7 @@ from coopgroup.model import (
     RoundPlan,
     plan_that_moves_nothing,
 )
+from coopgroup.model.group_api import JoinedMember
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies.base import Offer, Policy, RoundContext, StagedRound
 from coopgroup.policies.simple import SimplePolicy
@@ -313,6 +313,32 @@ def test_lead_when_a_member_cannot_be_read_gives_it_nothing_and_goes_on() -> Non
     assert answers["b"].assigned == EMPTY
     assert not round_.refused
     assert [type(record) for record in round_.records] == [SubscriptionUnreadable, RoundLed]
+
+
+@pytest.mark.parametrize(("generation", "granted"), [(4, EMPTY), (5, orders(1, 2, 3))])
+def test_lead_when_its_own_sync_failed_gives_nothing_of_an_unreadable_member(
+    generation: int, granted: ResourceSet
+) -> None:
+    """Only a leader that completed the round knows that the member was told to hold nothing."""
+    request = read_members([joined("a", {"orders": [0]}), unreadable("b")])
+    first, second = [
+        lead(
+            request,
+            ORDERS_4,
+            NO_LAGS,
+            assignor=StickyAssignor(),
+            policy=SimplePolicy(),
+            context=context(state, generation=completed),
+        )
+        for state, completed in (
+            (None, 4),
+            (PolicyState(generation=4, members=("a", "b"), silent=("b",)), generation),
+        )
+    ]
+    assert first.state.silent == second.state.silent == ("b",)
+    assert told(first)["a"] == Assignment(assigned=orders(0), revoked=EMPTY)
+    assert told(second)["a"].assigned == orders(0) | granted
+    assert told(second)["b"].assigned == EMPTY
 
 
 def test_lead_when_members_come_in_another_order_answers_the_same() -> None:

@@ -19,7 +19,6 @@ from coopgroup.leader.answer import LedRound, fallback_round, lead, member_assig
 from coopgroup.leader.decision import DecidedRound, decide_round, refused_round
 from coopgroup.leader.request import (
     NO_LAGS,
-    JoinedMember,
     Lags,
     RoundRequest,
     TopicMetadata,
@@ -29,7 +28,6 @@ from coopgroup.leader.request import (
 __all__ = [
     "NO_LAGS",
     "DecidedRound",
-    "JoinedMember",
     "Lags",
     "LedRound",
     "RoundRequest",

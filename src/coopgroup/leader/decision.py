@@ -81,6 +81,7 @@ def decide_round(
         context: circumstances of the round.
     """
     group = _read_only_group(resolve_claims(claims, metadata.resources, metadata.racks))
+    context = _without_hearsay(context)
     try:
         staged = _stage(group, lags, assignor, policy, context)
         with _asking(f"policy {policy.name}"):
@@ -129,6 +130,18 @@ def refused_round(
         records=(RoundRefused(violations=problems), _led(group, plan, assignor, policy)),
         refused=True,
     )
+
+
+def _without_hearsay(context: RoundContext) -> RoundContext:
+    """Take back that unreadable members were told to hold nothing, where that is not certain.
+
+    A leader whose own SyncGroup of that round failed (its generation did not move on) does not
+    know whether anybody heard of the round; what such a member held it may then hold still.
+    """
+    state = context.state
+    if state is None or not state.silent or context.generation > state.generation:
+        return context
+    return attrs.evolve(context, state=attrs.evolve(state, silent=()))
 
 
 def _stage(

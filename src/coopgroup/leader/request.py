@@ -20,32 +20,17 @@ from coopgroup.telemetry import SubscriptionUnreadable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from coopgroup.model.group_api import JoinedMember
     from coopgroup.model.resource_set import Int64Array
     from coopgroup.telemetry import Record
 
 __all__ = [
     "NO_LAGS",
-    "JoinedMember",
     "Lags",
     "RoundRequest",
     "TopicMetadata",
     "read_members",
 ]
-
-
-@frozen(kw_only=True)
-class JoinedMember:
-    """A member as the JoinGroup answer shows it to the leader.
-
-    Attributes:
-        member_id: id that the group coordinator gave it.
-        group_instance_id: static id (KIP-345), None for a dynamic member.
-        metadata: its embedded subscription.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    metadata: bytes
 
 
 @frozen(kw_only=True)
