@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coopgroup.assignors import LagAwareAssignor, StickyAssignor
+    from coopgroup.kafka.consumer import CooperativeConsumer
     from coopgroup.policies import SimplePolicy
 
 __all__ = [
+    "CooperativeConsumer",
     "LagAwareAssignor",
     "SimplePolicy",
     "StickyAssignor",
@@ -21,6 +23,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CooperativeConsumer": "coopgroup.kafka.consumer",
     "LagAwareAssignor": "coopgroup.assignors",
     "SimplePolicy": "coopgroup.policies",
     "StickyAssignor": "coopgroup.assignors",

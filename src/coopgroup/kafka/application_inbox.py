@@ -1,0 +1,72 @@
+"""What the group has to say to the application, kept until it polls.
+
+Grants, revocations and losses arrive on the group's thread and run on the application's, in the
+order in which they came; a loss makes what was queued before it void.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+from attrs import define, field
+
+from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["ApplicationInbox", "Notice"]
+
+Notice: TypeAlias = GrantResources | RevokeResources | LoseResources | FailMember
+
+
+@define(eq=False)
+class ApplicationInbox:
+    """Notices and finished calls for the application's thread.
+
+    Attributes:
+        waiting: whether anything is there; read without the lock by the hot path of `poll`.
+    """
+
+    waiting: bool = False
+    _notices: deque[Notice] = field(factory=deque, init=False)
+    _calls: deque[Callable[[], None]] = field(factory=deque, init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+
+    def put(self, notice: Notice) -> None:
+        """Add a notice."""
+        with self._changed:
+            if isinstance(notice, LoseResources):
+                kept = [one for one in self._notices if isinstance(one, FailMember)]
+                self._notices = deque(kept)
+            self._notices.append(notice)
+            self.waiting = True
+            self._changed.notify_all()
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Have a callback run on the application's thread."""
+        with self._changed:
+            self._calls.append(call)
+            self.waiting = True
+            self._changed.notify_all()
+
+    def take(self) -> Notice | None:
+        """Take the oldest notice."""
+        with self._changed:
+            return self._notices.popleft() if self._notices else None
+
+    def take_call(self) -> Callable[[], None] | None:
+        """Take the oldest callback; with nothing left, `waiting` is False from now on."""
+        with self._changed:
+            if self._calls:
+                return self._calls.popleft()
+            self.waiting = bool(self._notices)
+            return None
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until something is there, or the time is over."""
+        with self._changed:
+            if not self._notices and not self._calls:
+                self._changed.wait(timeout_s)

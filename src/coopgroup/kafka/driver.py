@@ -1,0 +1,279 @@
+"""The group's thread: hosts a `Session` on real time, sockets and threads.
+
+Rules of this file: only the thread touches the session; everybody else posts events. An event is
+taken, its effects are carried out in order, then the thread sleeps until the next event or
+deadline: the duties are numbered in `coopgroup.session`. What the application's thread reads
+(`lease_until_s`, the snapshot) is published after each step and never changed in place.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+import random
+import threading
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from attrs import define, field
+
+from coopgroup.errors import LocalProtocolError
+from coopgroup.kafka.application_inbox import ApplicationInbox
+from coopgroup.kafka.clock import now_ms, now_s
+from coopgroup.kafka.leading import RoundLeader
+from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.member import ErrorCode, Member, MemberState, new_member
+from coopgroup.member.effects import (
+    CancelJoin,
+    FailMember,
+    FinishCommit,
+    GrantResources,
+    Lane,
+    LoseResources,
+    Report,
+    RevokeResources,
+    Send,
+)
+from coopgroup.member.events import Answered, ApplicationStalled, RequestFailed, Woken
+from coopgroup.member.transitions import AT_WORK
+from coopgroup.session import (
+    LeadRound,
+    Session,
+    SessionEffect,
+    SessionEvent,
+    backing_off,
+    session_deadline_ms,
+    step,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.kafka.lookup import ClusterLookup
+    from coopgroup.kafka.settings import ConsumerSettings
+    from coopgroup.kafka.telemetry_sink import TelemetrySink
+    from coopgroup.model.group_api import Answer
+    from coopgroup.policies.base import Policy
+
+__all__ = ["GroupDriver", "has_left"]
+
+_CODE_OF_FAILURE: Final = {
+    FailureKind.TIMED_OUT: ErrorCode.NO_ANSWER,
+    FailureKind.DISCONNECTED: ErrorCode.NO_ANSWER,
+    FailureKind.UNSUPPORTED: ErrorCode.UNSUPPORTED_BY_BROKER,
+    FailureKind.AUTHENTICATION: ErrorCode.UNAUTHENTICATED,
+}
+# Share of the first back-off by which a retry may come later, so that a group that lost its
+# coordinator does not come back in lockstep.
+_JITTER_SHARE: Final = 0.5
+_STOP_TIMEOUT_MS: Final = 2_000
+_Stop: TypeAlias = None
+
+
+@define(eq=False)
+class GroupDriver:
+    """Runs the membership of one consumer.
+
+    Attributes:
+        settings: of the consumer.
+        assignor: says where, when this member leads.
+        policy: says when.
+        lookup: metadata and lags for the leader.
+        sink: telemetry.
+        inbox: what the application has to hear; filled here, emptied by the consumer.
+        lease_until_s: until when records may be handed out; infinite while nothing is held.
+        polled_at_s: when the application last returned to `poll`; infinite while it is in it.
+        member: the member as it is after the last step, for readers on other threads.
+    """
+
+    settings: ConsumerSettings
+    assignor: Assignor
+    policy: Policy
+    lookup: ClusterLookup
+    sink: TelemetrySink
+    inbox: ApplicationInbox = field(factory=ApplicationInbox)
+    lease_until_s: float = field(default=math.inf, init=False)
+    polled_at_s: float = field(default=math.inf, init=False)
+    leader: RoundLeader = field(init=False)
+    _session: Session = field(init=False)
+    _events: queue.SimpleQueue[SessionEvent | _Stop] = field(factory=queue.SimpleQueue, init=False)
+    _transport: GroupTransport = field(init=False)
+    _thread: threading.Thread = field(init=False)
+    _commit_ids: int = field(default=0, init=False)
+    _commits: dict[int, Callable[[tuple[tuple[str, int, int], ...]], None]] = field(
+        factory=dict, init=False
+    )
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _stopped: bool = field(default=False, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the parts; nothing runs before `start`."""
+        self._session = Session(member=new_member(self.settings.member))
+        self._transport = GroupTransport(self.settings.connection, self._report_error)
+        self.leader = RoundLeader(
+            assignor=self.assignor,
+            policy=self.policy,
+            lookup=self.lookup,
+            timeout_ms=self.settings.leader_timeout_ms,
+            post=self.post,
+            sink=self.sink,
+        )
+        self._thread = threading.Thread(
+            target=self._run, name=f"coopgroup-{self.settings.member.group_id}", daemon=True
+        )
+
+    @property
+    def member(self) -> Member:
+        """The member after the last step."""
+        return self._session.member
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is to be expected from the group within the next moments."""
+        return self._session.member.state in {MemberState.STABLE, MemberState.UNSUBSCRIBED}
+
+    @property
+    def leads(self) -> bool:
+        """Whether this member led the last round."""
+        return self._session.policy_state is not None
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._transport.start()
+        self._thread.start()
+
+    def post(self, event: SessionEvent) -> None:
+        """Give the session an event, from any thread."""
+        self._events.put(event)
+
+    def new_commit(self, on_committed: Callable[[tuple[tuple[str, int, int], ...]], None]) -> int:
+        """Register a commit; the callback runs on the group's thread, exactly once.
+
+        Returns:
+            The commit's id, for `CommitRequested`.
+        """
+        with self._lock:
+            self._commit_ids += 1
+            self._commits[self._commit_ids] = on_committed
+            return self._commit_ids
+
+    def stop(self) -> None:
+        """End the threads; unfinished commits end with UNKNOWN_MEMBER_ID."""
+        with self._lock:
+            if self._stopped:
+                return
+            self._stopped = True
+        self._events.put(None)
+        if self._thread.is_alive():
+            self._thread.join(_STOP_TIMEOUT_MS / 1000)
+        self._transport.close(_STOP_TIMEOUT_MS)
+        for on_committed in tuple(self._commits.values()):
+            on_committed(())
+        self._commits.clear()
+
+    # --- the group's thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            try:
+                event = self._events.get(timeout=self._pause_s())
+            except queue.Empty:
+                event = Woken()
+            if event is None:
+                return
+            self._take(event)
+            if self._is_stalled():
+                self._take(ApplicationStalled())
+
+    def _pause_s(self) -> float | None:
+        """Time until something is due, in seconds; None for never."""
+        deadline_ms = session_deadline_ms(self._session)
+        pause_s = math.inf
+        if deadline_ms is not None:
+            pause_s = max(0.0, (deadline_ms - now_ms()) / 1000)
+            if backing_off(self._session):
+                backoff_s = self.settings.member.retry_backoff_ms / 1000
+                pause_s += random.random() * _JITTER_SHARE * backoff_s  # noqa: S311
+        if self.member.state in AT_WORK:
+            stalls_at_s = self.polled_at_s + self.settings.max_poll_interval_ms / 1000
+            pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
+        return None if math.isinf(pause_s) else pause_s
+
+    def _is_stalled(self) -> bool:
+        limit_s = self.settings.max_poll_interval_ms / 1000
+        return self.member.state in AT_WORK and now_s() - self.polled_at_s >= limit_s
+
+    def _take(self, event: SessionEvent) -> None:
+        try:
+            session, effects = step(self._session, event, now_ms=now_ms())
+        except LocalProtocolError as error:
+            self.sink.warn("event_refused", error=str(error))
+            return
+        except Exception as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
+            self._report_error(error)
+            return
+        self._session = session
+        for effect in effects:
+            self._carry_out(effect)
+        # After the effects: a loss must be in the inbox before the lease stops to matter.
+        self._publish_lease()
+
+    def _publish_lease(self) -> None:
+        member = self.member
+        if not member.owned:
+            self.lease_until_s = math.inf
+            return
+        until_ms = member.lease_until_ms
+        if member.rejoin_by_ms is not None:
+            until_ms = min(until_ms, member.rejoin_by_ms)
+        self.lease_until_s = until_ms / 1000
+
+    def _carry_out(self, effect: SessionEffect) -> None:
+        match effect:
+            case Send():
+                self._send(effect)
+            case CancelJoin():
+                self._transport.close_lane(Lane.JOIN)
+            case LeadRound():
+                self.leader.start(effect)
+            case GrantResources() | RevokeResources() | LoseResources() | FailMember():
+                self.inbox.put(effect)
+            case FinishCommit():
+                with self._lock:
+                    on_committed = self._commits.pop(effect.commit_id, None)
+                if on_committed is not None:
+                    on_committed(effect.codes)
+            case Report():
+                self.sink.write(
+                    effect.record,
+                    member_id=self.member.member_id,
+                    generation=self.member.generation,
+                )
+
+    def _send(self, effect: Send) -> None:
+        request_id = effect.request_id
+
+        def on_answer(outcome: Answer | TransportFailure) -> None:
+            if isinstance(outcome, TransportFailure):
+                code = _CODE_OF_FAILURE[outcome.kind]
+                self.post(RequestFailed(request_id=request_id, code=code, message=outcome.message))
+            else:
+                self.post(Answered(request_id=request_id, answer=outcome))
+
+        self._transport.send(
+            effect.lane,
+            effect.request,
+            on_answer,
+            node=effect.coordinator,
+            timeout_ms=effect.timeout_ms,
+        )
+
+    def _report_error(self, error: BaseException) -> None:
+        self.sink.warn("internal_error", error=repr(error))
+        message = f"internal error: {error!r}"
+        self.inbox.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
+
+
+def has_left(member: Member) -> bool:
+    """Whether a member is out of its group, by its own will or by an error."""
+    return member.state in {MemberState.UNSUBSCRIBED, MemberState.FAILED}

@@ -1,0 +1,169 @@
+"""What the leader and the subscription look up in the cluster: topics, partitions, lags.
+
+Rules of this file: every look-up is bounded in time and runs on the caller's thread, which must
+not be one that heartbeats depend on.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import define, field
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.partitions import to_partitions
+from coopgroup.leader import Lags, TopicMetadata
+from coopgroup.model import ResourceSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["ClusterLookup"]
+
+@define(eq=False)
+class ClusterLookup:
+    """Looks things up through an admin client of its own, made at the first use.
+
+    Attributes:
+        configuration: of the admin client.
+        group_id: whose committed offsets count.
+        offset_reset: "latest", "earliest" or "error": what a missing commit means for the lag.
+        timeout_ms: bound of each look-up.
+    """
+
+    configuration: Mapping[str, Any]
+    group_id: str
+    offset_reset: str
+    timeout_ms: int
+    _admin: AdminClient | None = field(default=None, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+
+    def topic_names(self) -> tuple[str, ...]:
+        """Names of all topics that exist and are readable, ascending.
+
+        Raises:
+            KafkaException: the cluster did not answer in time.
+        """
+        metadata = self._client().list_topics(timeout=self.timeout_ms / 1000)
+        return tuple(sorted(name for name, topic in metadata.topics.items() if topic.error is None))
+
+    def metadata(self, topics: Iterable[str]) -> TopicMetadata:
+        """Partitions of the given topics with the racks of their replicas.
+
+        Topics that do not exist, or may not be described, have none.
+
+        Raises:
+            KafkaException: the cluster did not answer in time.
+            TimeoutError: the same.
+        """
+        wanted = sorted(topics)
+        if not wanted:
+            return TopicMetadata(resources=ResourceSet())
+        futures = self._client().describe_topics(
+            TopicCollection(wanted), request_timeout=self.timeout_ms / 1000
+        )
+        self._wait(futures.values())
+        described = {}
+        for name in wanted:
+            error = futures[name].exception()
+            if error is None:
+                described[name] = futures[name].result().partitions
+            elif not _is_about_topic(error):
+                raise error
+        resources = ResourceSet(
+            {name: [one.id for one in partitions] for name, partitions in described.items()}
+        )
+        racks = {
+            name: {
+                one.id: tuple(node.rack for node in one.replicas if node.rack) for one in partitions
+            }
+            for name, partitions in described.items()
+        }
+        known = any(names for by_index in racks.values() for names in by_index.values())
+        return TopicMetadata(resources=resources, racks=racks if known else None)
+
+    def lags(self, resources: ResourceSet) -> Lags:
+        """Lag of each partition for the group, with the rules of the lag-aware proposal.
+
+        End offset minus committed offset; without a commit 0 where `auto.offset.reset` is latest,
+        else all records that are there (end minus beginning). A partition whose offsets cannot be
+        looked up counts as 0.
+
+        Raises:
+            KafkaException: the cluster did not answer in time.
+            TimeoutError: the same.
+        """
+        committed = self._committed(resources)
+        ends = self._offsets(resources, OffsetSpec.latest())
+        missing = ResourceSet.from_pairs(one for one in resources if committed.get(one, -1) < 0)
+        begins: Mapping[tuple[str, int], int] = {}
+        if self.offset_reset != "latest" and missing:
+            begins = self._offsets(missing, OffsetSpec.earliest())
+        values = np.zeros(len(resources), dtype=np.int64)
+        for place, resource in enumerate(resources):
+            end = ends.get(resource, 0)
+            start = committed.get(resource, -1)
+            if start < 0:
+                start = end if self.offset_reset == "latest" else begins.get(resource, end)
+            values[place] = max(0, end - start)
+        return Lags(resources=resources, values=values)
+
+    def _client(self) -> AdminClient:
+        with self._lock:
+            if self._admin is None:
+                self._admin = AdminClient(dict(self.configuration))
+            return self._admin
+
+    def _committed(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
+        request = ConsumerGroupTopicPartitions(self.group_id, to_partitions(resources))
+        futures = self._client().list_consumer_group_offsets(
+            [request], request_timeout=self.timeout_ms / 1000
+        )
+        future = futures[self.group_id]
+        self._wait([future])
+        return {
+            (one.topic, one.partition): one.offset
+            for one in future.result().topic_partitions
+            if one.error is None
+        }
+
+    def _offsets(self, resources: ResourceSet, spec: OffsetSpec) -> dict[tuple[str, int], int]:
+        futures = self._client().list_offsets(
+            {TopicPartition(topic, index): spec for topic, index in resources},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self.timeout_ms / 1000,
+        )
+        self._wait(futures.values())
+        return {
+            (one.topic, one.partition): future.result().offset
+            for one, future in futures.items()
+            if future.exception() is None
+        }
+
+    def _wait(self, futures: Iterable[Future[Any]]) -> None:
+        pending = list(futures)
+        deadline = now_s() + self.timeout_ms / 1000 + 1.0  # librdkafka's own bound comes first
+        done, late = wait_for(pending, timeout=max(0.0, deadline - now_s()))
+        if late:
+            message = f"{len(late)} of {len(done) + len(late)} look-ups without an answer"
+            raise TimeoutError(message)
+
+
+def _is_about_topic(error: BaseException) -> bool:
+    """Whether an error says that the topic is not there or not ours, rather than no answer."""
+    if not isinstance(error, KafkaException):
+        return False
+    names = {"UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"}
+    return error.args[0].name() in names

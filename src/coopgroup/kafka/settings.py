@@ -1,0 +1,253 @@
+"""The configuration of a `CooperativeConsumer`, read and checked once.
+
+Rules of this file: one configuration in the keys of confluent_kafka.Consumer. A key either means
+the same as there, or is coopgroup's own (`coopgroup.…`), or is refused in one line that says why.
+What is about the group is read here and kept from librdkafka, whose consumer only fetches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import frozen
+from confluent_kafka import KafkaException
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.security import ConnectionSettings, read_connection_settings
+from coopgroup.member import MemberConfig
+
+__all__ = ["ConsumerSettings", "check_with_librdkafka", "read_settings"]
+
+_INT32_MAX: Final = 2**31 - 1
+_DAY_MS: Final = 86_400_000
+_TRUE: Final = ("true", "t", "1", "yes")
+_FALSE: Final = ("false", "f", "0", "no")
+# Ours alone: librdkafka's consumer never joins the group.
+_GROUP_KEYS: Final = (
+    "group.instance.id",
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "enable.auto.commit",
+    "auto.commit.enable",
+    "auto.commit.interval.ms",
+    "enable.auto.offset.store",
+    "on_commit",
+    "coordinator.query.interval.ms",
+    "group.protocol",
+    "group.protocol.type",
+)
+_REFUSED: Final[Mapping[str, str]] = {
+    "partition.assignment.strategy": "no such key: pass assignor=… and policy=… instead",
+    "group.remote.assignor": "no such key: the leader assigns; pass assignor=… instead",
+    "rebalance_cb": "no such key: pass on_assign, on_revoke and on_lost to subscribe()",
+    "offset_commit_cb": "no such key: it is called on_commit",
+    "offset.store.method": "no such key: offsets are stored in the group",
+    "offset.store.path": "no such key: offsets are stored in the group",
+    "offset.store.sync.interval.ms": "no such key: offsets are stored in the group",
+}
+
+
+@frozen(kw_only=True)
+class ConsumerSettings:
+    """What a configuration says.
+
+    Attributes:
+        member: settings of the group member.
+        connection: how the group RPCs reach the brokers.
+        librdkafka: configuration of the fetching consumer.
+        admin: configuration of look-ups: the connection part of it.
+        max_poll_interval_ms: an application that does not poll for so long leaves the group.
+        auto_commit_interval_ms: pace of auto-commit, None when it is off.
+        auto_offset_store: whether handing a record out stores its offset for the next commit.
+        offset_reset: "earliest", "latest" or "error".
+        metadata_refresh_ms: how often topics and partitions are looked up.
+        leader_timeout_ms: a leader whose assignor takes longer answers that nothing moves.
+        lookup_timeout_ms: bound of each look-up of metadata or lags.
+        telemetry_file: where telemetry is appended as JSON lines, None for nowhere.
+        on_commit: callback for outcomes of commits, None for none.
+    """
+
+    member: MemberConfig
+    connection: ConnectionSettings
+    librdkafka: Mapping[str, Any]
+    admin: Mapping[str, Any]
+    max_poll_interval_ms: int
+    auto_commit_interval_ms: int | None
+    auto_offset_store: bool
+    offset_reset: str
+    metadata_refresh_ms: int
+    leader_timeout_ms: int
+    lookup_timeout_ms: int
+    telemetry_file: str | None
+    on_commit: Callable[..., Any] | None
+
+
+def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
+    """Read the configuration of a consumer.
+
+    Args:
+        configuration: keys of confluent_kafka.Consumer, and coopgroup's own.
+
+    Raises:
+        ConfigurationError: a key is unknown, refused, or has a value that it cannot have.
+    """
+    given = dict(configuration)
+    _refuse(given)
+    settings = _Reader(given)
+    own = _own_settings(settings)
+    member = _member_config(settings)
+    on_commit = given.get("on_commit")
+    if on_commit is not None and not callable(on_commit):
+        raise ConfigurationError("on_commit", on_commit, "a callable")
+    auto_commit = settings.switch("enable.auto.commit", default=True)
+    interval_ms = settings.whole("auto.commit.interval.ms", 5_000, 0, _DAY_MS)
+    librdkafka = {
+        key: value
+        for key, value in given.items()
+        if key not in _GROUP_KEYS and not key.startswith("coopgroup.")
+    }
+    return ConsumerSettings(
+        member=member,
+        connection=read_connection_settings(librdkafka),
+        librdkafka={
+            **librdkafka,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+        },
+        admin=_admin_configuration(librdkafka),
+        max_poll_interval_ms=member.rebalance_timeout_ms,
+        auto_commit_interval_ms=max(interval_ms, 1) if auto_commit and interval_ms else None,
+        auto_offset_store=settings.switch("enable.auto.offset.store", default=True),
+        offset_reset=_offset_reset(given),
+        metadata_refresh_ms=settings.whole(
+            "topic.metadata.refresh.interval.ms", 300_000, -1, 3_600_000
+        ),
+        on_commit=on_commit,
+        **own,
+    )
+
+
+def check_with_librdkafka(error: KafkaException) -> ConfigurationError | KafkaException:
+    """Turn librdkafka's refusal of a key into one line that names it."""
+    reason = error.args[0].str() if error.args else str(error)
+    marker = 'No such configuration property: "'
+    if marker in reason:
+        key = reason.split(marker, 1)[1].rstrip('"')
+        return ConfigurationError(key, "a value", "no such key: it is unknown")
+    return error
+
+
+def _refuse(given: Mapping[str, Any]) -> None:
+    for key in sorted(given):
+        if key in _REFUSED:
+            raise ConfigurationError(key, given[key], _REFUSED[key])
+    protocol = str(given.get("group.protocol", "classic"))
+    if protocol.lower() != "classic":
+        raise ConfigurationError(
+            "group.protocol", protocol, "classic: members of this group assign by themselves"
+        )
+    if str(given.get("group.protocol.type", "consumer")) != "consumer":
+        raise ConfigurationError("group.protocol.type", given["group.protocol.type"], "consumer")
+
+
+def _member_config(settings: _Reader) -> MemberConfig:
+    group_id = settings.given.get("group.id")
+    if not isinstance(group_id, str) or not group_id:
+        raise ConfigurationError("group.id", group_id, "the name of the group")
+    session_ms = settings.whole("session.timeout.ms", 45_000, 1, 3_600_000)
+    heartbeat_ms = settings.whole("heartbeat.interval.ms", 3_000, 1, 3_600_000)
+    if heartbeat_ms >= session_ms:
+        raise ConfigurationError(
+            "heartbeat.interval.ms", heartbeat_ms, f"less than session.timeout.ms ({session_ms})"
+        )
+    max_poll_ms = settings.whole("max.poll.interval.ms", 300_000, 1, _DAY_MS)
+    if max_poll_ms < session_ms:
+        raise ConfigurationError(
+            "max.poll.interval.ms", max_poll_ms, f"at least session.timeout.ms ({session_ms})"
+        )
+    return MemberConfig(
+        group_id=group_id,
+        instance_id=settings.text("group.instance.id"),
+        rack=settings.text("client.rack"),
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=heartbeat_ms,
+        rebalance_timeout_ms=max_poll_ms,
+        request_timeout_ms=settings.whole("socket.timeout.ms", 30_000, 10, 300_000),
+    )
+
+
+def _own_settings(settings: _Reader) -> dict[str, Any]:
+    known = {
+        "coopgroup.leader.timeout.ms",
+        "coopgroup.lookup.timeout.ms",
+        "coopgroup.telemetry.file",
+    }
+    for key in sorted(settings.given):
+        if key.startswith("coopgroup.") and key not in known:
+            expected = f"no such key: coopgroup's own are {', '.join(sorted(known))}"
+            raise ConfigurationError(key, settings.given[key], expected)
+    return {
+        "leader_timeout_ms": settings.whole("coopgroup.leader.timeout.ms", 30_000, 1, _DAY_MS),
+        "lookup_timeout_ms": settings.whole("coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
+        "telemetry_file": settings.text("coopgroup.telemetry.file"),
+    }
+
+
+def _admin_configuration(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
+    """The part that an admin client knows: consumers' keys would only make it warn."""
+    prefixes = ("bootstrap.", "metadata.", "client.id", "socket.", "broker.address.", "security.")
+    more = ("ssl.", "sasl.", "oauth_cb", "reconnect.", "enable.ssl.", "enable.sasl.", "api.")
+    return {
+        key: value
+        for key, value in librdkafka.items()
+        if key.startswith((*prefixes, *more)) or key in {"log_level", "debug", "logger"}
+    }
+
+
+def _offset_reset(given: Mapping[str, Any]) -> str:
+    value = str(given.get("auto.offset.reset", "latest")).lower()
+    meaning = {
+        "smallest": "earliest",
+        "earliest": "earliest",
+        "beginning": "earliest",
+        "largest": "latest",
+        "latest": "latest",
+        "end": "latest",
+        "error": "error",
+    }
+    if value not in meaning:
+        raise ConfigurationError("auto.offset.reset", value, "earliest, latest or error")
+    return meaning[value]
+
+
+@frozen
+class _Reader:
+    """Typed reads of the keys that librdkafka does not get to see."""
+
+    given: Mapping[str, Any]
+
+    def whole(self, key: str, default: int, low: int, high: int) -> int:
+        value = self.given.get(key, default)
+        try:
+            number = int(str(value))
+        except ValueError:
+            raise ConfigurationError(key, value, f"a whole number from {low} to {high}") from None
+        if not low <= number <= min(high, _INT32_MAX):
+            raise ConfigurationError(key, value, f"a whole number from {low} to {high}")
+        return number
+
+    def switch(self, key: str, *, default: bool) -> bool:
+        value = str(self.given.get(key, default)).lower()
+        if value not in (*_TRUE, *_FALSE):
+            raise ConfigurationError(key, self.given.get(key), "true or false")
+        return value in _TRUE
+
+    def text(self, key: str) -> str | None:
+        value = self.given.get(key)
+        if value is None or value == "":
+            return None
+        if not isinstance(value, str):
+            raise ConfigurationError(key, value, "a string")
+        return value

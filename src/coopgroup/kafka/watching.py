@@ -1,0 +1,155 @@
+"""Notices topics and partitions that appear or vanish.
+
+A member with patterns evaluates them anew; the member that led the last round compares the
+partitions that exist with those it assigned. Both ask for a round only where something changed.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+from confluent_kafka import KafkaException
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.member.events import RejoinRequested, SubscriptionChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from coopgroup.kafka.leading import RoundLeader
+    from coopgroup.kafka.lookup import ClusterLookup
+    from coopgroup.kafka.telemetry_sink import TelemetrySink
+
+__all__ = ["TopicWatcher", "TopicWish"]
+
+# A subscribed topic that does not exist is looked for more often than the refresh interval.
+_MISSING_TOPIC_MS: Final = 5_000
+_RETRY_MS: Final = 1_000
+
+
+@define(eq=False)
+class TopicWish:
+    """What an application subscribed to: names, and patterns that begin with ^.
+
+    Raises:
+        ConfigurationError: a pattern is no regular expression.
+    """
+
+    names: frozenset[str]
+    patterns: tuple[re.Pattern[str], ...]
+
+    @classmethod
+    def read(cls, topics: Iterable[str]) -> TopicWish:
+        """Read names and patterns as librdkafka's subscribe takes them."""
+        wanted = list(topics)
+        patterns = []
+        for topic in sorted({one for one in wanted if one.startswith("^")}):
+            try:
+                patterns.append(re.compile(topic))
+            except re.error as cause:
+                raise ConfigurationError(
+                    "topics", topic, f"a regular expression ({cause})"
+                ) from None
+        names = frozenset(one for one in wanted if not one.startswith("^"))
+        return cls(names=names, patterns=tuple(patterns))
+
+    def matching(self, existing: Iterable[str]) -> tuple[str, ...]:
+        """Names subscribed to, ascending: those given, and those that a pattern finds."""
+        found = {one for one in existing for pattern in self.patterns if pattern.search(one)}
+        return tuple(sorted(self.names | found))
+
+
+@define(eq=False)
+class TopicWatcher:
+    """Watches on a thread of its own.
+
+    Attributes:
+        lookup: where to look.
+        leader: what this member assigned when it led.
+        leads: whether this member led the last round.
+        post: gives events to the driver, from any thread.
+        sink: for what went wrong.
+        refresh_ms: pace; -1 for never after the first time.
+    """
+
+    lookup: ClusterLookup
+    leader: RoundLeader
+    leads: Callable[[], bool]
+    post: Callable[[SubscriptionChanged | RejoinRequested], None]
+    sink: TelemetrySink
+    refresh_ms: int
+    _wish: TopicWish | None = field(default=None, init=False)
+    _topics: tuple[str, ...] | None = field(default=None, init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(
+            target=self._run, name="coopgroup-topic-watcher", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread as soon as its look-up returns; it is not waited for."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def watch(self, wish: TopicWish | None) -> None:
+        """Watch for other topics from now on; None for none."""
+        with self._changed:
+            self._wish = wish
+            self._topics = None
+            if wish is not None and not wish.patterns:
+                self._topics = wish.matching(())
+                self.post(SubscriptionChanged(topics=self._topics))
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        pause_ms = 0
+        while True:
+            with self._changed:
+                # Patterns are looked up at once, the rest when its time has come.
+                urgent = self._wish is not None and self._topics is None
+                if not self._stopped and not (urgent and pause_ms == 0):
+                    self._changed.wait(None if pause_ms < 0 else max(pause_ms, 1) / 1000)
+                if self._stopped:
+                    return
+                wish = self._wish
+            pause_ms = self._look(wish)
+
+    def _look(self, wish: TopicWish | None) -> int:
+        """Look once; returns the pause until the next time in ms, -1 for until told."""
+        if wish is None:
+            return -1
+        try:
+            if wish.patterns:
+                self._evaluate(wish)
+            missing = self._compare() if self.leads() else False
+        except (KafkaException, TimeoutError) as error:
+            self.sink.warn("topics_unavailable", error=str(error))
+            return _RETRY_MS
+        if missing and self.refresh_ms >= 0:
+            return min(self.refresh_ms, _MISSING_TOPIC_MS)
+        return self.refresh_ms
+
+    def _evaluate(self, wish: TopicWish) -> None:
+        topics = wish.matching(self.lookup.topic_names())
+        with self._changed:
+            if self._wish is wish and topics != self._topics:
+                self._topics = topics
+                self.post(SubscriptionChanged(topics=topics))
+
+    def _compare(self) -> bool:
+        """Ask for a round where other partitions exist now; whether a topic is missing."""
+        topics = self.leader.topics
+        found = self.lookup.metadata(topics).resources
+        if found != self.leader.partitions:
+            self.leader.partitions = found
+            self.post(RejoinRequested(reason="partitions changed"))
+        return not set(topics) <= set(found.names)
