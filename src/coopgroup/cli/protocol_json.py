@@ -201,6 +201,8 @@ def _parsed(text: str) -> _Row:
         row = json.loads(text, object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
         raise EncodeError(f"not JSON: {error.msg}, column {error.colno}") from None
+    except EncodeError:  # which is a ValueError, too
+        raise
     except RecursionError:
         raise EncodeError("not a message: nested too deeply") from None
     except ValueError:  # Python reads no number of more than 4,300 digits

@@ -1,0 +1,178 @@
+"""`coopgroup protocol` as a command: one answer for each item, and the exit status."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+import pytest
+
+from coopgroup.cli.app import run
+
+EMPTY_ASSIGNMENT = "000200000000ffffffff00000000"
+EMPTY_ROW = (
+    '{"assigned":{},"revoked":null,"scheduled_rebalance_timeout_ms":0,'
+    '"user_data_hex":null,"version":2}'
+)
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    """Put bytes on standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["decode", "--kind", "assignment", EMPTY_ASSIGNMENT], EMPTY_ROW),
+        (["encode", "--kind", "assignment", EMPTY_ROW], EMPTY_ASSIGNMENT),
+        (
+            ["decode", "--kind", "assignment", "--dialect", "kafka", EMPTY_ASSIGNMENT],
+            EMPTY_ROW.replace('_ms":0', '_ms":null'),
+        ),
+        (
+            ["encode", "--dialect", "kafka", "--kind", "assignment", '{"assigned":{"é":[0]}}'],
+            "0003000000010002c3a90000000100000000ffffffff",
+        ),
+        (
+            ["encode", "--kind", "subscription", '{"topics":["a"],"version":0}'],
+            "000000000001000161ffffffff",
+        ),
+    ],
+)
+def test_command_when_item_is_right_prints_its_translation(
+    arguments: list[str], answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One item, one line, status 0."""
+    assert run(["protocol", *arguments]) == 0
+    assert capsys.readouterr() == (answer + "\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (
+            ["decode", "--kind", "assignment", "0002ff"],
+            {"error": "assigned: 4 bytes needed, 1 left", "offset": 2},
+        ),
+        (["decode", "--kind", "assignment", "zz"], {"error": "'z' is no hex digit", "offset": 0}),
+        (
+            ["decode", "--kind", "assignment", ""],
+            {"error": "version: 2 bytes needed, 0 left", "offset": 0},
+        ),
+        (["encode", "--kind", "assignment", "{}"], {"error": "assigned: missing", "offset": None}),
+    ],
+)
+def test_command_when_item_is_wrong_prints_the_error_and_fails(
+    arguments: list[str], answer: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error takes the place of the answer, on standard output, and the status is 2."""
+    assert run(["protocol", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert (json.loads(captured.out), captured.err) == (answer, "")
+
+
+def test_decode_when_reading_lines_answers_each_on_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bad lines, empty lines, foreign line ends and a missing last one do not lose the step."""
+    lines = [EMPTY_ASSIGNMENT.encode(), b"", b"\xff", b" " + EMPTY_ASSIGNMENT.encode() + b"\r"]
+    feed(monkeypatch, b"\n".join(lines))
+    assert run(["protocol", "decode", "--kind", "assignment", "-"]) == 2
+    assert capsys.readouterr().out.splitlines() == [
+        EMPTY_ROW,
+        '{"error":"version: 2 bytes needed, 0 left","offset":0}',
+        '{"error":"\'\\\\udcff\' is no hex digit","offset":0}',
+        EMPTY_ROW,
+    ]
+
+
+def test_encode_when_reading_lines_answers_each_on_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for the other direction."""
+    feed(monkeypatch, b'{"assigned":{"\xff":[0]}}\nnull\n' + EMPTY_ROW.encode() + b"\n")
+    assert run(["protocol", "encode", "--kind", "assignment", "-"]) == 2
+    assert capsys.readouterr().out.splitlines() == [
+        '{"error":"assigned: \'\\\\udcff\' has no UTF-8 form","offset":null}',
+        '{"error":"message: got None, expected a JSON object","offset":null}',
+        EMPTY_ASSIGNMENT,
+    ]
+
+
+def test_command_when_input_is_empty_answers_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No lines in, no lines out, and nothing went wrong."""
+    feed(monkeypatch, b"")
+    assert run(["protocol", "decode", "--kind", "subscription", "-"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["decode", EMPTY_ASSIGNMENT], "coopgroup: Missing option '--kind'."),
+        (
+            ["decode", "--kind", "nope", EMPTY_ASSIGNMENT],
+            "coopgroup: Invalid value for '--kind': 'nope' is not one of 'subscription',",
+        ),
+        (
+            ["encode", "--kind", "assignment", "--dialect", "nope", "{}"],
+            "coopgroup: Invalid value for '--dialect': 'nope' is not one of 'coopgroup', 'kafka'.",
+        ),
+        (["decode", "--kind", "assignment"], "coopgroup: Missing argument 'HEX|-'."),
+        (["nope"], "coopgroup: No such command 'nope'."),
+    ],
+)
+def test_command_when_misused_complains_on_one_line(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong command line costs one line on standard error and status 2."""
+    assert run(["protocol", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(complaint)
+    assert captured.err.count("\n") == 1
+
+
+@pytest.fixture
+def decoder() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that decodes assignments from its standard input."""
+    command = [sys.executable, "-m", "coopgroup.cli", "protocol", "decode", "--kind", "assignment"]
+    with subprocess.Popen(
+        [*command, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        yield process
+        process.kill()
+
+
+def test_command_when_input_is_a_pipe_answers_before_the_next_line(
+    decoder: subprocess.Popen[bytes],
+) -> None:
+    """Each answer is flushed: a caller may wait for it before it writes the next item."""
+    to_process, from_process = _pipe(decoder.stdin), _pipe(decoder.stdout)
+    answers = []
+    for _ in range(3):
+        to_process.write(EMPTY_ASSIGNMENT.encode() + b"\n")
+        to_process.flush()
+        answers.append(from_process.readline().decode())
+    to_process.close()
+    assert (answers, decoder.wait(timeout=30)) == ([EMPTY_ROW + "\n"] * 3, 0)
+
+
+def test_command_when_reader_has_gone_ends_quietly(decoder: subprocess.Popen[bytes]) -> None:
+    """`| head -1` leaves no traceback behind."""
+    to_process = _pipe(decoder.stdin)
+    _pipe(decoder.stdout).close()
+    to_process.write(EMPTY_ASSIGNMENT.encode() + b"\n")
+    to_process.close()
+    decoder.stdin = None
+    assert (_pipe(decoder.stderr).read(), decoder.wait(timeout=30)) == (b"", 1)
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream

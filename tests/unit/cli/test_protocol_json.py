@@ -1,0 +1,205 @@
+"""The JSON of `coopgroup protocol`: one item to its translation and back."""
+
+import json
+from typing import Any
+
+import pytest
+
+from coopgroup.cli.protocol_json import (
+    Dialect,
+    Kind,
+    decoded_item,
+    encoded_item,
+    error_line,
+)
+from coopgroup.errors import EncodeError, InvalidValueError
+from tests.unit.protocol.reference import Vector, load_vectors
+
+NOTHING: dict[str, Any] = {
+    "assigned": None,
+    "revoked": None,
+    "scheduled_rebalance_timeout_ms": None,
+    "user_data_hex": None,
+}
+WAYS = {
+    "subscription": (Kind.SUBSCRIPTION, Dialect.COOPGROUP),
+    "assignment": (Kind.ASSIGNMENT, Dialect.COOPGROUP),
+    "kafka_assignment": (Kind.ASSIGNMENT, Dialect.KAFKA),
+}
+SHOWN = [vector for vector in load_vectors() if vector.kind in WAYS]
+CANONICAL = [vector for vector in SHOWN if vector.canonical]
+
+
+def row_of(vector: Vector) -> dict[str, Any]:
+    """All fields of the command's object: those that the message lacks are null."""
+    value = vector.value or {}
+    return value if vector.kind == "subscription" else {**NOTHING, **value}
+
+
+@pytest.mark.parametrize("vector", SHOWN, ids=str)
+def test_decode_when_given_a_vector_prints_its_value(vector: Vector) -> None:
+    """One line of JSON with every field, keys sorted."""
+    line = decoded_item(vector.content.hex(), *WAYS[vector.kind])
+    assert line == json.dumps(row_of(vector), sort_keys=True, separators=(",", ":"))
+
+
+@pytest.mark.parametrize("vector", CANONICAL, ids=str)
+def test_encode_when_given_what_decode_printed_gives_the_bytes(vector: Vector) -> None:
+    """The output of one is the input of the other."""
+    line = decoded_item(vector.content.hex().upper(), *WAYS[vector.kind])
+    assert encoded_item(line, *WAYS[vector.kind]) == vector.content.hex()
+
+
+@pytest.mark.parametrize("dialect", Dialect)
+def test_subscription_when_of_either_dialect_is_the_same(dialect: Dialect) -> None:
+    """There is one subscription: Kafka's."""
+    content = "000000000001000161ffffffff"
+    row: dict[str, Any] = {
+        "generation": None,
+        "owned": {},
+        "rack": None,
+        "topics": ["a"],
+        "user_data_hex": None,
+        "version": 0,
+    }
+    assert json.loads(decoded_item(content, Kind.SUBSCRIPTION, dialect)) == row
+    assert encoded_item(json.dumps(row), Kind.SUBSCRIPTION, dialect) == content
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect", "item", "content"),
+    [
+        (
+            Kind.SUBSCRIPTION,
+            Dialect.COOPGROUP,
+            '{"topics":["b","a","b"]}',
+            "000300000002000161000162ffffffff00000000ffffffffffff",
+        ),
+        (
+            Kind.SUBSCRIPTION,
+            Dialect.COOPGROUP,
+            '{"topics":[],"owned":{"b":[1],"a":[2,0,2]},"generation":null,"version":1}',
+            "000100000000ffffffff000000020001610000000200000000000000020001620000000100000001",
+        ),
+        (
+            Kind.ASSIGNMENT,
+            Dialect.COOPGROUP,
+            '{"assigned":{}}',
+            "000200000000ffffffff00000000",
+        ),
+        (
+            Kind.ASSIGNMENT,
+            Dialect.COOPGROUP,
+            '{"assigned":{},"revoked":{},"version":1}',
+            "00010000000000000000",
+        ),
+        (
+            Kind.ASSIGNMENT,
+            Dialect.KAFKA,
+            '{"assigned":{},"user_data_hex":"0A"}',
+            "000300000000000000010a",
+        ),
+    ],
+)
+def test_encode_when_fields_are_absent_takes_their_defaults(
+    kind: Kind, dialect: Dialect, item: str, content: str
+) -> None:
+    """The newest version, nothing owned, no user data; order and repeats do not matter."""
+    assert encoded_item(item, kind, dialect) == content
+
+
+@pytest.mark.parametrize(
+    ("item", "message", "offset"),
+    [
+        ("00g0", "'g' is no hex digit", 1),
+        ("0x00", "'x' is no hex digit", 0),
+        ("00 00", "' ' is no hex digit", 1),
+        ("00000", "half a byte: the last hex digit is missing", 2),
+        ("é", "'é' is no hex digit", 0),
+    ],
+)
+def test_decode_when_item_is_no_hex_says_where(item: str, message: str, offset: int) -> None:
+    """The offset counts bytes, as all offsets do."""
+    with pytest.raises(InvalidValueError) as refused:
+        decoded_item(item, Kind.SUBSCRIPTION, Dialect.COOPGROUP)
+    assert (refused.value.message, refused.value.offset) == (message, offset)
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ("", "not JSON: Expecting value, column 1"),
+        ("[]", "message: got [], expected a JSON object"),
+        ("{}", "topics: missing"),
+        ('{"topics":[],"topic":[]}', "'topic' is no field, expected one of generation, owned,"),
+        ('{"topics":[],"topics":[]}', "'topics' stands twice in one object"),
+        ('{"topics":"a"}', "topics: got 'a', expected a list of strings"),
+        ('{"topics":[1]}', "topics: got [1], expected a list of strings"),
+        ('{"topics":[],"owned":[]}', "owned: got [], expected an object of lists of integers"),
+        ('{"topics":[],"owned":{"a":0}}', "owned 'a': got 0, expected a list of integers"),
+        ('{"topics":[],"owned":{"a":[true]}}', "owned 'a': got [True], expected a list of integer"),
+        ('{"topics":[],"owned":{"a":[0.5]}}', "owned 'a': got [0.5], expected a list of integers"),
+        ('{"topics":[],"owned":{"a":[-1]}}', "owned: index -1 is less than 0"),
+        ('{"topics":[],"owned":{"a":[2147483648]}}', "indices of a: got 2147483648, expected an"),
+        ('{"topics":[],"owned":{"a":[99999999999999999999]}}', "indices of a: got "),
+        ('{"topics":[],"generation":true}', "generation: got True, expected an integer or null"),
+        ('{"topics":[],"version":"3"}', "version: got '3', expected an integer or null"),
+        ('{"topics":[],"version":4}', "version: got 4, expected 0 to 3"),
+        ('{"topics":[],"rack":5}', "rack: got 5, expected a string or null"),
+        ('{"topics":[],"user_data_hex":"0"}', "user_data_hex: got '0', expected pairs of hex digi"),
+        (
+            '{"topics":[],"user_data_hex":"zz"}',
+            "user_data_hex: got 'zz', expected pairs of hex dig",
+        ),
+        ('{"topics":["\\ud800"]}', r"topics: '\ud800' has no UTF-8 form"),
+        ('{"topics":' + "[" * 100_000, "not a message: nested too deeply"),
+        ('{"topics":[],"generation":' + "9" * 5_000 + "}", "not a message: a number is too long"),
+    ],
+)
+def test_encode_when_item_is_no_subscription_says_why(item: str, message: str) -> None:
+    """Whatever is wrong is named, and nothing is dropped in silence."""
+    with pytest.raises(EncodeError) as refused:
+        encoded_item(item, Kind.SUBSCRIPTION, Dialect.COOPGROUP)
+    assert str(refused.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "item", "message"),
+    [
+        (Dialect.COOPGROUP, '{"assigned":null}', "assigned: got None, expected an object of lists"),
+        (Dialect.COOPGROUP, '{"revoked":{}}', "assigned: missing"),
+        (
+            Dialect.COOPGROUP,
+            '{"assigned":{},"user_data_hex":""}',
+            "user_data_hex: got '', expected null, as this message has no such field",
+        ),
+        (
+            Dialect.COOPGROUP,
+            '{"assigned":{},"version":1,"scheduled_rebalance_timeout_ms":7}',
+            "scheduled_rebalance_timeout_ms: 7 has no place in version 1",
+        ),
+        (
+            Dialect.KAFKA,
+            '{"assigned":{},"revoked":{}}',
+            "revoked: got {}, expected null, as this message has no such field",
+        ),
+        (
+            Dialect.KAFKA,
+            '{"assigned":{},"scheduled_rebalance_timeout_ms":0}',
+            "scheduled_rebalance_timeout_ms: got 0, expected null, as this message has no such",
+        ),
+    ],
+)
+def test_encode_when_item_is_no_assignment_says_why(
+    dialect: Dialect, item: str, message: str
+) -> None:
+    """A field that the dialect cannot carry is refused, unless it is null."""
+    with pytest.raises(EncodeError) as refused:
+        encoded_item(item, Kind.ASSIGNMENT, dialect)
+    assert str(refused.value).startswith(message)
+
+
+def test_error_line_when_message_has_line_ends_is_one_line() -> None:
+    """An answer is one line, whatever went wrong."""
+    assert error_line("two\nlines", 3) == '{"error":"two lines","offset":3}'
+    assert error_line("é", None) == '{"error":"\\u00e9","offset":null}'
