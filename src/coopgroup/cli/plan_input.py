@@ -91,13 +91,24 @@ class PlanLine:
 
 @frozen(kw_only=True)
 class _Shown:
-    """A value as messages show it: short, whatever it is."""
+    """A value as messages show it: short, whatever it is, and with JSON's words for constants."""
 
     value: object
 
     def __repr__(self) -> str:
         """Shorten the value."""
+        if self.value is None or isinstance(self.value, bool):
+            return json.dumps(self.value)
         return reprlib.repr(self.value)
+
+
+@frozen
+class _Missing:
+    """Stands for the value of a field that is not there."""
+
+    def __repr__(self) -> str:
+        """Read well after "got"."""
+        return "nothing"
 
 
 def _refuse(field: str, value: object, expected: str) -> NoReturn:
@@ -167,7 +178,7 @@ def _object(value: object, field: str, expected: str) -> dict[str, Any]:
 
 def _required(row: _Row, name: str, place: str, expected: str) -> object:
     if name not in row:
-        raise ConfigurationError(f"{place}{name}", None, f"{expected}; the field is missing")
+        raise ConfigurationError(f"{place}{name}", _Missing(), expected)
     return row[name]
 
 

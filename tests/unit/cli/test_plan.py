@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.cli import app, plan, plan_input
@@ -399,3 +400,19 @@ def test_command_defaults_exist() -> None:
         "assignor": "sticky",
         "policy": "simple",
     }
+
+
+def test_documented_examples_are_what_the_command_answers() -> None:
+    """Each question of docs/plan.md is a line, and its answer shows what the command says."""
+    page = (Path(__file__).parents[3] / "docs" / "plan.md").read_text()
+    blocks: dict[str, list[dict[str, Any]]] = {"json question": [], "json answer": []}
+    for token in MarkdownIt().parse(page):
+        if token.type == "fence" and token.info in blocks:
+            blocks[token.info].append(json.loads(token.content))
+    _, rows = answers(*(json.dumps(row).encode() for row in blocks["json question"]))
+    assert len(rows) == 3
+    shown = [
+        {name: row[name] for name in documented}
+        for row, documented in zip(rows, blocks["json answer"], strict=True)
+    ]
+    assert shown == blocks["json answer"]
