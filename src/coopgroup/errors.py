@@ -82,7 +82,7 @@ class TrailingBytesError(DecodeError):
 
 
 class UnsupportedVersionError(DecodeError):
-    """A version that has never existed (below the first one)."""
+    """A version that never existed, or an assignment of a newer one than this release reads."""
 
 
 class EncodeError(CoopgroupError, ValueError):
