@@ -227,11 +227,13 @@ def test_plan_answers_with_ascending_lists_and_sorted_keys() -> None:
 
 def test_answer_lines_when_one_is_bad_answers_it_and_goes_on() -> None:
     """Answers stay in step with lines; the id is echoed where it can be read; status 2."""
-    status, rows = answers(b'{"id": "bad"}\n', b"\n", b'{"id": 3}\n', GOOD)
+    twice = b'{"id": "twice", "now_ms": 1, "now_ms": 2}\n'
+    status, rows = answers(b'{"id": "bad"}\n', b"\n", b'{"id": 3}\n', twice, GOOD)
     assert status == 2
-    assert [row.get("id") for row in rows] == ["bad", None, None, "good"]
-    assert ["error" in row for row in rows] == [True, True, True, False]
-    assert [sorted(row) for row in rows[:3]] == [["error", "id"], ["error"], ["error"]]
+    assert [row.get("id") for row in rows] == ["bad", None, None, "twice", "good"]
+    assert ["error" in row for row in rows] == [True, True, True, True, False]
+    assert [sorted(row) for row in rows[1:4]] == [["error"], ["error"], ["error", "id"]]
+    assert rows[3]["error"] == "line: got 'now_ms', expected every key once in an object"
 
 
 def test_answer_lines_when_all_are_good_ends_well() -> None:
