@@ -34,7 +34,9 @@ BACKLOG_OF_FIRST: Final = 6_000
 KINDS: Final = ("coopgroup-simple", "eager")
 QUIET_S: Final = 1.2
 KILL_DOWN_S: Final = 3.0
-STEP_S_MAX: Final = 11.0
+STORY_S_MAX: Final = 45.0
+STEPS: Final = 4
+CLOSE_S_MAX: Final = 10.0
 DRAIN_S_MAX: Final = 5.0
 POLL_S: Final = 0.05
 JSON_KEYS: Final = (
@@ -144,12 +146,13 @@ class Story:
 
     def play(self) -> list[Window]:
         """Play everything; the windows of what happens to the settled groups, without a gap."""
+        deadline = time.monotonic() + STORY_S_MAX
         self._begin()
-        self._wait_settled()
+        self._wait_settled(deadline, steps_left=STEPS)
         moments = [time.monotonic_ns()]
-        for step in (self._join, self._close, self._kill):
+        for done, step in enumerate((self._join, self._close, self._kill), start=1):
             step()
-            self._wait_settled()
+            self._wait_settled(deadline, steps_left=STEPS - done)
             moments.append(time.monotonic_ns())
         return [Window(begin_ns=begin, end_ns=end) for begin, end in pairwise(moments)]
 
@@ -165,6 +168,7 @@ class Story:
     def _close(self) -> None:
         self.display.phase("m1 is closed")
         self._each(lambda group: group.ask_to_stop("m1"))
+        self._until(lambda: not any(group.member("m1").is_alive for group in self.groups))
         self._each(lambda group: group.wait_stopped("m1"))
 
     def _kill(self) -> None:
@@ -178,18 +182,20 @@ class Story:
         for group in self.groups:
             act(group)
 
-    def _wait_settled(self) -> None:
-        """Wait until every group is at rest, but not for ever."""
-        deadline = time.monotonic() + STEP_S_MAX
-        while time.monotonic() < deadline:
-            self.display.refresh()
-            if all(group.is_settled(quiet_s=QUIET_S) for group in self.groups):
-                return
-            time.sleep(POLL_S)
+    def _wait_settled(self, deadline: float, *, steps_left: int) -> None:
+        """Wait until every group is at rest, but leave the steps to come their share of time."""
+        self._until(
+            lambda: all(group.is_settled(quiet_s=QUIET_S) for group in self.groups),
+            seconds=(deadline - time.monotonic()) / steps_left,
+        )
 
     def _sleep(self, seconds: float) -> None:
+        self._until(lambda: False, seconds=seconds)
+
+    def _until(self, is_over: Callable[[], bool], seconds: float = CLOSE_S_MAX) -> None:
+        """Keep the display up to date until something is over, or for so many seconds."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not is_over():
             self.display.refresh()
             time.sleep(POLL_S)
 

@@ -20,7 +20,7 @@ from coopgroup.testing.trial.mock_broker import PARTITIONS_PER_TOPIC
 
 __all__ = ["Stage", "open_stage"]
 
-ANSWER_S: Final = 15.0
+ANSWER_S: Final = 10.0
 CLOSE_S: Final = 5.0
 
 
@@ -120,14 +120,16 @@ def _end(process: subprocess.Popen[str]) -> None:
 def _running(address: str, partitions: int, stack: ExitStack) -> Stage:
     """A topic of our own on somebody's broker; it is deleted at the end."""
     client_config = {"bootstrap.servers": address}
-    admin = AdminClient({**client_config, "log_level": 3})
+    admin = AdminClient({**client_config, "log_level": 0})  # the error below says it once
     topic = f"coopgroup-demo-{secrets.token_hex(4)}"
     created = admin.create_topics(
         [NewTopic(topic, partitions, 1)], operation_timeout=ANSWER_S, request_timeout=ANSWER_S
     )
     try:
         created[topic].result(ANSWER_S)
-    except (KafkaException, TimeoutError) as error:
+    except TimeoutError:
+        raise ClusterError(f"{address} did not answer within {ANSWER_S:.0f} s") from None
+    except KafkaException as error:
         raise ClusterError(f"cannot create a topic at {address}: {error}") from error
     stack.callback(lambda: admin.delete_topics([topic])[topic].result(ANSWER_S))
     return Stage(

@@ -55,6 +55,7 @@ CLOSE_S_MAX: Final = 15.0
 POLL_S: Final = 0.05
 FREEZE_S: Final = (1.0, 1.75)
 SETTLE_S_MAX: Final = 30.0
+STDERR_LINES: Final = 30
 
 
 class TrialError(CoopgroupError):
@@ -178,9 +179,9 @@ class Trial:
             rate_per_partition=rate_per_partition,
             backlog=tuple(backlog),
         )
-        self._producer = start_python("coopgroup.testing.trial.producer", dump_spec(spec))
+        self._producer = start_python("coopgroup.testing.trial.producer", spec)
         if self._producer.stdout is None or self._producer.stdout.readline().strip() != "ready":
-            raise TrialError("the producer ended before its backlog was acknowledged")
+            raise failure("the producer failed to write its backlog", self.folder / "producer")
         if self._producer.stdin is not None:
             self._producer.stdin.write("go\n")
             self._producer.stdin.flush()
@@ -203,7 +204,7 @@ class Trial:
         if producer.stdout is not None:
             producer.stdout.close()
         if status != 0:
-            raise TrialError(f"the producer ended with status {status}")
+            raise failure(f"the producer ended with status {status}", self.folder / "producer")
 
     @property
     def producer_path(self) -> Path:
@@ -340,7 +341,7 @@ class Group:
                 client_config=dict(self.trial.client_config),
                 **self.settings,
             )
-            process = start_python("coopgroup.testing.trial.worker", dump_spec(spec))
+            process = start_python("coopgroup.testing.trial.worker", spec)
             incarnation = Incarnation(name, log_path, process)
             self.incarnations.append(incarnation)
             self._prepared[name] = incarnation
@@ -378,15 +379,16 @@ class Group:
         Raises:
             TrialError: it failed or had to be killed.
         """
-        process = self.member(name).process
+        incarnation = self.member(name)
+        process, log_path = incarnation.process, incarnation.log_path
         try:
             status = process.wait(CLOSE_S_MAX)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise TrialError(f"{name} did not close within {CLOSE_S_MAX:.0f} s") from None
+            raise failure(f"{name} did not close in {CLOSE_S_MAX:.0f} s", log_path) from None
         if status != 0:
-            raise TrialError(f"{name} ended with status {status}")
+            raise failure(f"{name} ended with status {status}", log_path)
 
     def kill(self, *names: str) -> None:
         """End members at once (SIGKILL)."""
@@ -494,22 +496,41 @@ class Group:
         deadline = time.monotonic() + READY_S_MAX
         while not reader.read_new():
             if not incarnation.is_alive:
-                raise TrialError(f"{incarnation.member} ended before it was ready")
+                raise failure(f"{incarnation.member} failed to start", incarnation.log_path)
             if time.monotonic() >= deadline:
                 raise TrialError(f"{incarnation.member} was not ready in {READY_S_MAX:.0f} s")
             time.sleep(POLL_S)
 
 
-def start_python(module: str, first_line: str) -> subprocess.Popen[str]:
-    """Start a module in a process and a session of its own, and give it its first line."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", module],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE if module.endswith("producer") else subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
+def start_python(module: str, spec: WorkerSpec | ProducerSpec) -> subprocess.Popen[str]:
+    """Start a module in a process and a session of its own, and tell it what to do.
+
+    What it writes to standard error goes into a file beside its logs: the clients' complaints about
+    connections that a scenario cuts would litter a terminal.
+    """
+    with Path(f"{spec.log_path}.stderr").open("ab") as complaints:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE if module.endswith("producer") else subprocess.DEVNULL,
+            stderr=complaints,
+            text=True,
+            start_new_session=True,
+        )
     if process.stdin is not None:
-        process.stdin.write(first_line + "\n")
+        process.stdin.write(dump_spec(spec) + "\n")
         process.stdin.flush()
     return process
+
+
+def failure(text: str, log_path: Path) -> TrialError:
+    """An error about a process, with the last lines of its standard error as notes."""
+    error = TrialError(text)
+    complaints = log_path.with_name(f"{log_path.name}.stderr")
+    if complaints.exists():
+        lines = complaints.read_text(errors="replace").splitlines()
+        if lines:
+            error = TrialError(f"{text}: {lines[-1]}")
+        for line in lines[-STDERR_LINES:]:
+            error.add_note(line)
+    return error

@@ -1,0 +1,238 @@
+"""Facts of a trial, from hand-written logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from coopgroup.testing.trial.analysis import (
+    Facts,
+    IncarnationLog,
+    Spell,
+    TrialLog,
+    Window,
+    measure,
+    merge,
+)
+from coopgroup.testing.trial.recording import ACKNOWLEDGED, HANDED_OUT, Event, Rows
+
+MS = 1_000_000
+ALWAYS = Window(begin_ns=1, end_ns=10_000 * MS)
+NOTHING = Facts(
+    consumed=0,
+    lost=0,
+    duplicated=0,
+    moved=0,
+    moved_twice=0,
+    retained=0,
+    retained_pause_ms_max=0.0,
+    pause_ms_max=0.0,
+    unavailable_partition_s=0.0,
+    double_owner_ms=0.0,
+    double_owner_transitions=0,
+    commits=0,
+    failed_commits=0,
+    commit_ms_max=0.0,
+)
+
+
+def handed(*records: tuple[float, float, int, int] | tuple[float, float, int, int, int]) -> Rows:
+    """Records as (handed out at ms, produced at ms, offset, partition[, spell])."""
+    rows = [
+        (round(record[0] * MS), round(record[1] * MS), *record[2:4], *(record[4:] or (1,)))
+        for record in records
+    ]
+    return np.array(rows, HANDED_OUT)
+
+
+def acknowledged(*records: tuple[float, int, int]) -> Rows:
+    """Records as (produced at ms, offset, partition)."""
+    rows = [(round(at * MS), round(at * MS), offset, part, 0) for at, offset, part in records]
+    return np.array(rows, ACKNOWLEDGED)
+
+
+def log_of(*members: tuple[str, Rows], acked: Rows | None = None) -> TrialLog:
+    """The log of a group whose processes handed out these records."""
+    incarnations = [IncarnationLog(member=name, rows=rows) for name, rows in members]
+    return merge(incarnations, acknowledged() if acked is None else acked)
+
+
+def paced(partition: int, times_ms: Iterable[float], *, first_offset: int = 0) -> Rows:
+    """A record every few ms, each handed out 1 ms after it was produced."""
+    records = [(at, at - 1, first_offset + index, partition) for index, at in enumerate(times_ms)]
+    return handed(*records)
+
+
+def test_measure_when_nothing_happened_is_all_zero() -> None:
+    """No record, no fact."""
+    assert measure(log_of(), ALWAYS) == NOTHING
+
+
+def test_merge_when_processes_interleave_orders_by_partition_and_moment() -> None:
+    """The order of the logs, and that of the processes, does not matter."""
+    log = log_of(
+        ("m2", handed((30, 29, 1, 0), (20, 19, 5, 1))),
+        ("m1", handed((10, 9, 0, 0))),
+    )
+    assert log.rows[["partition", "at_ns", "member", "incarnation"]].tolist() == [
+        (0, 10 * MS, 0, 1),
+        (0, 30 * MS, 1, 0),
+        (1, 20 * MS, 1, 0),
+    ]
+
+
+def test_merge_when_records_wait_counts_from_production_or_the_record_before() -> None:
+    """A record that was produced while another one was due waits only since that one."""
+    log = log_of(("m1", handed((10, 9, 0, 0), (40, 12, 1, 0), (45, 13, 2, 0), (60, 0, 3, 0))))
+    assert (log.rows["waiting_since_ns"] // MS).tolist() == [9, 12, 40, 45]
+
+
+def test_merge_when_the_first_moment_of_production_is_unknown_starts_with_the_record() -> None:
+    """Without a moment of production the first record of a partition did not wait."""
+    log = log_of(("m1", handed((10, 0, 0, 0))))
+    assert (log.rows["waiting_since_ns"] // MS).tolist() == [10]
+
+
+def test_measure_when_all_is_quiet_finds_every_partition_retained() -> None:
+    """The pace of the producer is no pause; the way through the broker is."""
+    log = log_of(("m1", paced(0, range(10, 100, 10))), ("m2", paced(1, range(10, 100, 10))))
+    window = Window(begin_ns=50 * MS, end_ns=100 * MS)
+    assert measure(log, window) == Facts(
+        consumed=10,
+        lost=0,
+        duplicated=0,
+        moved=0,
+        moved_twice=0,
+        retained=2,
+        retained_pause_ms_max=1.0,
+        pause_ms_max=1.0,
+        unavailable_partition_s=0.0,
+        double_owner_ms=0.0,
+        double_owner_transitions=0,
+        commits=0,
+        failed_commits=0,
+        commit_ms_max=0.0,
+    )
+
+
+def test_measure_when_a_partition_stands_still_counts_pause_and_unavailability() -> None:
+    """A stall of 300 ms is a pause of a retained partition, and 0.3 partition-seconds."""
+    stalled = handed((10, 9, 0, 0), (320, 20, 1, 0), (321, 30, 2, 0))
+    facts = measure(log_of(("m1", stalled)), Window(begin_ns=15 * MS, end_ns=400 * MS))
+    assert (facts.retained, facts.retained_pause_ms_max) == (1, 300.0)
+    assert facts.unavailable_partition_s == 0.3
+
+
+def test_measure_when_a_stall_spans_the_window_counts_what_lies_within() -> None:
+    """The part of a wait outside the window belongs to another window."""
+    stalled = handed((10, 9, 0, 0), (1000, 20, 1, 0))
+    facts = measure(log_of(("m1", stalled)), Window(begin_ns=200 * MS, end_ns=500 * MS))
+    assert (facts.pause_ms_max, facts.unavailable_partition_s, facts.consumed) == (300.0, 0.3, 0)
+
+
+def test_measure_when_a_partition_moves_does_not_retain_it() -> None:
+    """The pause of a partition that moved is no pause of a retained one."""
+    log = log_of(("m1", paced(0, [10, 20])), ("m2", paced(0, [500, 510], first_offset=2)))
+    facts = measure(log, Window(begin_ns=15 * MS, end_ns=600 * MS))
+    assert (facts.moved, facts.moved_twice, facts.retained) == (1, 0, 0)
+
+
+def test_measure_when_a_partition_goes_and_returns_moved_twice() -> None:
+    """Two moves of one partition, no overlap."""
+    there_and_back = handed((10, 9, 0, 0, 1), (30, 29, 2, 0, 2), (40, 39, 3, 0, 2))
+    log = log_of(("m1", there_and_back), ("m2", handed((20, 19, 1, 0))))
+    facts = measure(log, ALWAYS)
+    assert (facts.moved, facts.moved_twice, facts.double_owner_transitions) == (2, 1, 0)
+
+
+def test_measure_when_a_process_is_replaced_neither_moves_nor_retains() -> None:
+    """The same member in a new process: the partition was away, but did not move."""
+    log = log_of(("m1", paced(0, [10])), ("m1", paced(0, [90], first_offset=1)))
+    facts = measure(log, Window(begin_ns=20 * MS, end_ns=100 * MS))
+    assert (facts.moved, facts.retained) == (0, 0)
+
+
+def test_measure_when_a_stale_owner_goes_on_counts_the_overlap() -> None:
+    """The old owner hands out a record 22 ms after the new one's first."""
+    log = log_of(
+        ("m1", handed((10, 9, 0, 0), (122, 30, 1, 0))),
+        ("m2", handed((100, 30, 1, 0), (150, 140, 2, 0))),
+    )
+    facts = measure(log, ALWAYS)
+    assert (facts.double_owner_ms, facts.double_owner_transitions) == (22.0, 1)
+    assert facts.duplicated == 1
+
+
+def test_measure_when_one_record_falls_into_another_spell_counts_the_transition() -> None:
+    """An overlap without length is still a second owner."""
+    log = log_of(("m1", paced(0, [10, 20, 30])), ("m2", handed((20, 19, 7, 0))))
+    facts = measure(log, ALWAYS)
+    assert (facts.double_owner_ms, facts.double_owner_transitions) == (0.0, 1)
+
+
+def test_measure_when_records_come_again_counts_each_repetition() -> None:
+    """Three hand-outs of one record are two duplicates and one record consumed."""
+    log = log_of(("m1", handed((10, 9, 0, 0), (20, 9, 0, 0), (30, 9, 0, 0))))
+    facts = measure(log, ALWAYS)
+    assert (facts.consumed, facts.duplicated) == (1, 2)
+
+
+def test_measure_when_a_record_came_before_the_window_repeats_within() -> None:
+    """What was handed out before the window is remembered."""
+    log = log_of(("m1", handed((10, 9, 0, 0))), ("m2", handed((50, 9, 0, 0))))
+    facts = measure(log, Window(begin_ns=20 * MS, end_ns=60 * MS))
+    assert (facts.consumed, facts.duplicated) == (0, 1)
+
+
+def test_measure_when_a_record_is_skipped_is_lost_but_available() -> None:
+    """A hole is a lost record; the partition went on, so it was available."""
+    log = log_of(
+        ("m1", handed((10, 9, 0, 0), (20, 19, 2, 0))),
+        acked=acknowledged((9, 0, 0), (15, 1, 0), (19, 2, 0)),
+    )
+    facts = measure(log, ALWAYS)
+    assert (facts.lost, facts.unavailable_partition_s) == (1, 0.0)
+
+
+@pytest.mark.parametrize("produced", [(30, 40), (5, 40)])
+def test_measure_when_a_partition_never_resumes_is_unavailable_to_the_end(
+    produced: tuple[int, int],
+) -> None:
+    """Records that nobody ever gets wait to the end of the window."""
+    log = log_of(
+        ("m1", handed((30, 9, 0, 0))),
+        acked=acknowledged((9, 0, 0), (produced[0], 1, 0), (produced[1], 2, 0)),
+    )
+    facts = measure(log, Window(begin_ns=1, end_ns=1030 * MS))
+    assert (facts.lost, facts.unavailable_partition_s) == (2, 1.0)
+
+
+def test_measure_when_a_partition_never_began_is_unavailable_since_production() -> None:
+    """A partition without any owner counts, too."""
+    log = log_of(acked=acknowledged((30, 0, 5)))
+    facts = measure(log, Window(begin_ns=1, end_ns=530 * MS))
+    assert (facts.lost, facts.unavailable_partition_s, facts.retained) == (1, 0.5, 0)
+
+
+def test_measure_when_commits_fail_counts_those_in_the_window() -> None:
+    """Commits are the one fact that only the application can report."""
+    events = [
+        Event(at_ns=5 * MS, name="commit_failed", fields={"took_ms": 900.0}),
+        Event(at_ns=20 * MS, name="committed", fields={"took_ms": 3.5}),
+        Event(at_ns=30 * MS, name="commit_failed", fields={"took_ms": 70.0}),
+        Event(at_ns=31 * MS, name="revoked", fields={"partitions": [1]}),
+    ]
+    log = merge([IncarnationLog(member="m1", rows=handed(), events=events)], acknowledged())
+    facts = measure(log, Window(begin_ns=10 * MS, end_ns=40 * MS))
+    assert (facts.commits, facts.failed_commits, facts.commit_ms_max) == (1, 1, 70.0)
+
+
+def test_spells_when_a_partition_is_assigned_again_are_two() -> None:
+    """Each ownership is a spell of its own, also of the same process."""
+    log = log_of(("m1", handed((10, 9, 0, 3, 1), (20, 19, 1, 3, 1), (90, 89, 2, 3, 2))))
+    assert log.spells == (
+        Spell(partition=3, member=0, incarnation=0, first_ns=10 * MS, last_ns=20 * MS, records=2),
+        Spell(partition=3, member=0, incarnation=0, first_ns=90 * MS, last_ns=90 * MS, records=1),
+    )

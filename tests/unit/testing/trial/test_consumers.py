@@ -1,0 +1,69 @@
+"""The configuration of each kind of consumer."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.testing.trial.consumers import build_consumer, consumer_config
+from coopgroup.testing.trial.spec import WorkerSpec
+
+SPEC = WorkerSpec(
+    kind="eager",
+    name="m1",
+    group_id="billing",
+    topics=("orders",),
+    partitions_per_topic=4,
+    log_path="m1",
+    client_config={"bootstrap.servers": "127.0.0.1:9"},
+)
+COMMON = {
+    "bootstrap.servers": "127.0.0.1:9",
+    "group.id": "billing",
+    "client.id": "m1",
+    "auto.offset.reset": "earliest",
+    "enable.auto.commit": False,
+}
+TIMEOUTS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("coopgroup-simple", TIMEOUTS),
+        ("coopgroup-simple-static", {**TIMEOUTS, "group.instance.id": "m1"}),
+        ("eager", {**TIMEOUTS, "partition.assignment.strategy": "range"}),
+        (
+            "cooperative-sticky",
+            {**TIMEOUTS, "partition.assignment.strategy": "cooperative-sticky"},
+        ),
+        (
+            "cooperative-sticky-static",
+            {
+                **TIMEOUTS,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "group.instance.id": "m1",
+            },
+        ),
+        ("kip848", {"group.protocol": "consumer"}),
+    ],
+)
+def test_consumer_config_when_of_a_kind_differs_only_there(
+    kind: str, expected: dict[str, object]
+) -> None:
+    """Every kind has the same settings but those that make it what it is."""
+    assert consumer_config(evolve(SPEC, kind=kind)) == {**COMMON, **expected}
+
+
+def test_consumer_config_when_extra_is_given_wins() -> None:
+    """A test may change any setting."""
+    spec = evolve(SPEC, extra_config={"session.timeout.ms": 9000, "client.rack": "r1"})
+    config = consumer_config(spec)
+    assert (config["session.timeout.ms"], config["client.rack"]) == (9000, "r1")
+
+
+def test_build_consumer_when_the_kind_is_unknown_refuses_it() -> None:
+    """Before any client is made."""
+    with pytest.raises(ConfigurationError, match="kind: got 'lazy'"):
+        build_consumer(evolve(SPEC, kind="lazy"))

@@ -1,0 +1,74 @@
+"""Logs that survive the death of their writer."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from coopgroup.testing.trial import recording
+from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowLog, RowReader
+
+KILLED_WRITER = """
+import os, signal, sys
+from pathlib import Path
+from coopgroup.testing.trial.recording import RowLog
+log = RowLog(Path(sys.argv[1]))
+for offset in range(1000):
+    log.append(1 + offset, 2, offset, 3, 4)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_row_log_when_read_while_written_gives_each_row_once(tmp_path: Path) -> None:
+    """A reader sees what was written since it last looked, and nothing twice."""
+    path = tmp_path / "x.records"
+    reader = RowReader(path)
+    assert reader.read_new().tolist() == []
+    log = RowLog(path)
+    log.append(11, 10, 5, 2, 1)
+    assert reader.read_new().tolist() == [(11, 10, 5, 2, 1)]
+    log.append(12, 0, 6, 2)
+    log.append(13, 0, 7, 2)
+    assert reader.read_new().tolist() == [(12, 0, 6, 2, 0), (13, 0, 7, 2, 0)]
+    log.close()
+    assert reader.read_new().tolist() == []
+
+
+def test_row_log_when_it_grows_keeps_every_row(tmp_path: Path) -> None:
+    """The map is replaced by a larger one; a read goes in several parts."""
+    path = tmp_path / "x.records"
+    log = RowLog(path)
+    count = recording._GROW_ROWS + 10  # noqa: SLF001 - just beyond the first growth
+    for offset in range(count):
+        log.append(1 + offset, 0, offset, 0)
+    log.close()
+    assert RowReader(path).read_new()["offset"].tolist() == list(range(count))
+
+
+def test_row_log_when_the_writer_is_killed_has_every_row(tmp_path: Path) -> None:
+    """SIGKILL loses nothing that was written before it."""
+    path = tmp_path / "x.records"
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_WRITER, str(path)], check=False, timeout=60
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert RowReader(path).read_new()["offset"].tolist() == list(range(1000))
+
+
+def test_event_log_when_read_while_written_gives_complete_lines(tmp_path: Path) -> None:
+    """A torn last line is left for the next look."""
+    path = tmp_path / "x.events"
+    reader = EventReader(path)
+    assert reader.read_new() == []
+    log = EventLog(path)
+    log.write("assigned", partitions=[1, 2])
+    with path.open("ab") as file:
+        file.write(b'{"at_ns": 7, "name"')
+    (event,) = reader.read_new()
+    assert (event.name, event.fields) == ("assigned", {"partitions": [1, 2]})
+    with path.open("ab") as file:
+        file.write(b': "closed", "fields": {}}\n')
+    assert reader.read_new() == [Event(at_ns=7, name="closed", fields={})]
+    log.close()

@@ -1,0 +1,108 @@
+"""What a group is doing, read from logs that are being written."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from coopgroup.testing.trial.recording import EventLog, RowLog
+from coopgroup.testing.trial.watch import GroupWatch
+
+
+def rows_path(folder: Path, name: str) -> Path:
+    """Where the process called `name` writes its records."""
+    return folder / f"{name}.records"
+
+
+def watch_of(folder: Path, *names: str, partitions: int = 2) -> GroupWatch:
+    """A watch over processes of that name."""
+    watch = GroupWatch(partition_count=partitions)
+    for name in names:
+        watch.add(name, rows_path(folder, name), folder / f"{name}.events")
+    return watch
+
+
+def hand_out(folder: Path, name: str, *partitions: int, offset: int = 0) -> None:
+    """Let a new process of that name hand out a record of each partition, now."""
+    log = RowLog(rows_path(folder, name))
+    for partition in partitions:
+        log.append(time.monotonic_ns(), 0, offset, partition)
+    log.close()
+
+
+def living(folder: Path, *names: str) -> frozenset[Path]:
+    """The record logs of these processes."""
+    return frozenset(rows_path(folder, name) for name in names)
+
+
+def test_is_settled_when_every_partition_flows_is_true(tmp_path: Path) -> None:
+    """Two members, a partition each, no callback."""
+    watch = watch_of(tmp_path, "m1", "m2")
+    hand_out(tmp_path, "m1", 0)
+    hand_out(tmp_path, "m2", 1)
+    assert watch.is_settled(living(tmp_path, "m1", "m2"), quiet_s=0.0, fair=True)
+
+
+def test_is_settled_when_a_partition_is_silent_is_false(tmp_path: Path) -> None:
+    """A partition that nobody hands out keeps the group from rest."""
+    watch = watch_of(tmp_path, "m1")
+    hand_out(tmp_path, "m1", 0)
+    assert not watch.is_settled(living(tmp_path, "m1"), quiet_s=0.0, fair=True)
+
+
+def test_is_settled_when_the_owner_is_dead_is_false(tmp_path: Path) -> None:
+    """What a dead process handed out a moment ago does not count."""
+    watch = watch_of(tmp_path, "m1", "m2")
+    hand_out(tmp_path, "m1", 0)
+    hand_out(tmp_path, "m2", 1)
+    assert not watch.is_settled(living(tmp_path, "m1"), quiet_s=0.0, fair=False)
+
+
+def test_is_settled_when_a_member_has_nothing_is_true_only_if_unfair(tmp_path: Path) -> None:
+    """More members than partitions is a rest only for who asks for no fairness."""
+    watch = watch_of(tmp_path, "m1", "m2")
+    hand_out(tmp_path, "m1", 0, 1)
+    everyone = living(tmp_path, "m1", "m2")
+    assert not watch.is_settled(everyone, quiet_s=0.0, fair=True)
+    assert watch.is_settled(everyone, quiet_s=0.0, fair=False)
+
+
+def test_is_settled_when_a_callback_ran_just_now_is_false(tmp_path: Path) -> None:
+    """A rebalance that is not quite over is no rest."""
+    watch = watch_of(tmp_path, "m1")
+    hand_out(tmp_path, "m1", 0, 1)
+    events = EventLog(tmp_path / "m1.events")
+    events.write("assigned", partitions=[0, 1])
+    events.close()
+    assert not watch.is_settled(living(tmp_path, "m1"), quiet_s=60.0, fair=True)
+
+
+def test_refresh_when_events_came_knows_owners_positions_and_news(tmp_path: Path) -> None:
+    """Callbacks change what a process owns; commits change positions and are no news."""
+    watch = watch_of(tmp_path, "m1", partitions=4)
+    events = EventLog(tmp_path / "m1.events")
+    events.write("assigned", partitions=[0, 1, 3])
+    events.write("committed", took_ms=1.0, positions=[[0, 7], [3, 2]], reason=None)
+    events.write("commit_failed", took_ms=1.0, positions=[[0, 9]], reason="no")
+    events.write("revoked", partitions=[1])
+    events.write("lost", partitions=[3])
+    events.close()
+    watch.refresh()
+    (log,) = watch.logs
+    assert (log.owned, log.state) == ({0}, "lost")
+    assert watch.committed.tolist() == [7, 0, 0, 2]
+    assert [(member, event.name) for member, event in watch.news] == [
+        ("m1", "assigned"),
+        ("m1", "revoked"),
+        ("m1", "lost"),
+    ]
+
+
+def test_refresh_when_two_processes_hand_out_keeps_the_newest(tmp_path: Path) -> None:
+    """The owner of a partition is who handed out last; offsets never go back."""
+    watch = watch_of(tmp_path, "m1", "m2")
+    hand_out(tmp_path, "m1", 0, offset=9)
+    hand_out(tmp_path, "m2", 0, offset=4)
+    watch.refresh()
+    assert (watch.owners.tolist(), watch.last_offsets.tolist()) == ([1, -1], [9, -1])
+    assert [log.handed_out for log in watch.logs] == [1, 1]

@@ -1,0 +1,276 @@
+"""The application around a consumer, with a consumer of paper."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from attrs import define, evolve, field
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from coopgroup.testing.trial import worker as worker_module
+from coopgroup.testing.trial.recording import Event, EventReader, RowReader
+from coopgroup.testing.trial.spec import WorkerSpec
+from coopgroup.testing.trial.worker import PRODUCED, Worker, has_ended
+
+REBALANCING = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
+
+
+@define
+class Record:
+    """A record as confluent_kafka hands it out."""
+
+    topic_name: str
+    number: int
+    position: int
+    payload: bytes | None = None
+    failure: KafkaError | None = None
+
+    def error(self) -> KafkaError | None:
+        """The error, if it is one."""
+        return self.failure
+
+    def topic(self) -> str:
+        """Its topic."""
+        return self.topic_name
+
+    def partition(self) -> int:
+        """Its partition."""
+        return self.number
+
+    def offset(self) -> int:
+        """Its offset."""
+        return self.position
+
+    def value(self) -> bytes | None:
+        """Its value."""
+        return self.payload
+
+
+@define
+class PaperConsumer:
+    """Plays a script: each step is a record, or something to do with the worker's callbacks."""
+
+    steps: list[Record | Callable[[PaperConsumer], None] | None]
+    when_empty: Callable[[], None]
+    callbacks: dict[str, Callable[..., None]] = field(factory=dict)
+    committed: list[list[tuple[str, int, int]]] = field(factory=list)
+    refuses: list[BaseException] = field(factory=list)
+    is_closed: bool = False
+
+    def subscribe(self, topics: list[str], **callbacks: Callable[..., None]) -> None:
+        """Keep the callbacks."""
+        self.callbacks = {**callbacks}
+
+    def poll(self, timeout: float) -> Record | None:
+        """The next step."""
+        if not self.steps:
+            self.when_empty()
+            return None
+        step = self.steps.pop(0)
+        if step is None or isinstance(step, Record):
+            return step
+        step(self)
+        return None
+
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
+        """Keep the offsets, or refuse."""
+        assert not asynchronous
+        if self.refuses:
+            raise self.refuses.pop(0)
+        self.committed.append([(part.topic, part.partition, part.offset) for part in offsets])
+        return offsets
+
+    def close(self) -> None:
+        """Note that it was closed."""
+        self.is_closed = True
+
+    def tell(self, callback: str, *partitions: tuple[str, int]) -> None:
+        """Run a callback of the worker."""
+        self.callbacks[callback](self, [TopicPartition(*partition) for partition in partitions])
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> WorkerSpec:
+    """A worker that never commits by the clock."""
+    return WorkerSpec(
+        kind="eager",
+        name="m1",
+        group_id="billing",
+        topics=("a", "b"),
+        partitions_per_topic=4,
+        log_path=str(tmp_path / "m1"),
+        client_config={},
+        commit_interval_ms=0,
+    )
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Standard input that said `go` and stays open; gives its writing end."""
+    reading, writing = os.pipe()
+    os.write(writing, b"go\n")
+    with os.fdopen(reading) as standard_input:
+        monkeypatch.setattr("sys.stdin", standard_input)
+        yield writing
+    os.close(writing)
+
+
+def play(
+    monkeypatch: pytest.MonkeyPatch,
+    spec: WorkerSpec,
+    *steps: Record | Callable[[PaperConsumer], None] | None,
+    refuses: tuple[BaseException, ...] = (),
+) -> PaperConsumer:
+    """Run a worker over a script until it has seen everything."""
+    running = Worker(spec)
+    consumer = PaperConsumer([*steps], lambda: running.stop(15, None), refuses=[*refuses])
+    monkeypatch.setattr(worker_module, "build_consumer", lambda _spec: consumer)
+    running.run()
+    return consumer
+
+
+def events_of(spec: WorkerSpec) -> list[Event]:
+    """What the worker reported."""
+    return EventReader(Path(f"{spec.log_path}.events")).read_new()
+
+
+def test_worker_when_records_come_writes_each_down(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+) -> None:
+    """Partition counted through the topics, moment of production, spell of ownership."""
+    play(
+        monkeypatch,
+        spec,
+        Record("a", 1, 5, PRODUCED.pack(77)),
+        lambda consumer: consumer.tell("on_assign", ("b", 2)),
+        Record("b", 2, 9, b"short"),
+        None,
+        Record("b", 2, 10),
+    )
+    rows = RowReader(Path(f"{spec.log_path}.records")).read_new()
+    assert rows[["produced_ns", "offset", "partition", "spell"]].tolist() == [
+        (77, 5, 1, 0),
+        (0, 9, 6, 1),
+        (0, 10, 6, 1),
+    ]
+
+
+def test_worker_when_revoked_commits_only_what_it_gives_up(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+) -> None:
+    """The position is the offset after the last record; it is committed once."""
+    consumer = play(
+        monkeypatch,
+        spec,
+        lambda consumer: consumer.tell("on_assign", ("a", 0), ("b", 1)),
+        Record("a", 0, 5),
+        Record("b", 1, 8),
+        lambda consumer: consumer.tell("on_revoke", ("a", 0)),
+        lambda consumer: consumer.tell("on_revoke", ("a", 0)),
+    )
+    assert consumer.committed == [[("a", 0, 6)]]
+    assert consumer.is_closed
+    assert [event.name for event in events_of(spec)] == [
+        "ready",
+        "started",
+        "assigned",
+        "revoking",
+        "committed",
+        "revoked",
+        "revoking",
+        "revoked",
+        "closing",
+        "closed",
+    ]
+
+
+def test_worker_when_lost_commits_nothing(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+) -> None:
+    """Somebody else may have it already."""
+    consumer = play(
+        monkeypatch,
+        spec,
+        Record("a", 0, 5),
+        lambda consumer: consumer.tell("on_lost", ("a", 0)),
+        lambda consumer: consumer.tell("on_revoke", ("a", 0)),
+    )
+    assert consumer.committed == []
+
+
+def test_worker_when_time_has_come_commits_every_position(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+) -> None:
+    """The commit by the clock is synchronous and takes all positions."""
+    consumer = play(
+        monkeypatch,
+        evolve(spec, commit_interval_ms=1),
+        Record("a", 0, 5),
+        Record("b", 3, 1),
+        lambda _consumer: time.sleep(0.01),
+    )
+    assert consumer.committed[-1] == [("a", 0, 6), ("b", 3, 2)]
+
+
+def test_worker_when_a_commit_fails_says_why_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+) -> None:
+    """A failed commit is a fact, not the end of the application."""
+    play(
+        monkeypatch,
+        spec,
+        Record("a", 0, 5),
+        lambda consumer: consumer.tell("on_revoke", ("a", 0)),
+        refuses=(KafkaException(REBALANCING),),
+    )
+    (failed,) = [event for event in events_of(spec) if event.name == "commit_failed"]
+    assert failed.fields["positions"] == [[0, 6]]
+    assert "REBALANCE_IN_PROGRESS" in str(failed.fields["reason"])
+
+
+def test_worker_when_the_consumer_reports_an_error_writes_it_down(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+) -> None:
+    """An error is an event, no record."""
+    play(monkeypatch, spec, Record("a", 0, 0, failure=REBALANCING))
+    assert [event.name for event in events_of(spec)][2:3] == ["consumer_error"]
+    assert len(RowReader(Path(f"{spec.log_path}.records")).read_new()) == 0
+
+
+def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
+) -> None:
+    """`assign_failures` is how a test breaks the application."""
+
+    def assign_twice(consumer: PaperConsumer) -> None:
+        with pytest.raises(RuntimeError, match="on_assign fails"):
+            consumer.tell("on_assign", ("a", 0))
+        consumer.tell("on_assign", ("a", 0))
+
+    play(monkeypatch, evolve(spec, assign_failures=1), assign_twice)
+    assert [event.name for event in events_of(spec)].count("assigned") == 2
+
+
+def test_worker_when_its_input_ends_before_go_never_joins(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec
+) -> None:
+    """A controller that dies while it prepares leaves nobody behind."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    with os.fdopen(reading) as standard_input:
+        monkeypatch.setattr("sys.stdin", standard_input)
+        Worker(spec).run()
+    assert [event.name for event in events_of(spec)] == ["ready"]
+
+
+def test_has_ended_when_the_other_end_closes_turns_true() -> None:
+    """How a worker learns that its controller is gone."""
+    reading, writing = os.pipe()
+    assert not has_ended(reading)
+    os.close(writing)
+    assert has_ended(reading)
+    os.close(reading)
