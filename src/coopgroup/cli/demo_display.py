@@ -52,6 +52,7 @@ class Display:
         console: where to.
         trial: what is being played.
         groups: groups to show, in this order; may be filled after construction.
+        ends: (partitions,) offset after the last acknowledged record.
     """
 
     console: Console
@@ -63,12 +64,12 @@ class Display:
     _lines: deque[str] = field(init=False, factory=lambda: deque(maxlen=EVENTS_SHOWN))
     _live: Live | None = field(init=False, default=None)
     _reader: RowReader = field(init=False)
-    _ends: npt.NDArray[np.int64] = field(init=False)
+    ends: npt.NDArray[np.int64] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Nothing was produced yet."""
         self._reader = RowReader(self.trial.producer_path)
-        self._ends = np.zeros(self.trial.partition_count, np.int64)
+        self.ends = np.zeros(self.trial.partition_count, np.int64)
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -100,7 +101,7 @@ class Display:
             return
         self._shown_at = now
         rows = self._reader.read_new()
-        np.maximum.at(self._ends, rows["partition"], rows["offset"] + 1)
+        np.maximum.at(self.ends, rows["partition"], rows["offset"] + 1)
         for group in self.groups:
             group.watch.refresh()
             news, group.watch.news = group.watch.news, []
@@ -118,7 +119,7 @@ class Display:
             self.console.print(escape(line), highlight=False, soft_wrap=True)
 
     def _screen(self) -> Stack:
-        tables = [group_table(group.kind, member_rows(group, self._ends)) for group in self.groups]
+        tables = [group_table(group.kind, member_rows(group, self.ends)) for group in self.groups]
         return Stack(Text(self._phase, style="bold"), *tables, Text("\n".join(self._lines)))
 
 

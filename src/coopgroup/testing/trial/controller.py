@@ -268,6 +268,8 @@ class Trial:
             self._producer.kill()
             self._producer.wait()
             self._end_input(self._producer)
+            if self._producer.stdout is not None:
+                self._producer.stdout.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @staticmethod

@@ -1,0 +1,102 @@
+"""The demonstration, without a broker; the broker tests run it with one."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+
+import pytest
+from attrs import evolve
+from click.testing import CliRunner
+
+from coopgroup.cli import demo
+from coopgroup.errors import ConfigurationError
+from coopgroup.testing.trial import Facts
+
+FACTS = Facts(
+    consumed=42_000,
+    lost=0,
+    duplicated=3,
+    moved=12,
+    moved_twice=0,
+    retained=18,
+    retained_pause_ms_max=12.5,
+    pause_ms_max=300.0,
+    unavailable_partition_s=1.5,
+    double_owner_ms=0.0,
+    double_owner_transitions=0,
+    commits=40,
+    failed_commits=0,
+    commit_ms_max=4.0,
+)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, ours: Facts, *options: str) -> tuple[int, str, str]:
+    """Status, output and errors of the command, for given facts."""
+    found = {"coopgroup-simple": ours, "eager": evolve(FACTS, lost=7, double_owner_transitions=1)}
+    monkeypatch.setattr(demo, "demonstrate", lambda _broker, _console: found)
+    answer = CliRunner().invoke(demo.command, options, standalone_mode=False)
+    return answer.return_value, answer.stdout, answer.stderr
+
+
+def test_demo_when_json_prints_a_line_for_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys, and their order, are part of the interface."""
+    lines = (
+        '{"kind": "coopgroup-simple", "consumed": 42000, "lost": 0, "duplicated": 3, "moved": 12, '
+        '"retained_pause_ms_max": 12.5, "double_owner_ms": 0.0}\n'
+        '{"kind": "eager", "consumed": 42000, "lost": 7, "duplicated": 3, "moved": 12, '
+        '"retained_pause_ms_max": 12.5, "double_owner_ms": 0.0}\n'
+    )
+    assert run(monkeypatch, FACTS, "--json") == (0, lines, "")
+
+
+@pytest.mark.parametrize(
+    "broken", [evolve(FACTS, lost=1), evolve(FACTS, double_owner_transitions=1)]
+)
+def test_demo_when_our_group_breaks_a_promise_exits_with_1(
+    monkeypatch: pytest.MonkeyPatch, broken: Facts
+) -> None:
+    """A violated invariant is an error; what the eager group does is not ours to answer for."""
+    status, _, errors = run(monkeypatch, broken, "--json")
+    assert status == 1
+    assert errors == "coopgroup: a record was lost or a partition had two owners\n"
+
+
+def test_demo_when_not_json_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One column for each kind."""
+    status, output, _ = run(monkeypatch, FACTS)
+    rows = [line.split("│")[1:-1] for line in output.splitlines() if line.startswith("│")]
+    cells: list[Sequence[str]] = [[cell.strip() for cell in row] for row in rows]
+    assert status == 0
+    assert cells == [
+        ["records consumed", "42,000", "42,000"],
+        ["records lost", "0", "7"],
+        ["records handed out again", "3", "3"],
+        ["partitions moved", "12", "12"],
+        ["worst pause of a partition that stayed", "12 ms", "12 ms"],
+        ["time without an owner, all partitions", "1.5 s", "1.5 s"],
+        ["time with two owners", "0 ms", "0 ms"],
+        ["commits that failed", "0", "0"],
+    ]
+
+
+def test_demo_when_the_broker_is_unknown_refuses_it() -> None:
+    """Before anything starts."""
+    answer = CliRunner().invoke(demo.command, ["--broker", "rabbit"], standalone_mode=False)
+    assert isinstance(answer.exception, ConfigurationError)
+    assert str(answer.exception) == "broker: got 'rabbit', expected auto, kafka, mock or HOST:PORT"
+
+
+def test_skewed_backlog_when_made_falls_from_the_first_partition() -> None:
+    """A few partitions have most of it."""
+    backlog = demo.skewed_backlog()
+    assert list(backlog) == sorted(backlog, reverse=True)
+    assert (len(backlog), backlog[0], backlog[-1]) == (24, 6_000, 250)
+
+
+def test_terminated_as_interrupt_when_terminated_raises_and_restores() -> None:
+    """SIGTERM takes the way of Ctrl-C, and only while the demonstration runs."""
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), demo.terminated_as_interrupt():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -1,0 +1,116 @@
+"""What the demonstration shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from coopgroup.cli.demo_display import Display, describe, ranges, state_of
+from coopgroup.testing.trial import Trial
+from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowLog, RowReader
+from coopgroup.testing.trial.watch import WatchedLog
+
+
+@pytest.fixture
+def trial() -> Iterator[Trial]:
+    """A trial that never talks to a broker."""
+    with Trial(client_config={}, topics=["orders"], partitions_per_topic=4) as idle:
+        yield idle
+
+
+def shown(trial: Trial, *, is_terminal: bool) -> str:
+    """What a display of a group with one event writes."""
+    output = StringIO()
+    console = Console(file=output, force_terminal=is_terminal, width=100, color_system=None)
+    group = trial.group("eager")
+    group.watch.add("m1", trial.folder / "m1.records", trial.folder / "m1.events")
+    events = EventLog(trial.folder / "m1.events")
+    with Display(console=console, trial=trial, groups=[group]) as display:
+        display.phase("a member [joins]")
+        events.write("assigned", partitions=[0, 1, 2])
+        display.refresh(at_once=True)
+        events.write("revoked", partitions=[2])
+        display.refresh()  # too soon after the last one
+        display.refresh(at_once=True)
+    events.close()
+    return output.getvalue()
+
+
+def test_display_when_there_is_no_terminal_prints_plain_lines(trial: Trial) -> None:
+    """Lines that a log file can take, in order, each once."""
+    lines = [
+        line.split("  ", 2)[-1].strip() for line in shown(trial, is_terminal=False).splitlines()
+    ]
+    assert [line.removeprefix("0.0 s").strip() for line in lines] == [
+        "--- a member [joins]",
+        "eager: m1 gets 3 partitions",
+        "eager: m1 gives up 1 partition",
+    ]
+
+
+def test_display_when_on_a_terminal_draws_a_table(trial: Trial) -> None:
+    """The table's headings, the phase and the last events."""
+    drawn = shown(trial, is_terminal=True)
+    assert [word in drawn for word in ("partitions", "lag", "a member [joins]", "m1 gives up")] == [
+        True
+    ] * 4
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([], ""), ([3], "3"), ([0, 1, 2], "0-2"), ([0, 2, 3, 7, 8, 9], "0 2-3 7-9")],
+)
+def test_ranges_when_numbers_follow_each_other_writes_them_short(
+    numbers: list[int], expected: str
+) -> None:
+    """Runs as first-last."""
+    assert ranges(numbers) == expected
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (Event(at_ns=1, name="started", fields={}), "m1 joins"),
+        (Event(at_ns=1, name="lost", fields={"partitions": [4]}), "m1 lost 1 partition"),
+        (Event(at_ns=1, name="revoked", fields={"partitions": []}), None),
+        (Event(at_ns=1, name="ready", fields={}), None),
+    ],
+)
+def test_describe_when_an_event_matters_says_it_in_half_a_sentence(
+    event: Event, expected: str | None
+) -> None:
+    """What nobody needs to know is not said."""
+    assert describe("m1", event) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "is_alive", "expected"),
+    [
+        ("assigned", True, "consuming"),
+        ("revoking", True, "giving up"),
+        ("ready", True, "ready"),
+        ("closed", False, "left"),
+        ("assigned", False, "killed"),
+    ],
+)
+def test_state_of_when_alive_or_dead_says_what_it_does(
+    state: str, *, is_alive: bool, expected: str
+) -> None:
+    """A process that ended without closing was killed."""
+    nowhere = Path("nowhere")
+    log = WatchedLog("m1", nowhere, RowReader(nowhere), EventReader(nowhere), state=state)
+    assert state_of(log, is_alive=is_alive) == expected
+
+
+def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> None:
+    """Lag needs the end of each partition: the offset after the last acknowledged record."""
+    log = RowLog(trial.producer_path)
+    log.append(1, 1, 7, 2)
+    log.close()
+    with Display(console=Console(file=StringIO()), trial=trial) as display:
+        display.refresh(at_once=True)
+        assert display.ends.tolist() == [0, 0, 8, 0]

@@ -1,0 +1,76 @@
+"""Where a trial takes place."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.testing.errors import ClusterError, ToolMissingError
+from coopgroup.testing.trial import brokers
+from coopgroup.testing.trial.brokers import open_stage
+
+
+def answers(address: str) -> bool:
+    """Whether a broker answers there."""
+    return bool(AdminClient({"bootstrap.servers": address}).list_topics(timeout=5).brokers)
+
+
+def test_open_stage_when_mock_serves_topics_of_four_partitions() -> None:
+    """The mock is not asked for more than it has."""
+    with open_stage("mock", 24, lambda _line: None) as stage:
+        assert answers(stage.client_config["bootstrap.servers"])
+        assert (stage.topics, stage.partitions_per_topic, stage.is_mock) == (
+            ("orders-0", "orders-1", "orders-2", "orders-3", "orders-4", "orders-5"),
+            4,
+            True,
+        )
+
+
+def test_open_stage_when_auto_and_java_is_missing_falls_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A line says what is missing and what is done instead."""
+
+    def no_java() -> None:
+        raise ToolMissingError("Java 17", "apt install openjdk-17-jdk-headless")
+
+    monkeypatch.setattr(brokers, "KafkaCluster", no_java)
+    told: list[str] = []
+    with open_stage("auto", 4, told.append) as stage:
+        assert stage.is_mock
+    assert told == [
+        "starting Apache Kafka (the first time its jars are fetched)",
+        "Java 17 is missing, which the test broker needs; install it with apt install "
+        "openjdk-17-jdk-headless; using the mock broker of librdkafka instead, which is slower",
+    ]
+
+
+def test_open_stage_when_kafka_and_java_is_missing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for Kafka gets Kafka or an error."""
+
+    def no_java() -> None:
+        raise ToolMissingError("Java 17", "apt")
+
+    monkeypatch.setattr(brokers, "KafkaCluster", no_java)
+    with pytest.raises(ToolMissingError), open_stage("kafka", 4, lambda _line: None):
+        pass
+
+
+def test_open_stage_when_nobody_listens_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address without a broker is one line, after a bounded time."""
+    monkeypatch.setattr(brokers, "ANSWER_S", 1.0)
+    with (
+        pytest.raises(ClusterError, match="127.0.0.1:1"),
+        open_stage("127.0.0.1:1", 4, lambda _line: None),
+    ):
+        pass
+
+
+def test_open_stage_when_the_word_is_unknown_refuses_it() -> None:
+    """Neither a word that it knows nor an address."""
+    with (
+        pytest.raises(ConfigurationError, match="broker: got 'rabbit', expected auto, kafka"),
+        open_stage("rabbit", 4, lambda _line: None),
+    ):
+        pass
