@@ -11,10 +11,8 @@ give everybody one, the next S everybody a second one, and so on. Inside a level
 the order of a level is fixed when it starts: subscribers by (total lag, member number). A level is
 therefore one sort of S keys, and a key holds both: total lag in the upper bits, the subscriber's
 column in the lower ones. Adding a lag to a key keeps its column, so keys stay as the sort left
-them. All topics with the same subscribers take a level together, as rows of one table.
-
-Few subscribers mean many small levels, for which plain integers beat arrays; they also stand in
-where a total could overflow an int64.
+them. Where many topics have the same few subscribers, they take a level together, as rows of one
+table. Totals that could overflow an int64 are kept as Python integers.
 """
 
 from __future__ import annotations
@@ -37,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["LagAwareAssignor"]
 
 _KEY_BITS_MAX: Final = 62
-_PLAIN_SEATS_MAX: Final = 64
+_TABLE_TOPICS_MIN: Final = 16
+_TABLE_SUBSCRIBERS_MAX: Final = 256
 
 
 def _known_scope(_: object, attribute: Attribute[str], scope: str) -> None:
@@ -130,81 +129,84 @@ def _dealt(topics: _Topics, subscriber_count: int) -> Int64Array:
     Returns:
         int64 (P,): column (0 to S - 1) of the taker of each place.
     """
-    columns = topics.ranks.copy()  # level 0: nobody has lag yet, so it goes by member number
+    columns = topics.ranks.copy()  # of the first level: nobody has lag, so it goes by number
     deep = np.flatnonzero(topics.counts > subscriber_count)
     if not deep.size:
         return columns
     deep = deep[np.argsort(-topics.counts[deep], kind="stable")]
-    seats = np.arange(subscriber_count)
     column_bits = (subscriber_count - 1).bit_length()
     levels_max = -(-int(topics.counts[deep[0]]) // subscriber_count)
     lag_max = max(int(topics.lags.max()), -int(topics.lags.min()))
-    level = 1
-    first_lags = topics.lags[topics.starts[deep, None] + seats]
-    if (lag_max * levels_max).bit_length() + column_bits > _KEY_BITS_MAX:
-        rows = [
-            [(lag << column_bits) + seat for seat, lag in enumerate(row)]
-            for row in first_lags.tolist()
-        ]
-    else:
-        keys = (first_lags << column_bits) + seats
-        while keys.size >= _PLAIN_SEATS_MAX:
-            keys = _deal_level(topics, deep[: keys.shape[0]], keys, level, columns)
+    fits = (lag_max * levels_max).bit_length() + column_bits <= _KEY_BITS_MAX
+    steps = (topics.lags if fits else topics.lags.astype(object)) << column_bits
+    keys = np.repeat(np.arange(subscriber_count, dtype=steps.dtype)[None], deep.size, axis=0)
+    level = 0
+    if subscriber_count <= _TABLE_SUBSCRIBERS_MAX:
+        while keys.shape[0] >= _TABLE_TOPICS_MIN:
+            keys = _deal_level(topics, deep[: keys.shape[0]], keys, steps, level, columns)
             level += 1
-        rows = keys.tolist()
-    for topic, row in zip(deep.tolist(), rows, strict=False):
-        low = int(topics.starts[topic]) + level * subscriber_count
-        high = int(topics.starts[topic] + topics.counts[topic])
-        columns[low:high] = _dealt_plainly(row, topics.lags[low:high].tolist(), column_bits)
+    for topic, row in zip(deep.tolist(), keys, strict=False):
+        low = topics.starts[topic] + level * subscriber_count
+        high = topics.starts[topic] + topics.counts[topic]
+        _deal_topic(row, steps[low:high], columns[low:high])
     return columns
 
 
 def _deal_level(
-    topics: _Topics, deep: Int64Array, keys: Int64Array, level: int, columns: Int64Array
+    topics: _Topics,
+    deep: Int64Array,
+    keys: Int64Array,
+    steps: Int64Array,
+    level: int,
+    columns: Int64Array,
 ) -> Int64Array:
-    """Deal one level of the topics that reach it.
+    """Deal one level of all topics that reach it.
 
     Args:
         topics: all topics of the pool.
         deep: int64 (D,): the topics that reach this level, largest first.
         keys: int64 (D, S): total lag and column of each subscriber; sorted in place.
-        level: which level, from 1.
+        steps: int64 (P,): by how much each partition raises the key of its taker.
+        level: which level, from 0.
         columns: int64 (P,): the takers of this level are written here.
 
     Returns:
         Keys after this level of those topics that reach the next one: they come first.
     """
     subscriber_count = keys.shape[1]
-    column_bits = (subscriber_count - 1).bit_length()
     seats = np.arange(subscriber_count)
     keys.sort(axis=1)
-    takers = keys & ((1 << column_bits) - 1)
+    takers = keys & _column_mask(subscriber_count)
     places = (topics.starts[deep] + level * subscriber_count)[:, None] + seats
     left = topics.counts[deep] - level * subscriber_count
     ongoing = int(np.count_nonzero(left > subscriber_count))
     columns[places[:ongoing]] = takers[:ongoing]
     taken = seats < left[ongoing:, None]
     columns[places[ongoing:][taken]] = takers[ongoing:][taken]
-    later: Int64Array = keys[:ongoing] + (topics.lags[places[:ongoing]] << column_bits)
+    later: Int64Array = keys[:ongoing] + steps[places[:ongoing]]
     return later
 
 
-def _dealt_plainly(keys: list[int], lags: list[int], column_bits: int) -> list[int]:
-    """The same for one topic in plain integers, which never overflow.
+def _deal_topic(keys: Int64Array, steps: Int64Array, columns: Int64Array) -> None:
+    """Deal all levels that are left of one topic.
 
     Args:
-        keys: total lag and column of each subscriber; used up.
-        lags: of the partitions left, decreasing.
-        column_bits: how many low bits of a key hold the column.
-
-    Returns:
-        The taker's column for each of the partitions left.
+        keys: int64 or object (S,): total lag and column of each subscriber; used up.
+        steps: the same type (n,): by how much each partition left raises the key of its taker.
+        columns: int64 (n,): the takers are written here.
     """
-    mask = (1 << column_bits) - 1
-    takers: list[int] = []
-    for low in range(0, len(lags), len(keys)):
+    subscriber_count = keys.size
+    rest = steps.size % subscriber_count
+    taken = np.empty_like(steps)
+    for low in range(0, steps.size - rest, subscriber_count):
+        high = low + subscriber_count
         keys.sort()
-        level = lags[low : low + len(keys)]
-        takers += [key & mask for key in keys[: len(level)]]
-        keys = [key + (lag << column_bits) for key, lag in zip(keys, level, strict=False)]
-    return takers
+        taken[low:high] = keys
+        keys += steps[low:high]
+    keys.sort()
+    taken[steps.size - rest :] = keys[:rest]
+    columns[:] = taken & _column_mask(subscriber_count)
+
+
+def _column_mask(subscriber_count: int) -> int:
+    return (1 << (subscriber_count - 1).bit_length()) - 1

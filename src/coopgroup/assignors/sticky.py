@@ -11,7 +11,7 @@ Theory of operation, in two steps that know nothing of each other:
    in, then take turns at levelling: a pool pours all that it has over its subscribers, like water
    over an uneven ground made of what they hold from other pools. Each turn that changes anything
    lowers the sum of squares of the counts or, at the same sum, raises how many resources stay, so
-   the turns end.
+   the turns end. A pool whose members' loads have not moved since its last turn skips this one.
 2. Which. A member above its quota gives up resources spread evenly over what it owns; free ones
    are dealt in order, members taking turns in proportion to what they lack. So the partitions of
    one topic spread over the members (uneven topics: librdkafka#4044).
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CooperativeStickyAssignor", "StickyAssignor"]
 
-_TURNS_MAX: Final = 100
+_SWEEPS_MAX: Final = 1_000
 _FRACTION_BITS_MAX: Final = 62
 
 
@@ -90,12 +90,14 @@ class _Share:
             none that subscribes.
         owned: int64 (S,): how many each subscriber owns.
         quota: int64 (S,): how many each subscriber shall hold; sums up to P once filled.
+        levelled_at: turn in which the pool was last level; -1 for never.
     """
 
     pool: Pool
     owner: Int32Array
     owned: Int64Array
     quota: Int64Array
+    levelled_at: int = -1
 
 
 def _share(group: GroupSnapshot, pool: Pool) -> _Share:
@@ -118,18 +120,30 @@ def _settle_quotas(shares: list[_Share], member_count: int) -> None:
         added = _poured(loads[members], free, (nothing, nothing))
         share.quota += added
         loads[members] += added
-    for _ in range(_TURNS_MAX):
-        changed = [_level(share, loads) for share in shares]
-        if len(shares) == 1 or not any(changed):
+    moved_at = np.zeros(member_count, dtype=np.int64)
+    turn = 0
+    for _ in range(_SWEEPS_MAX):
+        before = turn
+        for share in shares:
+            members = share.pool.subscribers
+            if moved_at[members].max() > share.levelled_at:
+                turn += 1
+                moved_at[members[_level(share, loads)]] = turn
+                share.levelled_at = turn
+        if turn == before:
             return
 
 
-def _level(share: _Share, loads: Int64Array) -> bool:
-    """Let one pool pour all that it has anew, and tell whether that changed its quotas."""
+def _level(share: _Share, loads: Int64Array) -> BoolArray:
+    """Let one pool pour all that it has anew.
+
+    Returns:
+        bool (S,): whose quota changed.
+    """
     members = share.pool.subscribers
     ground = loads[members] - share.quota
     quota = _poured(ground, share.pool.resources.size, (share.owned, share.quota))
-    changed = not np.array_equal(quota, share.quota)
+    changed: BoolArray = quota != share.quota
     share.quota = quota
     loads[members] = ground + quota
     return changed

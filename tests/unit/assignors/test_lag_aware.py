@@ -126,6 +126,22 @@ def test_large_topic_when_dealt_in_levels_is_even_in_count_and_lag() -> None:
     assert totals.max() / totals.min() < 1.01
 
 
+def test_many_topics_when_dealt_as_a_table_are_each_dealt_as_if_alone() -> None:
+    """Forty topics of different sizes together give what each gives by itself."""
+    names = [f"t{number:02}" for number in range(40)]
+    sizes = {name: range(1 + 3 * place % 29) for place, name in enumerate(names)}
+    members = [claim(member, topics=names) for member in "ABCD"]
+    together = group_of(sizes, *members)
+    lags = np.random.default_rng(3).integers(0, 50, len(together.resources))
+    whole = by_member(together, LagAwareAssignor().assign(together, lags))
+    for place, name in enumerate(names):
+        alone = group_of({name: sizes[name]}, *members)
+        start, end = together.resources.starts[place : place + 2]
+        target = LagAwareAssignor().assign(alone, lags[start:end])
+        expected = {member: held.get(name) for member, held in by_member(alone, target).items()}
+        assert {member: held.get(name) for member, held in whole.items()} == expected
+
+
 def test_group_when_empty_gets_an_empty_target() -> None:
     """Without members nothing is placed; without resources there is nothing to place."""
     assignor = LagAwareAssignor()

@@ -4,9 +4,15 @@ from collections import Counter
 
 import pytest
 
-from coopgroup.assignors import Assignor, CooperativeStickyAssignor, StickyAssignor
+from coopgroup.assignors import Assignor, CooperativeStickyAssignor, StickyAssignor, sticky
 from coopgroup.model import GroupSnapshot
-from tests.support.checkers import check_balanced, check_each_resource_once, kept_count, load_of
+from tests.support.checkers import (
+    check_balanced,
+    check_each_resource_once,
+    kept_count,
+    load_of,
+    unfair_holders,
+)
 from tests.support.groups import by_member, claim, group_of, no_lags
 
 Held = dict[str, dict[str, list[int]]]
@@ -139,6 +145,26 @@ def test_chain_of_topics_when_levelled_passes_load_along() -> None:
     assert load_of(group, target) == {"A": 4, "B": 4, "C": 1, "D": 1}
 
 
+def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Levelling is bounded; what it has not levelled yet, the next round goes on with."""
+    names = [f"t{number:02}" for number in range(30)]
+    group = group_of(
+        {name: range(30) for name in names} | {"t00": range(450)},
+        *(
+            claim(f"m{place:02}", {name: range(450)}, topics=names[max(place - 1, 0) : place + 1])
+            for place, name in enumerate(names)
+        ),
+    )
+    monkeypatch.setattr(sticky, "_SWEEPS_MAX", 1)
+    early = StickyAssignor().assign(group, no_lags(group))
+    check_each_resource_once(group, early)
+    assert unfair_holders(group, early) != {}
+    monkeypatch.undo()
+    check_balanced(group, StickyAssignor().assign(group, no_lags(group)))
+
+
 def test_contested_resources_when_nobody_owns_them_are_dealt_as_free() -> None:
     """Tied claims belong to nobody, so either of both may get them, or a third one."""
     group = group_of(
@@ -182,12 +208,12 @@ def test_group_when_nothing_can_be_placed_gets_a_target_of_nobodies(group: Group
 def test_cooperative_sticky_when_compared_has_the_same_target() -> None:
     """Both names stand for one target and need no lags."""
     group = group_of({"t": range(5)}, claim("A", {"t": range(5)}, topics=["t"]), claim("B"))
-    sticky, cooperative = StickyAssignor(), CooperativeStickyAssignor()
+    plain, cooperative = StickyAssignor(), CooperativeStickyAssignor()
     assert [
-        (one.name, one.needs_lags, isinstance(one, Assignor)) for one in (sticky, cooperative)
+        (one.name, one.needs_lags, isinstance(one, Assignor)) for one in (plain, cooperative)
     ] == [
         ("sticky", False, True),
         ("cooperative-sticky", False, True),
     ]
     lags = no_lags(group)
-    assert cooperative.assign(group, lags).tolist() == sticky.assign(group, lags).tolist()
+    assert cooperative.assign(group, lags).tolist() == plain.assign(group, lags).tolist()

@@ -78,6 +78,12 @@ def test_grants_when_somebody_departed_are_lost() -> None:
     assert _kinds(group, state) == {"lost": {"T": [1]}}
 
 
+def test_departed_when_there_is_no_state_is_nobody() -> None:
+    """A leader that did not lead the last round does not know who was there."""
+    group = group_of({"T": [0]}, claim("A"))
+    assert departed_members(group, _context(None)) == ()
+
+
 def test_resources_when_revoked_in_the_last_round_are_released() -> None:
     """They are free because their owner did as it was told, even if it departed since."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
