@@ -35,7 +35,9 @@ def check_target(group: GroupSnapshot, target: Int32Array) -> None:
     Raises:
         AssignorError: the first thing that is wrong.
     """
-    for problem in _target_problems(group, target):
+    malformed = _holder_form_problem(group, "target", target)
+    problem = malformed or next(_misplacements(group, target), None)
+    if problem is not None:
         raise AssignorError(problem)
 
 
@@ -54,11 +56,7 @@ def violations(group: GroupSnapshot, plan: RoundPlan) -> tuple[str, ...]:
     return malformed or tuple(_plan_problems(group, plan))
 
 
-def _target_problems(group: GroupSnapshot, target: Int32Array) -> Iterator[str]:
-    malformed = _holder_form_problem(group, "target", target)
-    if malformed is not None:
-        yield malformed
-        return
+def _misplacements(group: GroupSnapshot, target: Int32Array) -> Iterator[str]:
     placed = target != NOBODY
     yield from _first(group, placed & ~group.assignable, "target places what is not assignable")
     yield from _first(

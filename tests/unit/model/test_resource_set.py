@@ -109,7 +109,7 @@ def test_pickle_when_loaded_is_equal_and_frozen() -> None:
     """Sets travel to other processes and stay immutable there."""
     made = ResourceSet({"b": [1, 0], "a": [2]})
     loaded = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes
-    assert (loaded, hash(loaded)) == (made, hash(made))
+    assert (loaded, hash(loaded), hash(loaded)) == (made, hash(made), hash(made))
     with pytest.raises(ValueError, match="read-only"):
         loaded.flat_indices[0] = 9
 
