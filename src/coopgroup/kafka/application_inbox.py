@@ -39,11 +39,15 @@ class ApplicationInbox:
         """Add a notice."""
         with self._changed:
             if isinstance(notice, LoseResources):
-                kept = [one for one in self._notices if isinstance(one, FailMember)]
-                self._notices = deque(kept)
+                self._keep_errors()
             self._notices.append(notice)
             self.waiting = True
             self._changed.notify_all()
+
+    def clear(self) -> None:
+        """Drop all notices but errors; finished calls stay."""
+        with self._changed:
+            self._keep_errors()
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Have a callback run on the application's thread."""
@@ -70,3 +74,6 @@ class ApplicationInbox:
         with self._changed:
             if not self._notices and not self._calls:
                 self._changed.wait(timeout_s)
+
+    def _keep_errors(self) -> None:
+        self._notices = deque(one for one in self._notices if isinstance(one, FailMember))

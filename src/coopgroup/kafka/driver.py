@@ -8,10 +8,12 @@ deadline: the duties are numbered in `coopgroup.session`. What the application's
 
 from __future__ import annotations
 
+import atexit
 import math
 import queue
 import random
 import threading
+import weakref
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import define, field
@@ -33,7 +35,13 @@ from coopgroup.member.effects import (
     RevokeResources,
     Send,
 )
-from coopgroup.member.events import Answered, ApplicationStalled, RequestFailed, Woken
+from coopgroup.member.events import (
+    Answered,
+    ApplicationStalled,
+    LeaveRequested,
+    RequestFailed,
+    Woken,
+)
 from coopgroup.member.transitions import AT_WORK
 from coopgroup.session import (
     LeadRound,
@@ -68,6 +76,18 @@ _CODE_OF_FAILURE: Final = {
 _JITTER_SHARE: Final = 0.5
 _STOP_TIMEOUT_MS: Final = 2_000
 _Stop: TypeAlias = None
+_running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End the threads of consumers that nobody closed.
+
+    A thread that still runs while the interpreter goes down is torn out of whatever it is in, and
+    inside NumPy that aborts the process.
+    """
+    for driver in tuple(_running):
+        driver.stop()
 
 
 @define(eq=False)
@@ -139,6 +159,7 @@ class GroupDriver:
 
     def start(self) -> None:
         """Start the threads."""
+        _running.add(self)
         self._transport.start()
         self._thread.start()
 
@@ -163,9 +184,11 @@ class GroupDriver:
             if self._stopped:
                 return
             self._stopped = True
+        _running.discard(self)
         self._events.put(None)
         if self._thread.is_alive():
             self._thread.join(_STOP_TIMEOUT_MS / 1000)
+        self.leader.stop()
         self._transport.close(_STOP_TIMEOUT_MS)
         for on_committed in tuple(self._commits.values()):
             on_committed(())
@@ -213,20 +236,16 @@ class GroupDriver:
             self._report_error(error)
             return
         self._session = session
+        if isinstance(event, LeaveRequested):
+            # The application has given up everything: what it has not heard yet is void.
+            self.inbox.clear()
+        # Before the effects: what is granted must not be worked on without a lease. After them: a
+        # loss must be in the inbox before the lease stops to matter.
+        lease_until_s = _lease_until_s(self.member)
+        self.lease_until_s = min(self.lease_until_s, lease_until_s)
         for effect in effects:
             self._carry_out(effect)
-        # After the effects: a loss must be in the inbox before the lease stops to matter.
-        self._publish_lease()
-
-    def _publish_lease(self) -> None:
-        member = self.member
-        if not member.owned:
-            self.lease_until_s = math.inf
-            return
-        until_ms = member.lease_until_ms
-        if member.rejoin_by_ms is not None:
-            until_ms = min(until_ms, member.rejoin_by_ms)
-        self.lease_until_s = until_ms / 1000
+        self.lease_until_s = lease_until_s
 
     def _carry_out(self, effect: SessionEffect) -> None:
         match effect:
@@ -272,6 +291,16 @@ class GroupDriver:
         self.sink.warn("internal_error", error=repr(error))
         message = f"internal error: {error!r}"
         self.inbox.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
+
+
+def _lease_until_s(member: Member) -> float:
+    """Until when records may be handed out; for ever where nothing is held."""
+    if not member.owned:
+        return math.inf
+    until_ms = member.lease_until_ms
+    if member.rejoin_by_ms is not None:
+        until_ms = min(until_ms, member.rejoin_by_ms)
+    return until_ms / 1000
 
 
 def has_left(member: Member) -> bool:

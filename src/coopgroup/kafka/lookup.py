@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from attrs import define, field
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterLookup"]
 
+# How long a look-up without an answer may hold up `close`.
+_CLOSE_CHECK_S: Final = 0.05
+
+
 @define(eq=False)
 class ClusterLookup:
     """Looks things up through an admin client of its own, made at the first use.
@@ -49,6 +53,11 @@ class ClusterLookup:
     timeout_ms: int
     _admin: AdminClient | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _closed: bool = field(default=False, init=False)
+
+    def close(self) -> None:
+        """Let look-ups that still wait for an answer, and those to come, fail at once."""
+        self._closed = True
 
     def topic_names(self) -> tuple[str, ...]:
         """Names of all topics that exist and are readable, ascending.
@@ -153,12 +162,13 @@ class ClusterLookup:
         }
 
     def _wait(self, futures: Iterable[Future[Any]]) -> None:
-        pending = list(futures)
+        late = set(futures)
+        count = len(late)
         deadline = now_s() + self.timeout_ms / 1000 + 1.0  # librdkafka's own bound comes first
-        done, late = wait_for(pending, timeout=max(0.0, deadline - now_s()))
+        while late and not self._closed and now_s() < deadline:
+            late = wait_for(late, timeout=_CLOSE_CHECK_S).not_done
         if late:
-            message = f"{len(late)} of {len(done) + len(late)} look-ups without an answer"
-            raise TimeoutError(message)
+            raise TimeoutError(f"{len(late)} of {count} look-ups without an answer")
 
 
 def _is_about_topic(error: BaseException) -> bool:

@@ -38,6 +38,7 @@ from kafka.protocol.metadata import MetadataRequest
 from coopgroup.kafka.channel import Call, Channel, FailureKind, Outcome, TransportFailure
 from coopgroup.kafka.requests import build_message, read_answer
 from coopgroup.kafka.security import ConnectionSettings
+from coopgroup.kafka.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
     Answer,
@@ -110,9 +111,10 @@ class GroupTransport:
             if self._phase is not _Phase.NEW:
                 raise RuntimeError("the transport can be started once only")
             self._phase = _Phase.OPEN
+            keep_quiet_about_connections()
             self._net = self._new_loop()
             self._thread = threading.Thread(
-                target=self._run, name=f"coopgroup-transport-{self.settings.client_id}", daemon=True
+                target=self._run, name=f"{THREAD_PREFIX}{self.settings.client_id}", daemon=True
             )
             self._thread.start()
 

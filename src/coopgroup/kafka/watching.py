@@ -28,6 +28,7 @@ __all__ = ["TopicWatcher", "TopicWish"]
 # A subscribed topic that does not exist is looked for more often than the refresh interval.
 _MISSING_TOPIC_MS: Final = 5_000
 _RETRY_MS: Final = 1_000
+_STOP_TIMEOUT_S: Final = 2.0
 
 
 @define(eq=False)
@@ -95,10 +96,13 @@ class TopicWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread as soon as its look-up returns; it is not waited for."""
+        """End the thread; one that is caught in a look-up is waited for, within bounds."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        self.lookup.close()
+        if self._thread is not None:
+            self._thread.join(_STOP_TIMEOUT_S)
 
     def watch(self, wish: TopicWish | None) -> None:
         """Watch for other topics from now on; None for none."""

@@ -1,0 +1,172 @@
+"""Members that stand still: frozen processes, and applications that do not poll."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from confluent_kafka import TopicPartition
+
+from coopgroup.telemetry import MembershipLost
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.trial.analysis import Window, measure
+from coopgroup.testing.trial.recording import Event, EventReader, RowReader
+from tests.support.live_group import NOISE_MS, Crew, Player, playing, produce, unique
+
+SESSION_MS = 1_500
+FREEZES = ("m1", "m2", "m3")
+STALL_CONFIG = {
+    "session.timeout.ms": 1_000,
+    "heartbeat.interval.ms": 200,
+    "max.poll.interval.ms": 1_500,
+}
+
+
+def _freeze_and_wake(player: Player, name: str) -> tuple[int, int]:
+    """Freeze a member for longer than its session; when it was stopped and when it went on."""
+    frozen_ns = time.monotonic_ns()
+    player.group.freeze(name)
+    time.sleep(2 * SESSION_MS / 1000)
+    player.settle(fair=False)
+    woken_ns = time.monotonic_ns()
+    player.group.resume(name)
+    player.settle()
+    return frozen_ns, woken_ns
+
+
+def _events(player: Player, name: str) -> list[Event]:
+    return EventReader(player.group.member(name).events_path).read_new()
+
+
+def _handed_out(player: Player, name: str, begin_ns: int, end_ns: int) -> int:
+    moments = RowReader(player.group.member(name).records_path).read_new()["at_ns"]
+    return int(np.count_nonzero((moments >= begin_ns) & (moments < end_ns)))
+
+
+def test_not_one_record_is_handed_out_when_a_frozen_member_wakes(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """After a freeze beyond the session: on_lost first, nothing of the old lease, then work again.
+
+    The others take over and do not pause; in no partition do two members overlap.
+    """
+    freezes: list[tuple[str, int, int]] = []
+    with playing(
+        kafka_cluster, rate=150.0, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=200
+    ) as player:
+        player.group.start(*FREEZES)
+        player.settle()
+        begin_ns = time.monotonic_ns()
+        for name in FREEZES:
+            freezes.append((name, *_freeze_and_wake(player, name)))
+        window = Window(begin_ns=begin_ns, end_ns=time.monotonic_ns())
+        player.trial.finish()
+        facts = measure(player.log(), window)
+        losses = player.telemetry(MembershipLost)
+        for name, frozen_ns, woken_ns in freezes:
+            after = [one for one in _events(player, name) if one.at_ns > woken_ns]
+            callbacks = [one.name for one in after if one.name in {"lost", "assigned", "revoking"}]
+            assigned_ns = next(one.at_ns for one in after if one.name == "assigned")
+            assert callbacks[:2] == ["lost", "assigned"]
+            # What ran in the moment of the signal may still be written down.
+            assert _handed_out(player, name, frozen_ns + 20_000_000, assigned_ns) == 0
+            assert _handed_out(player, name, assigned_ns, window.end_ns) > 0
+    assert (facts.lost, facts.double_owner_transitions) == (0, 0)
+    assert sorted(name for name, _ in losses) == list(FREEZES)
+
+
+def test_others_do_not_pause_when_a_member_is_frozen(kafka_cluster: KafkaCluster) -> None:
+    """A frozen member holds its own partitions up until its session ends, and no others."""
+    with playing(kafka_cluster, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=200) as player:
+        player.group.start("m1", "m2", "m3")
+        player.settle()
+        with player.trial.window() as window:
+            player.group.freeze("m3")
+            time.sleep(SESSION_MS / 1000)
+            player.settle(fair=False)
+        player.group.resume("m3")
+        player.settle()
+        player.trial.finish()
+        facts = measure(player.log(), window.window)
+    assert (facts.lost, facts.double_owner_transitions) == (0, 0)
+    assert facts.retained == 8
+    assert facts.retained_pause_ms_max < NOISE_MS
+
+
+def test_a_member_comes_back_when_it_did_not_poll_for_too_long(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Beyond max.poll.interval.ms it leaves, others take over; it hears of the loss, then works."""
+    topic = unique("stall")
+    kafka_cluster.create_topic(topic, 4)
+    heard: list[tuple[str, int]] = []
+    with Crew(kafka_cluster, tmp_path) as crew:
+        slow = crew.add("a", configuration=STALL_CONFIG)
+        slow.subscribe(
+            [topic],
+            on_assign=lambda _, parts: heard.append(("assign", len(parts))),
+            on_revoke=lambda _, parts: heard.append(("revoke", len(parts))),
+            on_lost=lambda _, parts: heard.append(("lost", len(parts))),
+        )
+        crew.add("b").subscribe([topic])
+        crew.until(lambda: crew.share((topic, 4)), "a fair share")
+        heard.clear()
+        crew.members.pop("a")
+        crew.until(lambda: len(crew.held("b")) == 4, "the other takes over", 5)
+        produce(kafka_cluster, topic, [5] * 4)
+        crew.during(0.5)
+        assert heard == []  # callbacks run in poll, and there was none
+        assert slow.poll(0.2) is None  # the stale position hands nothing out
+        assert heard[:1] == [("lost", 2)]
+        crew.members["a"] = slow
+        crew.until(lambda: crew.share((topic, 4)), "a fair share again")
+        assert [kind for kind, _ in heard] == ["lost", "assign"]
+        causes = [one.cause for one in crew.telemetry("a", MembershipLost)]
+        assert causes == ["max.poll.interval.ms exceeded"]
+        crew.until(
+            lambda: sum(len(messages) for messages in crew.messages.values()) == 20,
+            "each record reaches one of the two",
+        )
+
+
+def test_a_member_without_partitions_comes_back_when_it_did_not_poll_for_too_long(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """aiokafka#1187: with nothing to lose it must still rejoin, and work when it is its turn."""
+    topic = unique("idle")
+    kafka_cluster.create_topic(topic, 1)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("a").subscribe([topic])
+        crew.until(lambda: crew.counts() == [1], "the first one has it")
+        idle = crew.add("b", configuration=STALL_CONFIG)
+        idle.subscribe([topic])
+        crew.until(lambda: idle.memberid() is not None, "the second one joins")
+        crew.during(0.5)
+        assert crew.counts() == [1, 0]
+        crew.members.pop("b")
+        crew.during(2.5)
+        crew.members["b"] = idle
+        crew.during(1.0)
+        crew.remove("a")
+        produce(kafka_cluster, topic, [3])
+        crew.until(lambda: len(crew.messages["b"]) == 3, "the idle one works")
+        assert crew.held("b") == [(topic, 0)]
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.05])
+def test_waiting_in_poll_is_polling_when_records_are_rare(
+    kafka_cluster: KafkaCluster, tmp_path: Path, wait_s: float
+) -> None:
+    """An application that polls an empty topic for longer than the interval is not stalled."""
+    topic = unique("rare")
+    kafka_cluster.create_topic(topic, 1)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        consumer = crew.add("a", configuration=STALL_CONFIG)
+        consumer.subscribe([topic])
+        crew.until(lambda: crew.counts() == [1], "it has the partition")
+        if wait_s:
+            assert consumer.poll(2.5) is None
+        else:
+            crew.during(2.5)
+        assert consumer.assignment() == [TopicPartition(topic, 0)]
+        assert crew.telemetry("a", MembershipLost) == []

@@ -1,0 +1,278 @@
+"""What the tests of `CooperativeConsumer` on real brokers have in common.
+
+Two ways to have a group: `playing` gives worker processes (`coopgroup.testing.trial`), for what
+kills or freezes them; a `Crew` polls several consumers of this process in turn, for everything
+else. What a group was told and did is read from its telemetry, never from logs.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from attrs import define, field
+from confluent_kafka import Message, Producer, TopicPartition
+
+from coopgroup import CooperativeConsumer
+from coopgroup.telemetry import Envelope, Record, from_json
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.trial import Group, Trial
+from coopgroup.testing.trial.analysis import TrialLog
+
+__all__ = [
+    "NOISE_MS",
+    "Crew",
+    "Player",
+    "coopgroup_threads",
+    "playing",
+    "produce",
+    "read_telemetry",
+    "unique",
+    "wait_for",
+]
+
+NOISE_MS: Final = 500.0
+"""A retained partition may wait so long on a busy machine; what would hold it up lasts longer."""
+
+WAIT_S_MAX: Final = 20.0
+QUIET_S: Final = 0.8
+FAST: Final[Mapping[str, Any]] = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 300}
+_Kind = TypeVar("_Kind", bound=Record)
+
+
+def unique(word: str) -> str:
+    """A name that no other test has."""
+    return f"{word}-{uuid.uuid4().hex[:8]}"
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX) -> None:
+    """Wait for a condition; a test that waits in vain fails."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not after {timeout_s:g} s"
+        time.sleep(0.02)
+
+
+def coopgroup_threads() -> list[str]:
+    """Names of the threads of all consumers of this process, sorted."""
+    return sorted(one.name for one in threading.enumerate() if one.name.startswith("coopgroup"))
+
+
+def read_telemetry(path: Path) -> list[Envelope]:
+    """Everything written so far, whole lines only."""
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [from_json(json.loads(line)) for line in lines]
+
+
+def produce(cluster: KafkaCluster, topic: str, counts: Sequence[int]) -> None:
+    """Write `counts[p]` records to partition p; they are acknowledged when this returns."""
+    producer = Producer(cluster.client_config() | {"linger.ms": 5})
+    for partition, count in enumerate(counts):
+        for number in range(count):
+            producer.produce(topic, str(number).encode(), partition=partition)
+    assert producer.flush(WAIT_S_MAX) == 0
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+@define(kw_only=True)
+class Player:
+    """A group of worker processes, its producer, and what it left behind.
+
+    Attributes:
+        trial: the trial.
+        group: its only group.
+        telemetry_path: file that all members append to.
+    """
+
+    trial: Trial
+    group: Group
+    telemetry_path: Path
+
+    def settle(self, *, fair: bool = True, quiet_s: float = QUIET_S) -> None:
+        """Wait until the group is at rest."""
+        assert self.group.wait_settled(quiet_s=quiet_s, fair=fair), "the group did not settle"
+
+    def telemetry(self, kind: type[_Kind]) -> list[tuple[str, _Kind]]:
+        """Records of a kind so far, each with the name of the member that wrote it."""
+        return [
+            (_name_of(envelope.member), envelope.record)
+            for envelope in read_telemetry(self.telemetry_path)
+            if isinstance(envelope.record, kind)
+        ]
+
+    def envelopes(self) -> list[Envelope]:
+        """Everything that the members wrote so far."""
+        return read_telemetry(self.telemetry_path)
+
+    def log(self) -> TrialLog:
+        """What was handed out; the trial is finished."""
+        return self.group.log()
+
+
+def _name_of(member_id: str) -> str:
+    """A broker makes a member id of the client id and a random part of 36 characters."""
+    return member_id[:-37]
+
+
+@contextmanager
+def playing(
+    cluster: KafkaCluster,
+    *,
+    kind: str = "coopgroup-simple",
+    partitions: int = 12,
+    replication: int = 1,
+    rate: float = 50.0,
+    extra_config: Mapping[str, object] | None = None,
+    **settings: Any,  # noqa: ANN401  (fields of WorkerSpec, checked by it)
+) -> Iterator[Player]:
+    """A topic with a steady producer and a group whose members are processes."""
+    topic = unique("live")
+    cluster.create_topic(topic, partitions, replication)
+    trial = Trial(
+        client_config=cluster.client_config(), topics=[topic], partitions_per_topic=partitions
+    )
+    with trial:
+        telemetry_path = trial.folder / "telemetry.jsonl"
+        group = trial.group(
+            kind,
+            group_id=unique("group"),
+            extra_config={
+                "coopgroup.telemetry.file": str(telemetry_path),
+                **(extra_config or {}),
+            },
+            **{**FAST, "commit_interval_ms": 200, **settings},
+        )
+        trial.start_producer(rate_per_partition=rate)
+        yield Player(trial=trial, group=group, telemetry_path=telemetry_path)
+
+
+# --- consumers of this process ------------------------------------------------------------------
+
+
+@define
+class Crew:
+    """Consumers of one group in this process, polled in turn by the test's thread.
+
+    Attributes:
+        cluster: where.
+        folder: for telemetry.
+        group_id: the group.
+        members: the consumers by name.
+        messages: what each was handed out, in order.
+    """
+
+    cluster: KafkaCluster
+    folder: Path
+    group_id: str = field(factory=lambda: unique("crew"))
+    members: dict[str, CooperativeConsumer] = field(factory=dict, init=False)
+    messages: dict[str, list[Message]] = field(factory=dict, init=False)
+
+    def __enter__(self) -> Self:
+        """Nothing starts by itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close what is open; what callbacks raise then is not the test's business."""
+        for name in sorted(self.members):
+            try:
+                self.members[name].close()
+            except RuntimeError:
+                continue
+
+    def add(
+        self,
+        name: str,
+        *,
+        configuration: Mapping[str, Any] | None = None,
+        policy: Any = None,  # noqa: ANN401  (a test's own policy)
+        assignor: Any = None,  # noqa: ANN401  (a test's own assignor)
+    ) -> CooperativeConsumer:
+        """Make a consumer that is not subscribed yet."""
+        consumer = CooperativeConsumer(
+            {
+                **self.cluster.client_config(),
+                "group.id": self.group_id,
+                "client.id": name,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 200,
+                "auto.offset.reset": "earliest",
+                "topic.metadata.refresh.interval.ms": 500,
+                "coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl"),
+                **(configuration or {}),
+            },
+            policy=policy,
+            assignor=assignor,
+        )
+        self.members[name] = consumer
+        self.messages[name] = []
+        return consumer
+
+    def remove(self, name: str) -> None:
+        """Close a consumer."""
+        self.members.pop(name).close()
+
+    def poll(self, timeout_s: float = 0.01) -> None:
+        """Poll each consumer once."""
+        for name, consumer in sorted(self.members.items()):
+            for message in consumer.consume(100, timeout_s):
+                assert message.error() is None
+                self.messages[name].append(message)
+
+    def until(
+        self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX
+    ) -> None:
+        """Poll until a condition holds; a test that waits in vain fails."""
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}: not after {timeout_s:g} s"
+            self.poll()
+
+    def during(self, duration_s: float) -> None:
+        """Poll for a while."""
+        deadline = time.monotonic() + duration_s
+        while time.monotonic() < deadline:
+            self.poll()
+
+    def held(self, name: str) -> list[tuple[str, int]]:
+        """What a consumer holds, sorted."""
+        return sorted((one.topic, one.partition) for one in self.members[name].assignment())
+
+    def counts(self) -> list[int]:
+        """How many partitions each consumer holds, by name."""
+        return [len(self.held(name)) for name in sorted(self.members)]
+
+    def share(self, *topics: tuple[str, int]) -> bool:
+        """Whether all partitions of (topic, count) are held, each once, evenly in all."""
+        wanted = sorted((topic, number) for topic, count in topics for number in range(count))
+        held = [self.held(name) for name in sorted(self.members)]
+        together = sorted(one for partitions in held for one in partitions)
+        sizes = [len(partitions) for partitions in held]
+        return together == wanted and max(sizes) - min(sizes) <= len(topics)
+
+    def telemetry(self, name: str, kind: type[_Kind]) -> list[_Kind]:
+        """Records of a kind that a consumer wrote so far."""
+        return [
+            envelope.record
+            for envelope in read_telemetry(self.folder / f"{name}.jsonl")
+            if isinstance(envelope.record, kind)
+        ]
+
+    def generation(self, name: str) -> int:
+        """Generation of a consumer's last record."""
+        return read_telemetry(self.folder / f"{name}.jsonl")[-1].generation
+
+    def committed(self, topic: str, partitions: int) -> list[int]:
+        """Committed offset of each partition; -1001 for none."""
+        consumer = next(iter(self.members.values()))
+        wanted = [TopicPartition(topic, number) for number in range(partitions)]
+        return [one.offset for one in consumer.committed(wanted, 10)]
