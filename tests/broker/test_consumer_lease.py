@@ -50,15 +50,13 @@ def test_not_one_record_is_handed_out_when_a_frozen_member_wakes(
 
     The others take over and do not pause; in no partition do two members overlap.
     """
-    freezes: list[tuple[str, int, int]] = []
     with playing(
         kafka_cluster, rate=150.0, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=200
     ) as player:
         player.group.start(*FREEZES)
         player.settle()
         begin_ns = time.monotonic_ns()
-        for name in FREEZES:
-            freezes.append((name, *_freeze_and_wake(player, name)))
+        freezes = [(name, *_freeze_and_wake(player, name)) for name in FREEZES]
         window = Window(begin_ns=begin_ns, end_ns=time.monotonic_ns())
         player.trial.finish()
         facts = measure(player.log(), window)

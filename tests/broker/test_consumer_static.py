@@ -1,0 +1,83 @@
+"""Static members: a restart within the session is nobody's business, a second holder is fatal."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from coopgroup import CooperativeConsumer
+from coopgroup.telemetry import RoundLed
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.trial.analysis import measure
+from tests.support.live_group import Crew, playing, unique, wait_for
+
+
+def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaCluster) -> None:
+    """It gets its partitions back in the same generation; no round is led, nobody else stops."""
+    with playing(kafka_cluster, kind="coopgroup-simple-static") as player:
+        player.group.start("m1", "m2", "m3")
+        player.settle()
+        follower = next(
+            name for name in player.group.living if name != player.telemetry(RoundLed)[-1][0]
+        )
+        owned = player.group.watch.logs[0]
+        assert owned.owned
+        player.group.prepare(follower)
+        rounds = len(player.telemetry(RoundLed))
+        before = max(one.generation for one in player.envelopes())
+        with player.trial.window() as window:
+            player.group.stop(follower)
+            player.group.start(follower)
+            player.settle()
+        generations = {one.generation for one in player.envelopes()}
+        assert (len(player.telemetry(RoundLed)), max(generations)) == (rounds, before)
+        player.trial.finish()
+        facts = measure(player.log(), window.window)
+        assert (facts.lost, facts.duplicated, facts.moved) == (0, 0, 0)
+        assert facts.double_owner_transitions == 0
+
+
+def _poll_until_it_raises(consumer: CooperativeConsumer) -> KafkaException:
+    raised: list[KafkaException] = []
+
+    def has_raised() -> bool:
+        try:
+            assert consumer.poll(0.05) is None
+        except KafkaException as error:
+            raised.append(error)
+        return bool(raised)
+
+    wait_for(has_raised, "a fatal error")
+    return raised[0]
+
+
+def test_the_older_one_fails_when_two_have_the_same_static_id(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """FENCED_INSTANCE_ID: on_lost, then a fatal error from poll, and close works as ever."""
+    topic = unique("twins")
+    kafka_cluster.create_topic(topic, 2)
+    heard: list[str] = []
+    static = {"group.instance.id": "twin"}
+    with Crew(kafka_cluster, tmp_path) as crew:
+        older = crew.add("a", configuration=static)
+        older.subscribe(
+            [topic],
+            on_assign=lambda *_: heard.append("assign"),
+            on_revoke=lambda *_: heard.append("revoke"),
+            on_lost=lambda *_: heard.append("lost"),
+        )
+        crew.until(lambda: crew.counts() == [2], "the older one works")
+        crew.members.pop("a")
+        crew.add("b", configuration=static).subscribe([topic])
+        error = _poll_until_it_raises(older)
+        kafka_error = error.args[0]
+        assert kafka_error.code() == KafkaError.FENCED_INSTANCE_ID
+        assert kafka_error.fatal()
+        assert "FENCED_INSTANCE_ID" in kafka_error.str()
+        assert heard == ["assign", "lost"]
+        assert older.assignment() == []
+        with pytest.raises(KafkaException):
+            older.commit(asynchronous=False)
+        older.close()
+        crew.until(lambda: crew.counts() == [2], "the newer one works")
