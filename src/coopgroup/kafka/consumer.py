@@ -177,8 +177,7 @@ class CooperativeConsumer:
             )
         self._callbacks = _Callbacks(on_assign, on_revoke, on_lost)
         self._wish = TopicWish.read(topics)
-        if math.isinf(self._driver.polled_at_s):
-            self._driver.polled_at_s = now_s()
+        self._driver.polled_at_s = now_s()
         self._watcher.watch(self._wish)
         self._schedule_commit()
 
@@ -323,8 +322,11 @@ class CooperativeConsumer:
             self._write(ResourcesStarted(resources=resources))
 
     def _revoke(self, resources: ResourceSet) -> None:
-        self._stop(resources, StopReason.REVOKED)
-        self._driver.post(RevocationCompleted(resources=resources))
+        try:
+            self._stop(resources, StopReason.REVOKED)
+        finally:
+            # Also where the callback raised: the whole group waits for it.
+            self._driver.post(RevocationCompleted(resources=resources))
 
     def _lose(self, resources: ResourceSet) -> None:
         lost = resources & self._held

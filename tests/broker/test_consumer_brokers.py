@@ -1,0 +1,121 @@
+"""The group outlives its brokers: restarts, and a coordinator that moves."""
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from coopgroup.telemetry import MembershipLost, RequestRefused, RoundLed
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.trial.analysis import TrialLog, Window, measure
+from tests.support.live_group import NOISE_MS, Player, playing
+
+# Longer than a broker needs to come back, or a coordinator to be found elsewhere.
+OUTLASTING = {"session_timeout_ms": 12_000, "heartbeat_interval_ms": 500}
+AUTO_COMMIT = {"enable.auto.commit": True, "auto.commit.interval.ms": 200}
+PARTITIONS = 6
+
+
+@pytest.fixture
+def one_broker() -> Iterator[KafkaCluster]:
+    """A broker that the test may stop."""
+    with KafkaCluster() as cluster:
+        yield cluster
+
+
+def _committed(cluster: KafkaCluster, player: Player) -> list[int]:
+    group_id = player.group.group_id
+    request = ConsumerGroupTopicPartitions(group_id)
+    admin = AdminClient(cluster.client_config() | {"log_level": 0})  # named: it must live on
+    answer = admin.list_consumer_group_offsets([request])[group_id].result(20)
+    return [one.offset for one in sorted(answer.topic_partitions)]
+
+
+def _ends(log: TrialLog) -> list[int]:
+    rows = log.acknowledged
+    return [int(rows[rows["partition"] == one]["offset"].max()) + 1 for one in range(PARTITIONS)]
+
+
+def _pauses_ms(log: TrialLog, window: Window) -> list[float]:
+    rows = log.rows[(log.rows["at_ns"] >= window.begin_ns) & (log.rows["at_ns"] < window.end_ns)]
+    waits = (rows["at_ns"] - np.maximum(rows["waiting_since_ns"], window.begin_ns)) / 1e6
+    return [float(waits[rows["partition"] == one].max(initial=0.0)) for one in range(PARTITIONS)]
+
+
+def test_the_group_keeps_its_assignment_when_its_broker_restarts(
+    one_broker: KafkaCluster,
+) -> None:
+    """Stopped as an operator does, then killed: nobody loses anything, no round is needed."""
+    with playing(
+        one_broker, partitions=PARTITIONS, commit_interval_ms=0, extra_config=AUTO_COMMIT, **OUTLASTING
+    ) as player:
+        player.group.start("m1", "m2")
+        player.settle()
+        rounds = len(player.telemetry(RoundLed))
+        begin_ns = time.monotonic_ns()
+        one_broker.stop_broker(1)
+        one_broker.start_broker(1)
+        player.settle()
+        one_broker.kill(1)
+        one_broker.start_broker(1)
+        player.settle()
+        window = Window(begin_ns=begin_ns, end_ns=time.monotonic_ns())
+        assert len(player.telemetry(RoundLed)) == rounds
+        assert player.telemetry(MembershipLost) == []
+        player.trial.finish()
+        log = player.log()
+        facts = measure(log, window)
+        assert (facts.lost, facts.moved, facts.double_owner_transitions) == (0, 0, 0)
+        assert _committed(one_broker, player) == _ends(log)
+
+
+def test_partitions_elsewhere_do_not_pause_when_the_coordinator_dies() -> None:
+    """Three brokers, the group coordinator is killed: another one takes the group over as it is.
+
+    Partitions whose leaders live go on without noticing; commits find the new coordinator.
+    """
+    with (
+        KafkaCluster(brokers=3) as cluster,
+        playing(
+            cluster,
+            partitions=PARTITIONS,
+            commit_interval_ms=0,
+            extra_config=AUTO_COMMIT,
+            **OUTLASTING,
+        ) as player,
+    ):
+        player.group.start("m1", "m2")
+        player.settle()
+        rounds = len(player.telemetry(RoundLed))
+        (topic,) = player.trial.topics
+        coordinator = cluster.group_coordinator(player.group.group_id)
+        elsewhere = [
+            one for one in range(PARTITIONS) if cluster.leader_of(topic, one) != coordinator
+        ]
+        with player.trial.window() as opened:
+            cluster.kill(coordinator)
+            deadline = time.monotonic() + 15
+            while cluster.group_coordinator(player.group.group_id) == coordinator:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            time.sleep(1.5)
+        before = _committed(cluster, player)
+        time.sleep(1.0)
+        after = _committed(cluster, player)
+        assert all(after[one] > before[one] for one in elsewhere)
+        cluster.start_broker(coordinator)
+        player.settle()
+        assert len(player.telemetry(RoundLed)) == rounds
+        assert player.telemetry(MembershipLost) == []
+        assert player.telemetry(RequestRefused) != []  # it did notice
+        player.trial.finish()
+        log = player.log()
+        facts = measure(log, opened.window)
+        pauses = _pauses_ms(log, opened.window)
+        assert len(elsewhere) >= PARTITIONS // 2
+        assert max(pauses[one] for one in elsewhere) < NOISE_MS
+        assert (facts.lost, facts.moved, facts.double_owner_transitions) == (0, 0, 0)
+        assert _committed(cluster, player) == _ends(log)

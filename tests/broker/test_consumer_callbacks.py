@@ -1,0 +1,181 @@
+"""Exceptions in callbacks come out of poll, and membership and assignment stay right."""
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from coopgroup import CooperativeConsumer
+from coopgroup.telemetry import ResourcesStopped, StopReason
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique, wait_for
+
+
+class _Failing:
+    """Callbacks that raise when they are told to.
+
+    Attributes:
+        failing: names of those that raise.
+        heard: what was called.
+        raised: what came out of poll.
+    """
+
+    def __init__(self) -> None:
+        self.failing: set[str] = set()
+        self.heard: list[tuple[str, list[int]]] = []
+        self.raised: list[str] = []
+
+    def subscribe(self, consumer: CooperativeConsumer, topic: str) -> None:
+        """Subscribe with all three."""
+        consumer.subscribe(
+            [topic],
+            on_assign=lambda _, parts: self._hear("assign", parts),
+            on_revoke=lambda _, parts: self._hear("revoke", parts),
+            on_lost=lambda _, parts: self._hear("lost", parts),
+        )
+
+    def _hear(self, name: str, partitions: list[TopicPartition]) -> None:
+        self.heard.append((name, [one.partition for one in partitions]))
+        if name in self.failing:
+            self.failing.remove(name)
+            raise RuntimeError(f"on_{name} fails")
+
+    def poll(self, consumer: CooperativeConsumer) -> Message | None:
+        """Poll as an application does that logs errors and goes on."""
+        try:
+            return consumer.poll(0.05)
+        except RuntimeError as error:
+            self.raised.append(str(error))
+            return None
+
+
+def test_partitions_are_worked_on_when_on_assign_raises(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """The exception comes out of poll once; the partitions are held and fetched all the same."""
+    topic = unique("assign")
+    kafka_cluster.create_topic(topic, 2)
+    produce(kafka_cluster, topic, [3, 3])
+    callbacks = _Failing()
+    callbacks.failing.add("assign")
+    got: list[Message] = []
+    with Crew(kafka_cluster, tmp_path) as crew:
+        consumer = crew.add("a")
+        callbacks.subscribe(consumer, topic)
+
+        def has_all() -> bool:
+            message = callbacks.poll(consumer)
+            if message is not None:
+                got.append(message)
+            return len(got) == 6
+
+        wait_for(has_all, "all records")
+        assert callbacks.raised == ["on_assign fails"]
+        assert callbacks.heard == [("assign", [0, 1])]
+        assert crew.held("a") == [(topic, 0), (topic, 1)]
+
+
+def test_the_revocation_completes_when_on_revoke_raises(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Offsets are committed, the partition goes to the other member, and nothing is repeated."""
+    topic = unique("revoke")
+    kafka_cluster.create_topic(topic, 2)
+    produce(kafka_cluster, topic, [3, 3])
+    callbacks = _Failing()
+    with Crew(kafka_cluster, tmp_path) as crew:
+        first = crew.add("a")
+        callbacks.subscribe(first, topic)
+        got: list[Message] = []
+
+        def has_all() -> bool:
+            message = callbacks.poll(first)
+            if message is not None:
+                got.append(message)
+            return len(got) == 6
+
+        wait_for(has_all, "all records")
+        callbacks.failing.add("revoke")
+        second = crew.add("b")
+        second.subscribe([topic])
+        late: list[Message] = []
+
+        def has_moved() -> bool:
+            late.extend(one for one in (callbacks.poll(first), second.poll(0.05)) if one)
+            return crew.counts() == [1, 1]
+
+        wait_for(has_moved, "the partition moves")
+        assert callbacks.raised == ["on_revoke fails"]
+        given_up = callbacks.heard[-1][1]
+        assert callbacks.heard[-1][0] == "revoke"
+        produce(kafka_cluster, topic, [1, 1])
+
+        def has_the_rest() -> bool:
+            late.extend(one for one in (callbacks.poll(first), second.poll(0.05)) if one)
+            return len(late) == 2
+
+        wait_for(has_the_rest, "the new records, and only those")
+        assert sorted(one.offset() or 0 for one in late) == [3, 3]
+        assert crew.held("b") == [(topic, one) for one in given_up]
+
+
+def test_the_member_rejoins_when_on_lost_raises(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """What was lost is dropped, and a new membership begins."""
+    topic = unique("lost")
+    kafka_cluster.create_topic(topic, 2)
+    callbacks = _Failing()
+    with Crew(kafka_cluster, tmp_path) as crew:
+        consumer = crew.add(
+            "a",
+            configuration={
+                "session.timeout.ms": 1_000,
+                "heartbeat.interval.ms": 200,
+                "max.poll.interval.ms": 1_000,
+            },
+        )
+        callbacks.subscribe(consumer, topic)
+        wait_for(lambda: callbacks.poll(consumer) is None and crew.counts() == [2], "assigned")
+        callbacks.failing.add("lost")
+        wait_for(lambda: consumer.memberid() is None, "the membership ends")
+
+        def is_back() -> bool:
+            assert callbacks.poll(consumer) is None
+            return callbacks.heard[-1][0] == "assign" and len(callbacks.heard) == 3
+
+        wait_for(is_back, "a new membership")
+        assert callbacks.raised == ["on_lost fails"]
+        assert [name for name, _ in callbacks.heard] == ["assign", "lost", "assign"]
+        reasons = [one.reason for one in crew.telemetry("a", ResourcesStopped)]
+        assert reasons == [StopReason.LOST]
+
+
+def test_the_consumer_is_closed_when_on_revoke_raises_in_close(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Close raises it after all is done: offsets committed, group left, threads ended."""
+    topic = unique("closing")
+    kafka_cluster.create_topic(topic, 1)
+    produce(kafka_cluster, topic, [3])
+    callbacks = _Failing()
+    with Crew(kafka_cluster, tmp_path) as crew:
+        consumer = crew.add("a")
+        callbacks.subscribe(consumer, topic)
+        got: list[Message] = []
+
+        def has_all() -> bool:
+            message = callbacks.poll(consumer)
+            if message is not None:
+                got.append(message)
+            return len(got) == 3
+
+        wait_for(has_all, "all records")
+        callbacks.failing.add("revoke")
+        with pytest.raises(RuntimeError, match="on_revoke fails"):
+            crew.remove("a")
+        assert coopgroup_threads() == []
+        with pytest.raises(RuntimeError, match="Consumer closed"):
+            consumer.poll(0)
+        crew.add("b").subscribe([topic])
+        assert crew.committed(topic, 1) == [3]
