@@ -9,12 +9,13 @@ than this module says. The host's duties, in this order:
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
 4. For `LeadRound`, where it delays nobody and with a time limit: `read_members`, look up metadata
    and lags, `lead_round`, and give `RoundLed`; when the limit is over, `lead_round` without
-   metadata.
+   metadata. After a round that was refused (`RoundLed.led.refused`) give `RejoinRequested` a while
+   later: what it could not place has no owner until then.
 5. Run `GrantResources`, `RevokeResources` and `LoseResources` on the application's thread in the
    order given. A revocation is complete when the callback has returned and the offsets are
    committed; only then give `RevocationCompleted`, for the join that follows no longer claims the
    resources, and another member may have them at once.
-6. Hand nothing out once `member.lease_until_ms` has passed, whatever the session has been told
+6. Hand nothing out once `member.hold_until_ms` has passed, whatever the session has been told
    so far: after a pause of the process the clock knows it first.
 """
 
@@ -139,13 +140,11 @@ def step(
     """
     before: tuple[SessionEffect, ...] = ()
     if isinstance(event, RoundLed):
-        if not _leads(session.member, event.generation):
-            return session, ()  # the round was over before it was decided
-        before = tuple(Report(record=record) for record in event.led.records)
-        session = attrs.evolve(
-            session, policy_state=event.led.state, led_generation=event.generation
-        )
-        event = RoundDecided(generation=event.generation, assignments=event.led.assignments)
+        led, generation = event.led, event.generation
+        event = RoundDecided(generation=generation, assignments=led.assignments)
+        if _leads(session.member, generation):  # else the round was over before it was decided
+            before = tuple(Report(record=record) for record in led.records)
+            session = attrs.evolve(session, policy_state=led.state, led_generation=generation)
     member, effects = step_member(session.member, event, now_ms=now_ms)
     session = _remember(attrs.evolve(session, member=member))
     return session, (*before, *(_translated(session, effect, now_ms) for effect in effects))

@@ -14,8 +14,8 @@ import random
 import attrs
 import pytest
 
-from tests.support.group_checkers import check_at_rest, check_instant
-from tests.support.group_harness import CONFIG, NODES, Faults, GroupHarness
+from tests.support.group_checkers import check_heals, check_instant
+from tests.support.group_harness import CONFIG, NODES, Faults, GroupHarness, Process
 
 FIRST_SEED = int(os.environ.get("SWARM_FIRST_SEED", "0"))
 SEEDS = int(os.environ.get("SWARM_SEEDS", "300"))
@@ -44,71 +44,102 @@ def drawn_harness(chance: random.Random, seed: int) -> GroupHarness:
     )
 
 
-class Swarm:
-    """Draws what happens next."""
+ACTS = (
+    "start",
+    "start static",
+    "leave",
+    "crash",
+    "bounce",
+    "stall",
+    "pause",
+    "resume",
+    "move coordinator",
+    "restart coordinator",
+    "change metadata",
+)
 
-    def __init__(self, seed: int) -> None:
-        self.chance = random.Random(f"swarm-{seed}")
-        self.harness = drawn_harness(self.chance, seed)
-        self.names = 0
-        acts = ("join", "static", "leave", "crash", "bounce", "stall", "pause", "resume", "move",
-                "restart", "metadata")
-        self.acts = [act for act in acts if self.chance.random() < 0.6] or ["join"]
+
+@attrs.define(kw_only=True)
+class Swarm:
+    """Draws what happens next; which kinds of things can happen at all is drawn once.
+
+    Attributes:
+        harness: the group.
+        chance: its dice.
+        acts: what can happen in this run.
+        started: count of processes so far.
+    """
+
+    harness: GroupHarness
+    chance: random.Random
+    acts: tuple[str, ...]
+    started: int = 0
+
+    @classmethod
+    def from_seed(cls, seed: int) -> "Swarm":
+        """Everything follows from the seed."""
+        chance = random.Random(f"swarm-{seed}")
+        harness = drawn_harness(chance, seed)
+        acts = tuple(act for act in ACTS if chance.random() < 0.6) or ACTS
+        return cls(harness=harness, chance=chance, acts=acts)
 
     def play(self) -> None:
-        harness = self.harness
-        for _ in range(self.chance.randint(1, 3)):
-            self.act("join")
+        """Some processes, then some acts, with some time between them."""
+        for _ in range(self.chance.randint(1, 4)):
+            self.start(static=False)
         for _ in range(self.chance.randint(3, 12)):
-            harness.run(self.chance.choice((5, 30, 100, 300, 900)))
+            self.harness.run(self.chance.choice((5, 30, 100, 300, 900)))
             self.act(self.chance.choice(self.acts))
-        harness.run(self.chance.choice((5, 300)))
+        self.harness.run(self.chance.choice((5, 300)))
 
     def act(self, act: str) -> None:
+        """One thing happens."""
         harness, chance = self.harness, self.chance
-        alive = harness.alive
-        one = chance.choice(alive) if alive else None
-        if act in ("join", "static"):
-            if len(alive) < PROCESSES_MAX:
-                self.names += 1
-                harness.start(f"p{self.names}", chance.choice(SUBSCRIPTIONS), static=act == "static")
-        elif act == "move":
-            harness.move_coordinator(chance.choice([n for n in NODES if n != harness.node]))
-        elif act == "restart":
-            harness.move_coordinator(chance.choice(NODES), chance.choice((20, 200, 800)))
-        elif act == "metadata":
-            harness.change_metadata({"T": chance.randint(1, 6), **({"U": 2} if chance.random() < 0.7 else {})})
-        elif one is None:
-            return
-        elif act == "leave":
-            harness.leave(one)
-        elif act == "crash":
-            harness.crash(one)
-        elif act == "bounce":
-            harness.crash(one)
-            config = one.session.member.config
-            topics = one.session.member.topics
-            harness.later(chance.choice((1, 200, 1500)), lambda: topics and harness.start(one.name, topics, static=config.instance_id is not None))
-        elif act == "stall":
-            if not one.paused:
-                harness.stall(one)
-        elif act == "pause":
-            harness.pause(one)
-        elif act == "resume":
-            if one.paused:
-                harness.resume(one)
+        match act:
+            case "start":
+                self.start(static=False)
+            case "start static":
+                self.start(static=True)
+            case "move coordinator":
+                harness.move_coordinator(chance.choice(NODES))
+            case "restart coordinator":
+                harness.move_coordinator(chance.choice(NODES), chance.choice((20, 200, 800)))
+            case "change metadata":
+                others = {"U": 2} if chance.random() < 0.7 else {}
+                harness.change_metadata({"T": chance.randint(1, 6), **others})
+            case _ if harness.alive:
+                self.happen_to(chance.choice(harness.alive), act)
+            case _:
+                pass
+
+    def happen_to(self, process: Process, act: str) -> None:
+        """One thing happens to one process."""
+        harness = self.harness
+        match act:
+            case "leave":
+                harness.leave(process)
+            case "crash":
+                harness.crash(process)
+            case "bounce":
+                harness.bounce(process, self.chance.choice((1, 200, 1_500)))
+            case "stall":
+                harness.stall(process)
+            case "pause":
+                harness.pause(process)
+            case _:
+                harness.resume(process)
+
+    def start(self, *, static: bool) -> None:
+        """One more process."""
+        if len(self.harness.alive) < PROCESSES_MAX:
+            self.started += 1
+            topics = self.chance.choice(SUBSCRIPTIONS)
+            self.harness.start(f"p{self.started}", topics, static=static)
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + SEEDS))
 def test_group_when_faults_end_is_at_rest(seed: int) -> None:
     """Never two owners, whatever happens; all owned once, and quiet, soon after it ended."""
-    swarm = Swarm(seed)
-    harness = swarm.harness
+    swarm = Swarm.from_seed(seed)
     swarm.play()
-    harness.heal()
-    harness.run(6_000)
-    check_at_rest(harness)
-    generation = harness.coordinator.generation
-    harness.run(1_000)
-    assert harness.coordinator.generation == generation
-    check_at_rest(harness)
+    check_heals(swarm.harness)

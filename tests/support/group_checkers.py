@@ -5,6 +5,10 @@ from coopgroup.model.resource_set import Resource
 from tests.support.group_coordinator import GroupState
 from tests.support.group_harness import GroupHarness, Process
 
+HEALED_WITHIN_MS = 9_000
+"""A session, two rebalance time-outs of a member that nobody waits for, and some."""
+QUIET_MS = 1_000
+
 
 def check_instant(harness: GroupHarness) -> None:
     """All that must hold after every single event."""
@@ -62,6 +66,17 @@ def check_at_rest(harness: GroupHarness) -> None:
         )
     if alive:
         assert harness.coordinator.state is GroupState.STABLE
+
+
+def check_heals(harness: GroupHarness) -> None:
+    """Without further faults the group comes to rest, and stays there."""
+    harness.heal()
+    harness.run(HEALED_WITHIN_MS)
+    check_at_rest(harness)
+    generation = harness.coordinator.generation
+    harness.run(QUIET_MS)
+    assert harness.coordinator.generation == generation, _story(harness, "goes on and on")
+    check_at_rest(harness)
 
 
 def _story(harness: GroupHarness, what: str) -> str:

@@ -12,6 +12,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 
 import attrs
@@ -57,13 +58,14 @@ from coopgroup.session import (
     LeadRound,
     RoundLed,
     Session,
+    SessionEffect,
     SessionEvent,
     backing_off,
     lead_round,
     session_deadline_ms,
 )
 from coopgroup.session import step as step_session
-from coopgroup.telemetry import AssignmentReceived, RoundRefused
+from coopgroup.telemetry import RoundRefused
 from tests.support.group_coordinator import GroupCoordinator, Token, refusal
 
 NODES = (1, 2, 3)
@@ -139,7 +141,8 @@ class Process:
     """A session with an application.
 
     Attributes:
-        name: for messages.
+        name: for messages; the static id of a static member.
+        topics: what it subscribes to.
         session: the session.
         alive: False once it crashed or closed for good.
         paused: whether it is frozen.
@@ -157,6 +160,7 @@ class Process:
     """
 
     name: str
+    topics: tuple[str, ...]
     session: Session
     alive: bool = True
     paused: bool = False
@@ -219,10 +223,12 @@ class GroupHarness:
 
     # --- what a test does ----------------------------------------------------------------------
 
-    def start(self, name: str, topics: tuple[str, ...] = ("T",), *, static: bool = False) -> Process:
+    def start(
+        self, name: str, topics: tuple[str, ...] = ("T",), *, static: bool = False
+    ) -> Process:
         """Start a process that subscribes."""
         config = attrs.evolve(self.config, instance_id=name if static else None)
-        process = Process(name=name, session=Session(member=new_member(config)))
+        process = Process(name=name, topics=topics, session=Session(member=new_member(config)))
         self.processes.append(process)
         self.note(process, "starts")
         self.give(process, SubscriptionChanged(topics=topics))
@@ -236,6 +242,12 @@ class GroupHarness:
         for token in tuple(process.calls.values()):
             self._drop(token)
 
+    def bounce(self, process: Process, down_ms: int) -> None:
+        """Kill a process and start it again later, with the same static id if it has one."""
+        self.crash(process)
+        static = process.session.member.config.instance_id is not None
+        self.later(down_ms, lambda: self._start_again(process, static=static))
+
     def leave(self, process: Process) -> None:
         """Close a consumer: it stops, commits what it can, and leaves."""
         if process.paused or process.session.member.state in OUTSIDE:
@@ -247,6 +259,8 @@ class GroupHarness:
 
     def stall(self, process: Process) -> None:
         """Let the application exceed `max.poll.interval.ms`."""
+        if process.paused:
+            return
         self.note(process, "stalls")
         self.give(process, ApplicationStalled())
 
@@ -257,6 +271,8 @@ class GroupHarness:
 
     def resume(self, process: Process) -> None:
         """SIGCONT: the clock has gone on, and what arrived meanwhile waits in the inbox."""
+        if not process.paused:
+            return
         self.note(process, "resumes")
         process.paused = False
         self._checked()
@@ -282,9 +298,9 @@ class GroupHarness:
         """Topics and partitions appear or vanish; everybody notices a little later."""
         self.log.append(f"{self.now_ms} metadata {topics}")
         self.topics = topics
+        event = RejoinRequested(reason="metadata changed")
         for process in self.processes:
-            event = RejoinRequested(reason="metadata changed")
-            self.later(self.chance.randint(1, 50), lambda p=process: self.give(p, event))
+            self.later(self.chance.randint(1, 50), partial(self.give, process, event))
 
     def run(self, duration_ms: int) -> None:
         """Let time pass."""
@@ -329,30 +345,35 @@ class GroupHarness:
             return
         process.session, effects = step_session(process.session, event, now_ms=self.now_ms)
         for effect in effects:
-            match effect:
-                case Send():
-                    self._send(process, effect)
-                case CancelJoin():
-                    self._close(process, Lane.JOIN)
-                case LeadRound():
-                    self._lead(process, effect)
-                case FinishCommit():
-                    process.commits.pop(effect.commit_id, lambda: None)()
-                case FailMember():
-                    process.failed = effect.message
-                case Report():
-                    if not isinstance(effect.record, AssignmentReceived):
-                        self.note(process, str(effect.record))
-                case _:
-                    self._tell_application(process, effect)
+            self._carry_out(process, effect)
         self._schedule(process)
         self._checked()
+
+    def _carry_out(self, process: Process, effect: SessionEffect) -> None:
+        match effect:
+            case Send():
+                self._send(process, effect)
+            case CancelJoin():
+                self._close(process, Lane.JOIN)
+            case LeadRound():
+                self._lead(process, effect)
+            case FinishCommit():
+                process.commits.pop(effect.commit_id, lambda: None)()
+            case FailMember():
+                process.failed = effect.message
+            case Report():
+                self.note(process, f"{process.session.member.generation} {effect.record}")
+            case _:
+                self._tell_application(process, effect)
+
+    def _start_again(self, process: Process, *, static: bool) -> None:
+        self.start(process.name, process.topics, static=static)
 
     def _schedule(self, process: Process) -> None:
         deadline = session_deadline_ms(process.session)
         if deadline is None:
             return
-        assert deadline > self.now_ms, f"{process.name}: woken for nothing, {process.session}"
+        assert deadline > self.now_ms, f"{process.name} is woken for nothing"
         jitter = self.chance.randint(0, 10) if backing_off(process.session) else 0
         process.wake_number = number = next(self._numbers)
 
@@ -365,22 +386,21 @@ class GroupHarness:
     def _lead(self, process: Process, duty: LeadRound) -> None:
         request = read_members(duty.members)
         existing = ResourceSet({name: range(size) for name, size in self.topics.items()})
+        known = self.chance.random() >= self.faults.no_metadata
         metadata = TopicMetadata(resources=existing.restrict_names(request.topics))
-        if self.chance.random() < self.faults.no_metadata:
-            metadata = None
         lags = Lags.from_mapping(
             {name: {i: 1_000 // (i + 1) for i in range(size)} for name, size in self.topics.items()}
         )
         led = lead_round(
             duty,
             request,
-            metadata,
+            metadata if known else None,
             lags,
             assignor=StickyAssignor() if self.sticky else LagAwareAssignor(),
             policy=SimplePolicy(),
         )
         for record in led.led.records:
-            assert not isinstance(record, RoundRefused) or metadata is None, record
+            assert not isinstance(record, RoundRefused) or not known, record
         slow = self.chance.random() < self.faults.slow_revoke
         delay = self.chance.randint(1, self.faults.slow_ms_max if slow else 10)
         self.later(delay, lambda: self._decided(process, led))
@@ -391,11 +411,12 @@ class GroupHarness:
         target = decided.group.by_member(decided.plan.target)
         self.keeps[led.generation, process.session.member.member_id] = {
             member: mine & wanted
-            for member, mine, wanted in zip(
-                decided.group.member_ids, rightful, target, strict=True
-            )
+            for member, mine, wanted in zip(decided.group.member_ids, rightful, target, strict=True)
         }
         self.give(process, led)
+        if led.led.refused:
+            again = RejoinRequested(reason="the last round moved nothing")
+            self.later(200, lambda: self.give(process, again))
 
     # --- its application -----------------------------------------------------------------------
 
@@ -433,7 +454,9 @@ class GroupHarness:
     def _begin_work(self, process: Process, resources: set[Resource]) -> None:
         process.working |= resources
         for resource in resources:
-            process.positions[resource] = self.coordinator.committed.get(tuple(resource), 0)
+            process.positions[resource] = self.coordinator.committed.get(
+                (resource.name, resource.index), 0
+            )
         self._checked()
         self._next_callback(process)
 
@@ -565,7 +588,7 @@ class GroupHarness:
     def _close(self, process: Process, lane: Lane) -> None:
         for token, call in tuple(self.calls.items()):
             if call.process is process and call.send.lane is lane:
-                self.later(1, lambda token=token: self._fail(token))
+                self.later(1, partial(self._fail, token))
                 call.answer_lost = True
         process.lanes[lane] = Connection()
 

@@ -85,11 +85,7 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answe
             _synced(turn, sent, answer)
         case HeartbeatAnswer() if answer.error_code == ErrorCode.NONE:
             _renew_lease(turn, sent)
-            turn.set(
-                settled_at_ms=max(turn.member.settled_at_ms, sent.sent_at_ms),
-                rejoin_by_ms=None,
-                attempts=0,
-            )
+            _proves_peace(turn, sent)
         case OffsetCommitAnswer():
             codes = {(topic, partition): code for topic, partition, code in answer.codes}
             _settle_commits(turn, sent, codes, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -110,8 +106,25 @@ def _coordinator_found(turn: Turn, answer: FindCoordinatorAnswer) -> None:
                 turn.rejoin("coordinator moved")
 
 
+def _proves_peace(turn: Turn, sent: Outstanding) -> None:
+    """Take a heartbeat's answer that no round has begun.
+
+    Between join and sync that is no proof that the coordinator does not wait for this member: it
+    waits for its sync, and drops it after the rebalance time-out whatever its heartbeats.
+    """
+    member = turn.member
+    turn.set(attempts=0)
+    if sent.generation == member.claim_generation:
+        turn.set(settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms))
+    elif RequestKind.SYNC_GROUP in member.outstanding:
+        turn.set(round_open_at_ms=max(member.round_open_at_ms, sent.sent_at_ms))
+
+
 def _joined(turn: Turn, answer: JoinGroupAnswer) -> None:
     was_in_generation = turn.member.in_generation
+    if answer.generation != turn.member.generation:
+        # Else it is the same round once more, and its time to sync has begun long ago.
+        turn.set(settled_at_ms=turn.member.round_ended_after_ms)
     leads = answer.leader_id == answer.member_id and not answer.skip_assignment
     turn.set(
         member_id=answer.member_id,
@@ -120,7 +133,7 @@ def _joined(turn: Turn, answer: JoinGroupAnswer) -> None:
         leads=leads,
         decided=(),
         attempts=0,
-        rejoin_by_ms=None,
+        joining_since_ms=None,
     )
     if not was_in_generation:
         turn.set(heartbeat_at_ms=turn.now_ms + turn.member.config.heartbeat_interval_ms)
@@ -142,7 +155,7 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     _renew_lease(turn, sent)
     turn.set(
         claim_generation=turn.member.generation,
-        settled_at_ms=sent.sent_at_ms,
+        settled_at_ms=max(turn.member.settled_at_ms, sent.sent_at_ms),
         commits=attrs.evolve(turn.member.commits, await_sync=False),
         decided=(),
         attempts=0,
@@ -240,12 +253,8 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
     member = turn.member
     if action is Action.REJOIN:
         _renew_lease(turn, sent)
-        if RequestKind.JOIN_GROUP in member.outstanding:
-            # This round is joined; a next one cannot have begun before this heartbeat.
-            turn.set(settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms))
-        elif member.rejoin_by_ms is None:
-            deadline = member.settled_at_ms + member.config.rebalance_timeout_ms
-            turn.set(rejoin_by_ms=deadline)
+        if member.outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
+            turn.set(round_open_at_ms=max(member.round_open_at_ms, sent.sent_at_ms))
         if member.state is MemberState.STABLE and sent.generation == member.generation:
             turn.rejoin("a round has begun")
         return True
@@ -265,8 +274,6 @@ def _try_again(turn: Turn, kind: RequestKind, action: Action, cause: str) -> Non
     if kind is RequestKind.HEARTBEAT and turn.member.attempts == 1:
         turn.set(retry_at_ms=turn.now_ms)  # the coordinator moved: look it up at once
     if kind in {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
-        # Whether the join arrived is not known, so the deadline to join runs again.
-        turn.set(rejoin_by_ms=turn.member.settled_at_ms + turn.member.config.rebalance_timeout_ms)
         turn.rejoin(cause)
 
 

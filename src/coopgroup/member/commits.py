@@ -39,8 +39,8 @@ class PendingCommit:
         offsets: what is still to be committed.
         codes: outcome of the partitions that are through already.
         sent: whether it is part of the request under way.
-        resent: whether it was refused because of a round, so that ownership must be checked
-            before it goes out again.
+        resent: whether it was sent before, so that ownership must be checked before it goes out
+            again: the partition may have another owner by now.
     """
 
     commit_id: int
@@ -127,7 +127,7 @@ def settle(
                 offsets=tuple(kept),
                 codes=tuple(sorted(codes)),
                 sent=False,
-                resent=pending.resent or Action.AFTER_SYNC in actions,
+                resent=True,
             )
         )
     finished, rest = _split_finished(tuple(settled))

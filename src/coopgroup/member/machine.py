@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from coopgroup.member.answers import take_outcome
 from coopgroup.member.commits import enqueue
-from coopgroup.member.error_actions import ErrorCode
+from coopgroup.member.error_actions import ErrorCode, RequestKind
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
@@ -127,6 +127,7 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
         return
     tells = bool(member.member_id) and member.config.instance_id is None
     turn.give_up_membership()
+    turn.forget(RequestKind.LEAVE_GROUP)  # of an earlier membership, which an application stalled
     turn.set(rejoin_reason=event.reason, topics=(), scheduled_rejoin_ms=None)
     # KIP-345: a static member keeps its place; its session time-out decides.
     if not tells or member.coordinator is None:
@@ -167,8 +168,8 @@ def _is_current(member: Member, event: RoundDecided) -> bool:
 def _meet_deadlines(turn: Turn) -> None:
     member = turn.member
     if lease_is_over(member, turn.now_ms):
-        late = member.rejoin_by_ms is not None and turn.now_ms >= member.rejoin_by_ms
-        turn.lose("rebalance time-out" if late else "lease expired", keep_id=True)
+        expired = turn.now_ms >= member.lease_until_ms
+        turn.lose("lease expired" if expired else "rebalance time-out", keep_id=True)
     if turn.member.state is not MemberState.STABLE:
         return
     scheduled = turn.member.scheduled_rejoin_ms

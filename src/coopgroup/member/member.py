@@ -106,9 +106,12 @@ class Member:
         heartbeat_at_ms: when the next heartbeat is due.
         lease_until_ms: until when it may work on what it holds. Counts from the sending of the
             last request that proved the session alive.
-        settled_at_ms: sending of the last request whose answer proved that no round had begun.
-        rejoin_by_ms: a round has begun, and whoever has not joined by then is dropped; None
-            while no round is known or the join is on its way.
+        settled_at_ms: the coordinator's time-outs to join or to sync, of a round that this member
+            may miss, have not begun to run before.
+        joining_since_ms: sending of the first of the joins whose outcome is not known; None when
+            none was sent since the last one was answered.
+        round_open_at_ms: sending of the last heartbeat whose answer proved that the round of the
+            waiting join or sync was still open.
         scheduled_rejoin_ms: when the leader wants everybody back, None for never.
         rejoin_reason: why a round is wanted, "" when none is.
         commits: offsets on their way.
@@ -134,7 +137,8 @@ class Member:
     heartbeat_at_ms: int = 0
     lease_until_ms: int = 0
     settled_at_ms: int = 0
-    rejoin_by_ms: int | None = None
+    joining_since_ms: int | None = None
+    round_open_at_ms: int = 0
     scheduled_rejoin_ms: int | None = None
     rejoin_reason: str = ""
 
@@ -142,6 +146,42 @@ class Member:
     def in_generation(self) -> bool:
         """Whether it can send heartbeats: it has a generation, and has not lost it."""
         return self.generation != NO_GENERATION and self.state in AT_WORK
+
+    @property
+    def rejoined_at_ms(self) -> int:
+        """When the coordinator can have begun to wait for this member at the earliest, in ms.
+
+        While a join or sync is on its way the member counts as part of its round: it is sent
+        before `rejoin_by_ms`, early enough to arrive. Should it fail, that is not known any more.
+        """
+        sync = self.outstanding.get(RequestKind.SYNC_GROUP)
+        if sync is not None:
+            return max(self.settled_at_ms, self.round_open_at_ms, sync.sent_at_ms)
+        if RequestKind.JOIN_GROUP in self.outstanding:
+            return self.round_ended_after_ms
+        return self.settled_at_ms
+
+    @property
+    def round_ended_after_ms(self) -> int:
+        """A time at which the round of the join that waits had not ended yet."""
+        return max(self.settled_at_ms, self.round_open_at_ms, self.joining_since_ms or 0)
+
+    @property
+    def rejoin_by_ms(self) -> int:
+        """Until when a join or sync arrives before the coordinator drops who is missing, in ms.
+
+        A round may begin right after the last proof that none had, without a word to a member
+        that is cut off; it is open for the rebalance time-out, and so is the time to sync after
+        it. What a request needs to arrive is left as a margin.
+        """
+        timeout_ms = self.config.rebalance_timeout_ms
+        margin_ms = min(self.config.heartbeat_interval_ms, timeout_ms // 10)
+        return self.rejoined_at_ms + timeout_ms - margin_ms
+
+    @property
+    def hold_until_ms(self) -> int:
+        """Until when the member may work on what it owns, in ms: nothing is handed out later."""
+        return min(self.lease_until_ms, self.rejoin_by_ms)
 
     def remaining_delay_ms(self, now_ms: int) -> int | None:
         """How long the scheduled delay still runs, in ms; 0 when just over, None for none."""
@@ -154,26 +194,30 @@ def lease_is_over(member: Member, now_ms: int) -> bool:
     """Whether the member must take all that it holds for lost by itself.
 
     Either no request that proves the session alive was sent within `session.timeout.ms`, or a
-    round began and the member could not join it within the rebalance time-out: in both cases the
-    coordinator may have dropped it and given its resources away.
+    round may have begun and the member could not join it within the rebalance time-out: in both
+    cases the coordinator may have dropped it and given its resources away.
     """
-    if not member.owned:
-        return False
-    if now_ms >= member.lease_until_ms:
-        return True
-    return member.rejoin_by_ms is not None and now_ms >= member.rejoin_by_ms
+    return bool(member.owned) and now_ms >= member.hold_until_ms
 
 
 def new_member(config: MemberConfig) -> Member:
     """A member that has not subscribed yet.
 
     Raises:
-        ConfigurationError: the session time-out is not longer than the heartbeat interval.
+        ConfigurationError: the session time-out is not longer than the heartbeat interval, or the
+            rebalance time-out is shorter than the session time-out. In the latter case a round
+            could end without a member whose session the coordinator still takes for alive.
     """
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigurationError(
             "heartbeat.interval.ms",
             config.heartbeat_interval_ms,
             f"less than session.timeout.ms ({config.session_timeout_ms})",
+        )
+    if config.rebalance_timeout_ms < config.session_timeout_ms:
+        raise ConfigurationError(
+            "max.poll.interval.ms",
+            config.rebalance_timeout_ms,
+            f"at least session.timeout.ms ({config.session_timeout_ms})",
         )
     return Member(config=config, commits=Commits())

@@ -64,9 +64,7 @@ def next_deadline_ms(member: Member) -> int | None:
     """When the host must give `Woken` at the latest, in ms; None for never."""
     deadlines = [at_ms for _, at_ms in wanted(member)]
     if member.owned:
-        deadlines.append(member.lease_until_ms)
-        if member.rejoin_by_ms is not None:
-            deadlines.append(member.rejoin_by_ms)
+        deadlines.append(member.hold_until_ms)
     if member.state is MemberState.STABLE and member.scheduled_rejoin_ms is not None:
         deadlines.append(member.scheduled_rejoin_ms)
     return min(deadlines, default=None)
@@ -165,8 +163,8 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
             rack=config.rack,
         )
     )
-    # From here the round has this member; until the answer no deadline to join runs.
-    turn.set(rejoin_reason="", rejoin_by_ms=None)
+    since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
+    turn.set(rejoin_reason="", joining_since_ms=since_ms)
     return JoinGroupRequest(
         group_id=config.group_id,
         member_id=member.member_id,

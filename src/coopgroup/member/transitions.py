@@ -114,7 +114,6 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
     _S.LEADING: {
         _T.SUBSCRIBED:               _S.LEADING,    # takes effect in the next round
         _T.ROUND_DECIDED:            _S.SYNCING,
-        _T.REJOIN:                   _S.JOINING,
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,

@@ -152,7 +152,6 @@ class Turn:
             claim_generation=NO_GENERATION,
             decided=(),
             leads=False,
-            rejoin_by_ms=None,
             commits=commits,
             member_id=self.member.member_id if keep_id else "",
         )

@@ -1,0 +1,251 @@
+"""Members in any state, driven there by events as a host gives them, for unit tests."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import attrs
+
+from coopgroup.member import (
+    ErrorCode,
+    Member,
+    MemberConfig,
+    MemberState,
+    RequestKind,
+    new_member,
+    step,
+)
+from coopgroup.member.effects import Effect, Send
+from coopgroup.member.events import (
+    Answered,
+    Event,
+    LeaveRequested,
+    RequestFailed,
+    RoundDecided,
+    SubscriptionChanged,
+    Woken,
+)
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import (
+    Answer,
+    Coordinator,
+    FindCoordinatorAnswer,
+    HeartbeatAnswer,
+    JoinedMember,
+    JoinGroupAnswer,
+    SyncGroupAnswer,
+)
+from coopgroup.protocol import Assignment, encode_assignment
+from tests.support.group_coordinator import refusal
+
+CONFIG = MemberConfig(
+    group_id="g",
+    session_timeout_ms=6_000,
+    rebalance_timeout_ms=60_000,
+    heartbeat_interval_ms=1_000,
+    retry_backoff_ms=100,
+    retry_backoff_max_ms=1_000,
+    request_timeout_ms=3_000,
+)
+NODE = Coordinator(node_id=1, host="localhost", port=9092)
+OTHER_NODE = Coordinator(node_id=2, host="localhost", port=9093)
+HELD = ResourceSet({"T": [0, 1]})
+
+EffectKind = TypeVar("EffectKind", bound=Effect)
+
+
+@attrs.define(kw_only=True)
+class DrivenMember:
+    """A member, its clock, and what its last step asked for.
+
+    Attributes:
+        member: the member.
+        now_ms: its clock.
+        effects: of the last step.
+    """
+
+    member: Member = attrs.field(factory=lambda: new_member(CONFIG))
+    now_ms: int = 10_000
+    effects: tuple[Effect, ...] = ()
+
+    def give(self, event: Event) -> "DrivenMember":
+        """Take a step."""
+        self.member, self.effects = step(self.member, event, now_ms=self.now_ms)
+        return self
+
+    def wait(self, duration_ms: int) -> "DrivenMember":
+        """Let time pass, then wake the member."""
+        self.now_ms += duration_ms
+        return self.give(Woken())
+
+    def answer(self, kind: RequestKind, answer: Answer) -> "DrivenMember":
+        """Answer the request of a kind that is on its way."""
+        request_id = self.member.outstanding[kind].request_id
+        return self.give(Answered(request_id=request_id, answer=answer))
+
+    def refuse(self, kind: RequestKind, code: int) -> "DrivenMember":
+        """Answer with an error; the transport's own codes mean that no answer came."""
+        request_id = self.member.outstanding[kind].request_id
+        if code < ErrorCode.UNKNOWN_SERVER_ERROR:
+            failed = RequestFailed(request_id=request_id, code=code, message="gone")
+            return self.give(failed)
+        return self.answer(kind, refusal(self.request(kind).request, code))
+
+    def request(self, kind: RequestKind) -> Send:
+        """The effect of the last step that sent the request of a kind."""
+        request_id = self.member.outstanding[kind].request_id
+        return next(send for send in self.found(Send) if send.request_id == request_id)
+
+    def found(self, kind: type[EffectKind]) -> list[EffectKind]:
+        """Effects of a kind in the last step."""
+        return [effect for effect in self.effects if isinstance(effect, kind)]
+
+    def sent(self) -> list[str]:
+        """Which requests the last step sent, in order."""
+        return [type(send.request).__name__ for send in self.found(Send)]
+
+    # --- the way of a member through a round ---------------------------------------------------
+
+    def subscribe(self, *topics: str) -> "DrivenMember":
+        """Subscribe and find the coordinator: the first join is on its way."""
+        self.give(SubscriptionChanged(topics=topics or ("T",)))
+        return self.find()
+
+    def find(self, coordinator: Coordinator = NODE) -> "DrivenMember":
+        """Answer the look-up."""
+        return self.answer(RequestKind.FIND_COORDINATOR, found(coordinator))
+
+    def join(self, generation: int = 1, *, leads: bool = False) -> "DrivenMember":
+        """Answer the join."""
+        return self.answer(RequestKind.JOIN_GROUP, joined(generation, leads=leads))
+
+    def sync(
+        self, assigned: ResourceSet = HELD, *, follow_up: bool = False, delay_ms: int = 0
+    ) -> "DrivenMember":
+        """Answer the sync."""
+        answer = synced(assigned, follow_up=follow_up, delay_ms=delay_ms)
+        return self.answer(RequestKind.SYNC_GROUP, answer)
+
+    def heartbeat(self, code: int = 0) -> "DrivenMember":
+        """Let the next heartbeat be sent, if none is on its way, and answer it."""
+        if RequestKind.HEARTBEAT not in self.member.outstanding:
+            self.wait(max(0, self.member.heartbeat_at_ms - self.now_ms))
+        return self.answer(RequestKind.HEARTBEAT, HeartbeatAnswer(error_code=code))
+
+
+def found(coordinator: Coordinator) -> FindCoordinatorAnswer:
+    """A look-up that succeeded."""
+    return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=coordinator)
+
+
+def joined(generation: int, *, leads: bool = False, skip: bool = False) -> JoinGroupAnswer:
+    """A join that succeeded, of member "m"."""
+    member = JoinedMember(member_id="m", group_instance_id=None, metadata=b"")
+    return JoinGroupAnswer(
+        error_code=0,
+        generation=generation,
+        protocol_name="coopgroup",
+        leader_id="m" if leads else "other",
+        member_id="m",
+        members=(member,) if leads else (),
+        skip_assignment=skip,
+    )
+
+
+def synced(assigned: ResourceSet, *, follow_up: bool = False, delay_ms: int = 0) -> SyncGroupAnswer:
+    """A sync that succeeded."""
+    assignment = Assignment(
+        assigned=assigned,
+        revoked=EMPTY if follow_up else None,
+        scheduled_rebalance_timeout_ms=delay_ms,
+    )
+    return SyncGroupAnswer(error_code=0, assignment=encode_assignment(assignment))
+
+
+def decided(generation: int) -> RoundDecided:
+    """A leader's decision."""
+    return RoundDecided(generation=generation, assignments=(("m", b"assignment"),))
+
+
+# --- members in each state -------------------------------------------------------------------
+
+
+def unsubscribed() -> DrivenMember:
+    """Not in the group."""
+    return DrivenMember()
+
+
+def joining() -> DrivenMember:
+    """On its way into the group for the first time, with nothing."""
+    return DrivenMember().subscribe()
+
+
+def leading() -> DrivenMember:
+    """Leads its first round, with nothing."""
+    return joining().join(leads=True)
+
+
+def syncing() -> DrivenMember:
+    """Waits for its first assignment."""
+    return joining().join()
+
+
+def stable(held: ResourceSet = HELD) -> DrivenMember:
+    """Holds what it was assigned."""
+    return syncing().sync(held)
+
+
+def rejoining() -> DrivenMember:
+    """Holds something, and its join for generation 2 is on its way."""
+    return stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def leading_again() -> DrivenMember:
+    """Holds something, and leads generation 2."""
+    return rejoining().join(2, leads=True)
+
+
+def syncing_again() -> DrivenMember:
+    """Holds something, and waits for the assignment of generation 2."""
+    return rejoining().join(2)
+
+
+def revoking() -> DrivenMember:
+    """Was told to stop T-1 and to go on with T-0."""
+    return syncing_again().sync(ResourceSet({"T": [0]}), follow_up=True)
+
+
+def losing() -> DrivenMember:
+    """Lost all that it held."""
+    return stable().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def leaving() -> DrivenMember:
+    """Has sent its leave."""
+    return stable().give(LeaveRequested(reason="closed"))
+
+
+def failed() -> DrivenMember:
+    """Met an error that no retry mends."""
+    return stable().heartbeat(ErrorCode.FENCED_INSTANCE_ID)
+
+
+WITH_NOTHING: Mapping[MemberState, Callable[[], DrivenMember]] = {
+    MemberState.UNSUBSCRIBED: unsubscribed,
+    MemberState.JOINING: joining,
+    MemberState.LEADING: leading,
+    MemberState.SYNCING: syncing,
+    MemberState.STABLE: lambda: stable(EMPTY),
+}
+WITH_RESOURCES: Mapping[MemberState, Callable[[], DrivenMember]] = {
+    MemberState.JOINING: rejoining,
+    MemberState.LEADING: leading_again,
+    MemberState.SYNCING: syncing_again,
+    MemberState.STABLE: stable,
+    MemberState.REVOKING: revoking,
+}
+OUT_OF_WORK: Mapping[MemberState, Callable[[], DrivenMember]] = {
+    MemberState.LOSING: losing,
+    MemberState.LEAVING: leaving,
+    MemberState.FAILED: failed,
+}
+EVERY_STATE = {**WITH_NOTHING, **WITH_RESOURCES, **OUT_OF_WORK}
