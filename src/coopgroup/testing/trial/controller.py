@@ -458,6 +458,9 @@ class Group:
 
         Returns:
             False if the group was not at rest in time.
+
+        Raises:
+            TrialError: a member failed.
         """
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -467,7 +470,15 @@ class Group:
         return False
 
     def is_settled(self, *, quiet_s: float, fair: bool = True) -> bool:
-        """Whether the group is at rest now; see `wait_settled`."""
+        """Whether the group is at rest now; see `wait_settled`.
+
+        Raises:
+            TrialError: a member failed, so that rest would be that of a smaller group.
+        """
+        for name, member in sorted(self._members.items()):
+            status = member.process.poll()
+            if status is not None and status > 0:  # a killed one has the negative of its signal
+                raise failure(f"{name} ended with status {status}", member.log_path)
         living = [member for member in self._members.values() if member.is_alive]
         logs = frozenset(member.records_path for member in living)
         return self.watch.is_settled(logs, quiet_s=quiet_s, fair=fair)

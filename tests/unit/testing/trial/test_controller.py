@@ -117,6 +117,8 @@ def test_group_when_a_member_fails_tells_its_last_words(trial: Trial) -> None:
     group.start("m1")
     with pytest.raises(TrialError, match=r"m1 ended with status 1: .*no\.such\.key"):
         group.wait_stopped("m1")
+    with pytest.raises(TrialError, match=r"m1 ended with status 1: .*no\.such\.key"):
+        group.wait_settled()
 
 
 def test_group_when_a_member_is_unknown_says_so(trial: Trial) -> None:
