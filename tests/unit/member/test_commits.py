@@ -1,0 +1,218 @@
+"""Commits: in order, merged, through rounds, never of what another member may own by now."""
+
+import attrs
+import pytest
+
+from coopgroup.member import ErrorCode, MemberState, RequestKind
+from coopgroup.member.commits import Commits, PendingCommit, enqueue, fail_all, settle, take_batch
+from coopgroup.member.effects import FinishCommit, Lane, LoseResources
+from coopgroup.member.error_actions import Action
+from coopgroup.member.events import ApplicationStalled, CommitRequested, Offset, RevocationCompleted
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import OffsetCommitAnswer, OffsetCommitRequest
+from tests.support.members import (
+    HELD,
+    DrivenMember,
+    losing,
+    rejoining,
+    revoking,
+    stable,
+    syncing_again,
+)
+
+COMMIT = RequestKind.OFFSET_COMMIT
+
+
+def commit(commit_id: int, *offsets: tuple[int, int]) -> CommitRequested:
+    """A commit of partitions of T."""
+    return CommitRequested(
+        commit_id=commit_id, offsets=tuple(Offset("T", p, o) for p, o in offsets)
+    )
+
+
+def answer(*codes: tuple[int, int]) -> OffsetCommitAnswer:
+    """Codes of partitions of T."""
+    return OffsetCommitAnswer(codes=tuple(("T", partition, code) for partition, code in codes))
+
+
+def committed(driven: DrivenMember) -> tuple[int, dict[int, int]]:
+    """Generation and offsets of the commit that the last step sent."""
+    request = driven.request(COMMIT).request
+    assert isinstance(request, OffsetCommitRequest)
+    return request.generation, {row[1]: row[2] for row in request.offsets}
+
+
+def test_commit_when_stable_goes_out_at_once_on_its_own_lane() -> None:
+    """With generation and member id, on the connection that no join blocks."""
+    driven = stable().give(commit(1, (0, 10)))
+    send = driven.request(COMMIT)
+    assert send.lane is Lane.COMMIT
+    assert send.request == OffsetCommitRequest(
+        group_id="g",
+        generation=1,
+        member_id="m",
+        group_instance_id=None,
+        offsets=(("T", 0, 10, -1, ""),),
+    )
+    driven.answer(COMMIT, answer((0, 0)))
+    assert driven.effects == (FinishCommit(commit_id=1, codes=(("T", 0, 0),)),)
+
+
+def test_commits_when_one_is_under_way_wait_and_are_merged() -> None:
+    """One request at a time, the newest offset of a partition wins, every caller is answered."""
+    driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
+    assert driven.sent() == []
+    driven.give(commit(3, (0, 30))).answer(COMMIT, answer((0, 0)))
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, 0),))]
+    assert committed(driven) == (1, {0: 30, 1: 5})
+    driven.answer(COMMIT, answer((0, 0), (1, 0)))
+    assert driven.effects == (
+        FinishCommit(commit_id=2, codes=(("T", 0, 0), ("T", 1, 0))),
+        FinishCommit(commit_id=3, codes=(("T", 0, 0),)),
+    )
+
+
+def test_commit_when_retried_does_not_overtake_a_later_one() -> None:
+    """The retry carries what was asked for meanwhile."""
+    driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20)))
+    driven.answer(COMMIT, answer((0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))).wait(100)
+    assert committed(driven) == (1, {0: 20})
+
+
+def test_commit_when_a_join_waits_goes_out_under_the_old_generation() -> None:
+    """Retained partitions commit right through a round."""
+    assert committed(rejoining().give(commit(1, (0, 10)))) == (1, {0: 10})
+
+
+def test_commit_between_join_and_sync_waits_for_the_assignment() -> None:
+    """The coordinator would answer 27: it goes out under the new generation."""
+    driven = syncing_again().give(commit(1, (0, 10)))
+    assert driven.sent() == []
+    assert committed(driven.sync()) == (2, {0: 10})
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION])
+def test_commit_when_it_meets_a_round_is_retried_for_what_is_still_owned(code: ErrorCode) -> None:
+    """Under the new generation; what went to somebody else is refused to the caller."""
+    driven = rejoining().give(commit(1, (0, 10), (1, 20))).join(2)
+    driven.answer(COMMIT, answer((0, code), (1, code)))
+    assert driven.effects == ()
+    driven.sync(ResourceSet({"T": [0]}), follow_up=True)
+    assert committed(driven) == (2, {0: 10, 1: 20})  # T-1 is its own until it has stopped it
+    driven.answer(COMMIT, answer((0, ErrorCode.NO_ANSWER), (1, ErrorCode.NO_ANSWER)))
+    driven.give(RevocationCompleted(resources=HELD)).find()
+    driven.wait(100)
+    assert committed(driven) == (2, {0: 10})
+    driven.answer(COMMIT, answer((0, 0)))
+    codes = (("T", 0, 0), ("T", 1, int(ErrorCode.ILLEGAL_GENERATION)))
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
+
+
+def test_commit_when_nothing_of_it_is_owned_any_more_ends_unsent() -> None:
+    """A retried offset must never overwrite that of the new owner."""
+    driven = revoking().give(commit(1, (1, 20)))
+    driven.answer(COMMIT, answer((1, ErrorCode.REQUEST_TIMED_OUT)))
+    driven.give(RevocationCompleted(resources=HELD)).wait(100)
+    codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
+    assert driven.sent() == []
+
+
+def test_commit_when_the_answer_is_late_waits_only_if_a_round_still_runs() -> None:
+    """A refusal that arrives after the sync is no reason to wait for another round."""
+    driven = rejoining().give(commit(1, (0, 10))).join(2)
+    driven.sync().answer(COMMIT, answer((0, ErrorCode.ILLEGAL_GENERATION)))
+    assert committed(driven) == (2, {0: 10})
+
+
+def test_commit_when_all_is_lost_is_refused_and_not_sent() -> None:
+    """What is lost is not committed."""
+    driven = stable().give(commit(1, (0, 10))).give(commit(2, (1, 20)))
+    driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert driven.found(FinishCommit) == [
+        FinishCommit(commit_id=1, codes=(("T", 0, code),)),
+        FinishCommit(commit_id=2, codes=(("T", 1, code),)),
+    ]
+    assert driven.sent() == []
+
+
+def test_commit_when_not_in_the_group_is_refused_at_once() -> None:
+    """The caller learns it without a request."""
+    driven = losing().give(commit(1, (1, 2), (0, 1)))
+    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
+    codes = (("T", 0, code), ("T", 1, code))
+    assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
+
+
+@pytest.mark.parametrize(
+    ("code", "state"),
+    [
+        (ErrorCode.UNKNOWN_MEMBER_ID, MemberState.LOSING),
+        (ErrorCode.FENCED_INSTANCE_ID, MemberState.FAILED),
+    ],
+)
+def test_commit_when_the_member_is_fenced_ends_the_membership(
+    code: ErrorCode, state: MemberState
+) -> None:
+    """A commit can be the first to learn it."""
+    driven = stable().give(commit(1, (0, 10))).answer(COMMIT, answer((0, code)))
+    assert driven.member.state is state
+    assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, int(code)),))]
+
+
+def test_commit_when_attempts_run_out_gives_the_last_error_to_the_caller() -> None:
+    """A broken disk is not hidden for ever, and waits grow up to their limit."""
+    driven = stable()
+    config = attrs.evolve(driven.member.config, commit_attempts_max=6, session_timeout_ms=60_000)
+    driven.member = attrs.evolve(driven.member, config=config, lease_until_ms=100_000)
+    driven.give(commit(1, (0, 10)))
+    waits = []
+    while not driven.found(FinishCommit):
+        driven.answer(COMMIT, answer((0, ErrorCode.KAFKA_STORAGE_ERROR)))
+        if driven.member.commits.queue:
+            waits.append(driven.member.commits.retry_at_ms - driven.now_ms)
+            driven.wait(waits[-1])
+    assert waits == [100, 200, 400, 800, 1_000]
+    codes = (("T", 0, int(ErrorCode.KAFKA_STORAGE_ERROR)),)
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
+
+
+def test_commit_when_no_answer_comes_is_sent_again_after_the_look_up() -> None:
+    """Whether it arrived is not known, and sending it twice does no harm."""
+    driven = stable().give(commit(1, (0, 10))).refuse(COMMIT, ErrorCode.NO_ANSWER)
+    assert driven.found(FinishCommit) == []
+    assert driven.sent() == ["FindCoordinatorRequest"]
+    assert committed(driven.find().wait(100)) == (1, {0: 10})
+
+
+def test_commit_of_a_partition_that_the_answer_leaves_out_is_refused() -> None:
+    """A broker that forgets a partition has not committed it."""
+    driven = stable().give(commit(1, (0, 10), (1, 20))).answer(COMMIT, answer((0, 0)))
+    codes = (("T", 0, 0), ("T", 1, int(ErrorCode.UNKNOWN_SERVER_ERROR)))
+    assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
+
+
+def test_commit_after_a_stalled_application_is_refused() -> None:
+    """`max.poll.interval.ms` ends the membership and its commits."""
+    driven = stable().give(ApplicationStalled()).give(commit(1, (0, 10)))
+    code = int(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert driven.effects == (FinishCommit(commit_id=1, codes=(("T", 0, code),)),)
+
+
+def test_queue_as_values() -> None:
+    """Take, settle and fail on the queue itself."""
+    queue = enqueue(Commits(), 1, (Offset("T", 1, 5), Offset("T", 0, 3)))
+    taken, offsets, finished = take_batch(queue, HELD)
+    assert offsets == (Offset("T", 0, 3), Offset("T", 1, 5))
+    assert finished == ()
+    codes = {0: 0, 1: int(ErrorCode.REQUEST_TIMED_OUT)}
+    settled, finished, actions = settle(taken, lambda _, partition: codes[partition], 10)
+    assert finished == ()
+    assert actions == frozenset({Action.PROCEED, Action.RETRY})
+    left = PendingCommit(
+        commit_id=1, offsets=(Offset("T", 1, 5),), codes=(("T", 0, 0),), resent=True
+    )
+    assert settled.queue == (left,)
+    assert fail_all(settled, 25) == (Commits(), ((1, (("T", 0, 0), ("T", 1, 25))),))

@@ -1,0 +1,214 @@
+"""The table of error codes: each row does to a member what its action says."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from coopgroup.member import ERROR_ACTIONS, Action, ErrorCode, MemberState, RequestKind
+from coopgroup.member.effects import FailMember, FinishCommit, LoseResources, Report
+from coopgroup.member.error_actions import action_for, error_name
+from coopgroup.member.events import CommitRequested, LeaveRequested, Offset, SubscriptionChanged
+from coopgroup.model import EMPTY
+from coopgroup.telemetry import RequestRefused
+from tests.support.members import (
+    HELD,
+    DrivenMember,
+    joining,
+    rejoining,
+    stable,
+    syncing_again,
+)
+
+Kind = RequestKind
+
+
+def looking_up() -> DrivenMember:
+    """Subscribed, and its look-up is on its way."""
+    return DrivenMember().give(SubscriptionChanged(topics=("T",)))
+
+
+def beating() -> DrivenMember:
+    """Stable, and a heartbeat is on its way."""
+    return stable().wait(1_000)
+
+
+def committing() -> DrivenMember:
+    """Stable, and a commit is on its way."""
+    return stable().give(CommitRequested(commit_id=7, offsets=(Offset("T", 0, 42),)))
+
+
+def leaving() -> DrivenMember:
+    """Its leave is on its way."""
+    return stable().give(LeaveRequested(reason="closed"))
+
+
+REACH: Mapping[RequestKind, Callable[[], DrivenMember]] = {
+    Kind.FIND_COORDINATOR: looking_up,
+    Kind.JOIN_GROUP: rejoining,
+    Kind.SYNC_GROUP: syncing_again,
+    Kind.HEARTBEAT: beating,
+    Kind.LEAVE_GROUP: leaving,
+    Kind.OFFSET_COMMIT: committing,
+}
+
+
+def rows_of(action: Action, *kinds: RequestKind) -> list[tuple[RequestKind, ErrorCode]]:
+    """Rows with an action, of all requests or of some."""
+    return [
+        (kind, code)
+        for (kind, code), does in ERROR_ACTIONS.items()
+        if does is action and kind in (kinds or tuple(Kind))
+    ]
+
+
+NOT_COMMITS = tuple(kind for kind in Kind if kind is not Kind.OFFSET_COMMIT)
+
+
+def refused(kind: RequestKind, code: int) -> DrivenMember:
+    """A member whose request was answered with a code."""
+    return REACH[kind]().refuse(kind, code)
+
+
+def test_every_request_has_rows_for_no_error_and_for_an_unknown_one() -> None:
+    """Codes that this version does not know take the row of UNKNOWN_SERVER_ERROR."""
+    for kind in Kind:
+        assert ERROR_ACTIONS[kind, ErrorCode.NONE] is Action.PROCEED
+        unknown = ERROR_ACTIONS[kind, ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert action_for(kind, 32_000) is unknown
+        assert action_for(kind, ErrorCode.MEMBER_ID_REQUIRED) is (
+            Action.TAKE_ID if kind is Kind.JOIN_GROUP else unknown
+        )
+
+
+def test_error_name_when_unknown_is_the_number() -> None:
+    """Logs stay readable with the brokers of tomorrow."""
+    assert (error_name(22), error_name(32_000)) == ("ILLEGAL_GENERATION", "error 32000")
+
+
+@pytest.mark.parametrize("kind", NOT_COMMITS)
+def test_unknown_code_does_what_unknown_server_error_does(kind: RequestKind) -> None:
+    """No new code can wedge a member."""
+    new, old = refused(kind, 32_000), refused(kind, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert new.member.state is old.member.state
+    assert new.member.owned == old.member.owned
+    assert new.member.retry_at_ms == old.member.retry_at_ms
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.RETRY, *NOT_COMMITS))
+def test_retry_sends_the_same_again_after_a_back_off(kind: RequestKind, code: ErrorCode) -> None:
+    """Nothing is lost, nothing is sent at once, and the same request follows."""
+    driven = refused(kind, code)
+    assert driven.member.owned == (EMPTY if kind is Kind.FIND_COORDINATOR else HELD)
+    assert kind not in driven.member.outstanding
+    driven.wait(100)
+    assert kind in driven.member.outstanding
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.SEEK, *NOT_COMMITS))
+def test_seek_looks_the_coordinator_up_and_keeps_all(kind: RequestKind, code: ErrorCode) -> None:
+    """The coordinator is looked up, then the request follows; claims stay."""
+    driven = refused(kind, code)
+    assert driven.member.coordinator is None
+    driven.wait(100)
+    assert list(driven.member.outstanding) == [Kind.FIND_COORDINATOR]
+    driven.find()
+    again = Kind.JOIN_GROUP if kind is Kind.SYNC_GROUP else kind
+    assert again in driven.member.outstanding
+    assert driven.member.owned == HELD
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.REJOIN))
+def test_rejoin_joins_at_once_with_every_claim(kind: RequestKind, code: ErrorCode) -> None:
+    """A round has begun: the member joins it and goes on to work on all that it owns."""
+    driven = refused(kind, code)
+    assert driven.member.state is MemberState.JOINING
+    assert "JoinGroupRequest" in driven.sent()
+    assert driven.member.owned == HELD
+    assert driven.found(LoseResources) == []
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE))
+def test_lose_gives_up_all_and_keeps_the_id(kind: RequestKind, code: ErrorCode) -> None:
+    """The generation is over: the application loses all before anything else is sent."""
+    driven = refused(kind, code)
+    cause = f"{kind.value} answered {code.name}"
+    assert driven.found(LoseResources) == [LoseResources(resources=HELD, cause=cause)]
+    assert (driven.member.state, driven.member.member_id) == (MemberState.LOSING, "m")
+    assert (driven.member.owned, driven.sent()) == (EMPTY, [])
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.LOSE_ID))
+def test_lose_id_gives_up_all_and_the_id(kind: RequestKind, code: ErrorCode) -> None:
+    """The coordinator dropped the member: it comes again as a new one, after `on_lost`."""
+    driven = refused(kind, code)
+    assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
+    assert (driven.member.state, driven.member.member_id) == (MemberState.LOSING, "")
+    assert (driven.member.owned, driven.sent()) == (EMPTY, [])
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.FAIL))
+def test_fail_gives_the_error_to_the_application(kind: RequestKind, code: ErrorCode) -> None:
+    """No retry mends it: all is lost, the error is told, and nothing is sent any more."""
+    driven = refused(kind, code)
+    assert driven.member.state is MemberState.FAILED
+    assert [(fail.code, kind.value in fail.message) for fail in driven.found(FailMember)] == [
+        (code, True)
+    ]
+    assert (driven.member.owned, driven.sent()) == (EMPTY, [])
+    assert driven.wait(100_000).effects == ()
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.PROCEED, Kind.LEAVE_GROUP))
+def test_leave_whatever_it_is_answered_ends(kind: RequestKind, code: ErrorCode) -> None:
+    """A leave is a courtesy: it is never sent twice."""
+    driven = refused(kind, code)
+    assert driven.member.state is MemberState.UNSUBSCRIBED
+    assert (driven.member.member_id, driven.sent()) == ("", [])
+
+
+def test_take_id_joins_again_at_once_with_the_id() -> None:
+    """KIP-394: the first join is answered with the id to use, and is no failure."""
+    assert rows_of(Action.TAKE_ID) == [(Kind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)]
+    driven = joining().refuse(Kind.JOIN_GROUP, ErrorCode.MEMBER_ID_REQUIRED)
+    assert driven.sent() == ["JoinGroupRequest"]
+    assert (driven.member.attempts, driven.member.state) == (0, MemberState.JOINING)
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.AFTER_SYNC))
+def test_after_sync_keeps_the_commit(kind: RequestKind, code: ErrorCode) -> None:
+    """A commit never fails for the only reason that a round is running."""
+    driven = refused(kind, code)
+    assert driven.found(FinishCommit) == []
+    assert driven.wait(100).sent() == ["OffsetCommitRequest"]
+
+
+@pytest.mark.parametrize(("kind", "code"), rows_of(Action.REFUSE))
+def test_refuse_gives_the_code_to_the_caller_only(kind: RequestKind, code: ErrorCode) -> None:
+    """The membership is not touched by a commit that can never succeed."""
+    driven = refused(kind, code)
+    finished = [FinishCommit(commit_id=7, codes=(("T", 0, code),))]
+    assert driven.found(FinishCommit) == finished
+    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [*rows_of(Action.RETRY, Kind.OFFSET_COMMIT), *rows_of(Action.SEEK, Kind.OFFSET_COMMIT)],
+)
+def test_commit_when_it_can_be_retried_is_sent_again(kind: RequestKind, code: ErrorCode) -> None:
+    """After a back-off, and after a look-up where the coordinator may have moved."""
+    driven = refused(kind, code)
+    assert driven.found(FinishCommit) == []
+    if ERROR_ACTIONS[kind, code] is Action.SEEK:
+        assert driven.member.coordinator is None
+        driven.find()
+    assert kind not in driven.member.outstanding
+    driven.wait(100)
+    assert kind in driven.member.outstanding
+
+
+def test_refusal_is_reported_with_its_action() -> None:
+    """Telemetry says what was refused and what follows."""
+    driven = refused(Kind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
+    record = RequestRefused(request="SyncGroup", error="REBALANCE_IN_PROGRESS", action="rejoin")
+    assert Report(record=record) in driven.effects

@@ -1,0 +1,410 @@
+"""What events mean to a member: rounds, revocations, losses, leaving, time."""
+
+import attrs
+import pytest
+
+from coopgroup.errors import LocalProtocolError
+from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member, next_deadline_ms
+from coopgroup.member.effects import (
+    CancelJoin,
+    DecideRound,
+    FailMember,
+    GrantResources,
+    Lane,
+    LoseResources,
+    RevokeResources,
+    Send,
+)
+from coopgroup.member.events import (
+    Answered,
+    ApplicationStalled,
+    LeaveRequested,
+    LossHandled,
+    RejoinRequested,
+    RevocationCompleted,
+    SubscriptionChanged,
+)
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import (
+    FindCoordinatorRequest,
+    HeartbeatAnswer,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+)
+from coopgroup.protocol import decode_subscription, decode_user_data
+from tests.support.group_coordinator import refusal
+from tests.support.members import (
+    CONFIG,
+    EVERY_STATE,
+    HELD,
+    OTHER_NODE,
+    WITH_NOTHING,
+    WITH_RESOURCES,
+    DrivenMember,
+    decided,
+    failed,
+    joined,
+    joining,
+    leading,
+    leaving,
+    losing,
+    rejoining,
+    revoking,
+    stable,
+    syncing,
+    syncing_again,
+)
+
+Kind = RequestKind
+T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
+
+
+def join_of(driven: DrivenMember) -> JoinGroupRequest:
+    """The join that the last step sent."""
+    request = driven.request(Kind.JOIN_GROUP).request
+    assert isinstance(request, JoinGroupRequest)
+    return request
+
+
+def claims_of(driven: DrivenMember) -> tuple[tuple[str, ...], ResourceSet, int]:
+    """Topics, claims and their generation in the join that the last step sent."""
+    subscription = decode_subscription(join_of(driven).protocols[0][1])
+    return tuple(subscription.topics), subscription.owned, subscription.generation
+
+
+def static(driven: DrivenMember) -> DrivenMember:
+    """The same member with a static id."""
+    config = attrs.evolve(driven.member.config, instance_id="i-1")
+    driven.member = attrs.evolve(driven.member, config=config)
+    return driven
+
+
+# --- joining -----------------------------------------------------------------------------------
+
+
+def test_first_join_claims_nothing_and_takes_the_id_of_the_refusal() -> None:
+    """KIP-394: 79 carries the id to join with."""
+    driven = joining()
+    assert join_of(driven).member_id == ""
+    assert claims_of(driven) == (("T",), EMPTY, -1)
+    refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id="m-9")
+    driven.answer(Kind.JOIN_GROUP, refused)
+    assert join_of(driven).member_id == "m-9"
+
+
+def test_join_when_a_round_begins_claims_all_with_the_generation_of_the_last_sync() -> None:
+    """Claims carry the generation in which they were confirmed (KIP-792)."""
+    driven = rejoining()
+    assert claims_of(driven) == (("T",), HELD, 1)
+    driven.join(2).refuse(Kind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert claims_of(driven) == (("T",), HELD, 1)
+
+
+def test_leader_decides_and_hands_in_its_decision() -> None:
+    """The decision of the round goes out with the leader's sync."""
+    driven = leading()
+    decide = driven.found(DecideRound)
+    assert [(one.generation, one.completed_generation, one.member_id) for one in decide] == [
+        (1, -1, "m")
+    ]
+    driven.give(decided(1))
+    assert driven.sent() == ["SyncGroupRequest"]
+    request = driven.request(Kind.SYNC_GROUP).request
+    assert getattr(request, "assignments", None) == (("m", b"assignment"),)
+
+
+def test_leader_when_told_to_skip_takes_the_stored_assignment() -> None:
+    """KIP-814: a static leader that came back asks for what the coordinator stores."""
+    driven = joining().answer(Kind.JOIN_GROUP, joined(1, leads=True, skip=True))
+    assert (driven.member.state, driven.sent()) == (MemberState.SYNCING, ["SyncGroupRequest"])
+    assert driven.found(DecideRound) == []
+
+
+def test_decision_when_its_round_is_over_is_dropped() -> None:
+    """A slow leader's decision of generation 1 means nothing in generation 2."""
+    driven = rejoining().join(2, leads=True)
+    before = driven.member
+    assert driven.give(decided(1)).member == before
+    assert rejoining().give(decided(1)).member.state is MemberState.JOINING
+
+
+def test_answer_when_its_request_was_given_up_is_dropped() -> None:
+    """Nothing that is late can move the member."""
+    driven = stable().wait(1_000)
+    before = driven.member
+    driven.give(Answered(request_id=1, answer=HeartbeatAnswer(error_code=25)))
+    assert (driven.member, driven.effects) == (before, ())
+
+
+def test_heartbeat_of_the_old_generation_when_a_join_is_on_its_way_is_ignored() -> None:
+    """The round ended, and the answer to the join says how; 22 says nothing more."""
+    driven = rejoining().heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
+    driven.wait(1_000).join(2)
+    driven.answer(Kind.HEARTBEAT, HeartbeatAnswer(error_code=ErrorCode.ILLEGAL_GENERATION))
+    assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
+
+
+def test_heartbeat_of_the_old_generation_when_it_answers_late_starts_no_round() -> None:
+    """27 for generation 1 is old news to a member that is stable in generation 2."""
+    driven = rejoining().wait(1_000).join(2).sync()
+    driven.answer(Kind.HEARTBEAT, HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
+    assert driven.member.state is MemberState.STABLE
+
+
+def test_coordinator_when_it_moved_while_a_join_waits_is_joined_anew() -> None:
+    """What waits at the old coordinator waits in vain."""
+    driven = rejoining().heartbeat(ErrorCode.NOT_COORDINATOR).find(OTHER_NODE)
+    assert driven.effects[0] == CancelJoin()
+    assert driven.request(Kind.JOIN_GROUP).coordinator == OTHER_NODE
+    assert claims_of(driven) == (("T",), HELD, 1)
+
+
+def test_coordinator_when_it_moved_while_a_sync_waits_is_joined_anew() -> None:
+    """The new coordinator does not know of the round."""
+    driven = syncing_again().heartbeat(ErrorCode.NOT_COORDINATOR).find(OTHER_NODE)
+    assert driven.member.state is MemberState.JOINING
+    assert driven.request(Kind.JOIN_GROUP).coordinator == OTHER_NODE
+
+
+def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
+    """A lost heartbeat is no reason to lose one's place in the round."""
+    driven = rejoining().heartbeat(ErrorCode.NO_ANSWER)
+    sent = driven.member.outstanding[Kind.JOIN_GROUP]
+    assert driven.find().member.outstanding[Kind.JOIN_GROUP] == sent
+    assert driven.found(CancelJoin) == []
+
+
+def test_retries_wait_longer_each_time() -> None:
+    """100 ms, doubled up to the limit, and from the start after a success."""
+    driven = joining()
+    waits = []
+    for _ in range(6):
+        driven.refuse(Kind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        waits.append(driven.member.retry_at_ms - driven.now_ms)
+        driven.wait(waits[-1])
+    assert waits == [100, 200, 400, 800, 1_000, 1_000]
+    assert driven.join().member.attempts == 0
+
+
+# --- what a round says -------------------------------------------------------------------------
+
+
+def test_assignment_gives_only_the_difference() -> None:
+    """Retained resources are not even mentioned; what stops is told before what starts."""
+    more = ResourceSet({"T": [0, 7]})
+    driven = syncing_again().sync(more, follow_up=True)
+    told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
+    assert told == [RevokeResources(resources=T1), GrantResources(resources=more - HELD)]
+    assert driven.member.owned == HELD | more
+    assert syncing_again().sync(HELD).found(GrantResources) == []
+
+
+def test_follow_up_without_a_revocation_is_joined_at_once() -> None:
+    """Empty, not null: nothing for you, but do not wait for the heartbeat."""
+    driven = syncing_again().sync(HELD, follow_up=True)
+    assert (driven.member.state, driven.sent()) == (MemberState.JOINING, ["JoinGroupRequest"])
+
+
+def test_revocation_is_claimed_until_it_is_complete() -> None:
+    """The join that follows no longer claims it, and carries the new generation."""
+    driven = revoking()
+    assert (driven.member.owned, driven.member.revoking, driven.sent()) == (HELD, T1, [])
+    driven.give(RevocationCompleted(resources=T1))
+    assert claims_of(driven) == (("T",), T0, 2)
+
+
+def test_revocation_completes_only_what_was_asked_for() -> None:
+    """A host that reports more has not stopped what the member still owns."""
+    driven = revoking().give(RevocationCompleted(resources=HELD))
+    assert driven.member.owned == T0
+
+
+def test_revocation_when_partly_complete_waits_for_the_rest() -> None:
+    """The member joins once, when all is stopped."""
+    driven = syncing_again().sync(EMPTY, follow_up=True).give(RevocationCompleted(resources=T0))
+    assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
+    assert claims_of(driven.give(RevocationCompleted(resources=T1))) == (("T",), EMPTY, 2)
+
+
+def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
+    """The remaining delay travels in the user data: 0 when it has just run out."""
+    driven = syncing_again().sync(HELD, delay_ms=2_500)
+    due = driven.now_ms + 2_500
+    driven.heartbeat().heartbeat()
+    driven.wait(due - driven.now_ms - 1)
+    assert driven.member.state is MemberState.STABLE
+    assert next_deadline_ms(driven.member) == due
+    driven.wait(1)
+    ours = decode_user_data(decode_subscription(join_of(driven).protocols[0][1]).user_data)
+    assert ours is not None
+    assert ours.remaining_delay_ms == 0
+
+
+def test_scheduled_rebalance_when_a_round_comes_first_tells_what_remains() -> None:
+    """A leader that is new to the group still honours a running delay."""
+    driven = syncing_again().sync(HELD, delay_ms=2_500)
+    due = driven.now_ms + 2_500
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    ours = decode_user_data(decode_subscription(join_of(driven).protocols[0][1]).user_data)
+    assert ours is not None
+    assert ours.remaining_delay_ms == due - driven.now_ms
+
+
+def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
+    """A stored follow-up or delay costs one round at most, and what is assigned is complete."""
+    driven = static(joining()).join(5).sync(HELD, follow_up=True)
+    assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
+    assert driven.found(RevokeResources) == []
+    assert claims_of(driven) == (("T",), HELD, 5)
+    delayed = static(joining()).join(5).sync(HELD, delay_ms=500).wait(500)
+    assert claims_of(delayed) == (("T",), HELD, 5)
+
+
+# --- what the application asks for -------------------------------------------------------------
+
+
+def test_subscription_when_unchanged_means_nothing() -> None:
+    """No round for nothing."""
+    driven = stable().give(SubscriptionChanged(topics=("T",)))
+    assert (driven.member.state, driven.effects) == (MemberState.STABLE, ())
+
+
+def test_subscription_when_a_join_waits_takes_one_more_round() -> None:
+    """The join on its way carries the old topics."""
+    driven = rejoining().give(SubscriptionChanged(topics=("T", "U"))).join(2).sync()
+    assert driven.member.state is MemberState.JOINING
+    assert claims_of(driven) == (("T", "U"), HELD, 2)
+
+
+@pytest.mark.parametrize("state", [MemberState.LEADING, MemberState.SYNCING, MemberState.REVOKING])
+def test_subscription_when_in_a_round_is_carried_by_the_next_join(state: MemberState) -> None:
+    """Nothing that is under way is disturbed."""
+    driven = WITH_RESOURCES[state]().give(SubscriptionChanged(topics=("U",)))
+    assert (driven.member.state, driven.member.topics) == (state, ("U",))
+
+
+def test_rejoin_request_starts_a_round_with_its_reason() -> None:
+    """KIP-800: the broker's log says why."""
+    driven = stable().give(RejoinRequested(reason="uneven lag"))
+    assert join_of(driven).reason == "uneven lag"
+    assert syncing().give(RejoinRequested(reason="uneven lag")).sync().sent() == [
+        "JoinGroupRequest"
+    ]
+
+
+@pytest.mark.parametrize("reach", [losing, leaving, failed, DrivenMember])
+def test_rejoin_request_when_not_at_work_means_nothing(reach: type[DrivenMember]) -> None:
+    """There is nothing to rejoin."""
+    driven = reach()
+    before = driven.member
+    assert driven.give(RejoinRequested(reason="uneven lag")).member == before
+
+
+def test_stalled_application_leaves_and_comes_back_when_it_polls() -> None:
+    """A leave at once, all lost, and no join before the application is back."""
+    driven = stable().give(ApplicationStalled())
+    assert driven.sent() == ["LeaveGroupRequest"]
+    assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
+    assert driven.wait(100_000).sent() == []
+    driven.give(LossHandled())
+    assert (join_of(driven).member_id, claims_of(driven)) == ("", (("T",), EMPTY, -1))
+
+
+def test_stalled_application_when_it_holds_nothing_still_has_to_come_back() -> None:
+    """aiokafka#1187: a member with nothing must not be stuck outside, nor join for nobody."""
+    driven = stable(EMPTY).give(ApplicationStalled())
+    assert (driven.member.state, driven.wait(60_000).sent()) == (MemberState.LOSING, [])
+    assert driven.give(LossHandled()).sent() == ["JoinGroupRequest"]
+
+
+def test_stalled_application_of_a_static_member_is_silent() -> None:
+    """KIP-345: its session time-out decides."""
+    driven = static(stable()).give(ApplicationStalled())
+    assert (driven.member.state, driven.sent()) == (MemberState.LOSING, [])
+
+
+@pytest.mark.parametrize("state", [s for s in MemberState if s is not MemberState.LEAVING])
+def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
+    """Whatever the state, a stall and a close after it leave nothing behind."""
+    driven = EVERY_STATE[state]().give(ApplicationStalled()).give(LeaveRequested(reason="closed"))
+    if driven.member.state is MemberState.LEAVING:
+        driven.refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
+    assert (driven.member.state, driven.member.owned) == (MemberState.UNSUBSCRIBED, EMPTY)
+    assert next_deadline_ms(driven.member) is None
+
+
+@pytest.mark.parametrize("state", [*WITH_RESOURCES, MemberState.LOSING])
+def test_leave_tells_the_coordinator_once(state: MemberState) -> None:
+    """All is given up, the leave names the member, and nothing else is sent."""
+    driven = {**WITH_RESOURCES, MemberState.LOSING: stable_lease_lost}[state]()
+    driven.give(LeaveRequested(reason="closed"))
+    assert [send.request for send in driven.found(Send)] == [
+        LeaveGroupRequest(group_id="g", member_id="m", group_instance_id=None, reason="closed")
+    ]
+    assert driven.request(Kind.LEAVE_GROUP).lane is Lane.COMMIT
+    assert (driven.member.owned, driven.wait(60_000).sent()) == (EMPTY, [])
+
+
+def stable_lease_lost() -> DrivenMember:
+    """Lost all by its own clock, and still known to the coordinator for all it knows."""
+    return stable().wait(CONFIG.session_timeout_ms)
+
+
+@pytest.mark.parametrize("state", list(WITH_NOTHING))
+def test_leave_of_a_static_member_is_silent(state: MemberState) -> None:
+    """KIP-345: it keeps its place for its next life."""
+    driven = static(WITH_NOTHING[state]()).give(LeaveRequested(reason="closed"))
+    assert (driven.member.state, driven.sent()) == (MemberState.UNSUBSCRIBED, [])
+
+
+def test_leave_after_a_stall_is_sent_for_the_new_membership_too() -> None:
+    """The leave of the earlier membership is still on its way: it says nothing of this one."""
+    driven = stable().give(ApplicationStalled()).give(LossHandled()).join()
+    driven.give(LeaveRequested(reason="closed"))
+    assert driven.sent() == ["LeaveGroupRequest"]
+
+
+def test_leave_twice_is_refused() -> None:
+    """The host asked for it before."""
+    with pytest.raises(LocalProtocolError):
+        leaving().give(LeaveRequested(reason="closed"))
+
+
+def test_member_after_its_leave_may_subscribe_again() -> None:
+    """As a new one, and at the coordinator that it knows."""
+    driven = leaving().refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
+    driven.give(SubscriptionChanged(topics=("U",)))
+    assert (join_of(driven).member_id, claims_of(driven)) == ("", (("U",), EMPTY, -1))
+
+
+def test_look_up_when_the_member_has_left_means_nothing() -> None:
+    """An answer for a membership that is over, good or bad."""
+    driven = DrivenMember().give(SubscriptionChanged(topics=("T",)))
+    driven.give(LeaveRequested(reason="closed"))
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    driven.answer(Kind.FIND_COORDINATOR, refusal(FindCoordinatorRequest(group_id="g"), code))
+    assert (driven.member.state, driven.found(FailMember)) == (MemberState.UNSUBSCRIBED, [])
+
+
+# --- time --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", list(MemberState))
+def test_member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state: MemberState) -> None:
+    """Each wake-up sends something, loses something or moves the deadline on: no busy loop."""
+    driven = EVERY_STATE[state]()
+    for _ in range(40):
+        deadline = next_deadline_ms(driven.member)
+        if deadline is None:
+            break
+        assert deadline > driven.now_ms
+        driven.wait(deadline - driven.now_ms)
+        for kind, sent in sorted(driven.member.outstanding.items(), key=lambda item: item[0].name):
+            if sent.sent_at_ms < driven.now_ms - 500 and kind in driven.member.outstanding:
+                driven.refuse(kind, ErrorCode.NO_ANSWER)
+
+
+def test_new_member_wants_nothing() -> None:
+    """Before the first subscription there is nothing to wait for."""
+    assert next_deadline_ms(new_member(CONFIG)) is None

@@ -1,0 +1,213 @@
+"""How long a member may work on what it holds, and which settings make that safe."""
+
+from collections.abc import Callable
+
+import attrs
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.member import (
+    ErrorCode,
+    MemberConfig,
+    MemberState,
+    RequestKind,
+    lease_is_over,
+    new_member,
+    next_deadline_ms,
+)
+from coopgroup.member.effects import Lane, LoseResources, Report
+from coopgroup.model import EMPTY
+from coopgroup.model.group_api import HeartbeatAnswer, SyncGroupAnswer
+from coopgroup.telemetry import MembershipLost
+from tests.support.members import (
+    CONFIG,
+    HELD,
+    DrivenMember,
+    decided,
+    joined,
+    leading_again,
+    rejoining,
+    revoking,
+    stable,
+    syncing_again,
+)
+
+SESSION_MS = CONFIG.session_timeout_ms
+REJOIN_MS = CONFIG.rebalance_timeout_ms - CONFIG.heartbeat_interval_ms
+"""What is left of the rebalance time-out when the time that a join needs to arrive is off."""
+IN_A_ROUND = HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def lost(driven: DrivenMember) -> list[tuple[dict[str, list[int]], str]]:
+    """What the last step lost, and why."""
+    return [(loss.resources.to_dict(), loss.cause) for loss in driven.found(LoseResources)]
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: attrs.evolve(CONFIG, session_timeout_ms=0), "session_timeout_ms"),
+        (lambda: attrs.evolve(CONFIG, retry_backoff_ms=-1), "retry_backoff_ms"),
+        (lambda: attrs.evolve(CONFIG, heartbeat_interval_ms=6_000), "heartbeat.interval.ms"),
+        (lambda: attrs.evolve(CONFIG, rebalance_timeout_ms=5_999), "max.poll.interval.ms"),
+    ],
+)
+def test_settings_when_unsafe_are_refused(make: Callable[[], MemberConfig], field: str) -> None:
+    """Settings under which a lease could not hold are refused with the name of the key."""
+    with pytest.raises(ConfigurationError) as caught:
+        new_member(make())
+    assert caught.value.field == field
+
+
+def test_lease_counts_from_the_sending_of_a_heartbeat() -> None:
+    """However late its answer comes: the coordinator's clock began before that."""
+    driven = stable().wait(1_000)
+    sent_at = driven.now_ms
+    driven.now_ms += 2_000
+    driven.answer(RequestKind.HEARTBEAT, HeartbeatAnswer(error_code=0))
+    assert driven.member.lease_until_ms == sent_at + SESSION_MS
+
+
+def test_lease_counts_from_the_sending_of_a_sync() -> None:
+    """The assignment may have waited for long."""
+    driven = syncing_again()
+    sent_at = driven.now_ms
+    driven.now_ms += 3_000
+    assert driven.sync().member.lease_until_ms == sent_at + SESSION_MS
+
+
+def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
+    """To the millisecond, without a word from the coordinator, and with the id kept."""
+    driven = stable().wait(1_000)
+    until = driven.member.lease_until_ms
+    driven.wait(until - driven.now_ms - 1)
+    assert driven.member.owned == HELD
+    driven.wait(1)
+    assert lost(driven) == [(HELD.to_dict(), "lease expired")]
+    record = MembershipLost(resources=HELD, cause="lease expired")
+    assert Report(record=record) in driven.effects
+    assert (driven.member.state, driven.member.member_id) == (MemberState.LOSING, "m")
+    assert driven.sent() == []
+
+
+def test_lease_when_an_answer_comes_too_late_is_over_all_the_same() -> None:
+    """A process that was frozen may not go on because an old answer waits for it."""
+    driven = stable().wait(1_000)
+    driven.now_ms += SESSION_MS
+    driven.answer(RequestKind.HEARTBEAT, HeartbeatAnswer(error_code=0))
+    assert lost(driven) == [(HELD.to_dict(), "lease expired")]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS])
+def test_lease_when_a_join_waits_is_renewed_over_the_other_lane(code: ErrorCode) -> None:
+    """A broker answers nothing behind a join that waits, so heartbeats take the other lane."""
+    driven = rejoining().wait(1_000)
+    assert driven.request(RequestKind.HEARTBEAT).lane is Lane.COMMIT
+    sent_at = driven.now_ms
+    driven.heartbeat(code)
+    assert driven.member.lease_until_ms == sent_at + SESSION_MS
+    assert driven.member.state is MemberState.JOINING
+
+
+def test_lease_when_nothing_is_held_has_no_end() -> None:
+    """Nothing can be lost: the member waits in peace."""
+    driven = stable(EMPTY)
+    assert not lease_is_over(driven.member, driven.now_ms + 10 * SESSION_MS)
+    assert driven.wait(1_000).wait(10 * SESSION_MS).found(LoseResources) == []
+
+
+def beats(driven: DrivenMember, until_ms: int, code: int = 0) -> DrivenMember:
+    """Let every heartbeat be answered with a code up to a time."""
+    while driven.now_ms + 1_000 < until_ms:
+        driven.heartbeat(code)
+        driven.wait(1_000)
+    return driven
+
+
+def test_revocation_when_it_outlasts_the_rebalance_timeout_ends_all() -> None:
+    """A round has begun, the member cannot join it, and then nobody counts on it any more."""
+    driven = revoking()
+    settled_at = driven.member.settled_at_ms
+    beats(driven, settled_at + REJOIN_MS, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert driven.member.state is MemberState.REVOKING
+    driven.wait(settled_at + REJOIN_MS - driven.now_ms)
+    assert lost(driven) == [(HELD.to_dict(), "rebalance time-out")]
+
+
+def test_join_when_it_waits_longer_than_the_rebalance_timeout_loses_nothing() -> None:
+    """A member that is part of the round waits for others, as long as heartbeats are answered."""
+    driven = rejoining()
+    beats(driven, driven.now_ms + 2 * CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
+    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
+
+
+def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
+    """Whether it arrived is not known, so the coordinator may have waited in vain since then."""
+    driven = rejoining()
+    settled_at = driven.member.settled_at_ms
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert driven.member.rejoin_by_ms > settled_at + REJOIN_MS
+    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.NO_ANSWER)
+    assert driven.member.rejoin_by_ms == settled_at + REJOIN_MS
+
+
+def test_join_when_answered_starts_the_time_to_sync() -> None:
+    """The round was open at the last heartbeat in it, so the next time-out began later."""
+    driven = rejoining().wait(1_000)
+    beat_at = driven.now_ms
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500)
+    driven.join(2, leads=True)
+    assert driven.member.rejoin_by_ms == beat_at + REJOIN_MS
+
+
+def test_join_when_answered_with_the_same_round_again_does_not_restart_the_time_to_sync() -> None:
+    """The coordinator's clock for the sync began at the first answer, seen or not."""
+    driven = rejoining().join(2)
+    before = driven.member.rejoined_at_ms
+    settled_at = driven.member.settled_at_ms
+    driven.refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER).wait(100)
+    driven.find().wait(5_00)
+    driven.answer(RequestKind.JOIN_GROUP, joined(2, leads=True))
+    assert driven.member.rejoined_at_ms == settled_at == before
+
+
+def test_leader_when_it_decides_for_too_long_loses_all() -> None:
+    """The coordinator drops who does not sync within the rebalance time-out, heartbeats or not."""
+    driven = leading_again()
+    joined_at = driven.member.settled_at_ms
+    beats(driven, joined_at + REJOIN_MS)
+    assert driven.member.state is MemberState.LEADING
+    driven.wait(joined_at + REJOIN_MS - driven.now_ms)
+    assert lost(driven) == [(HELD.to_dict(), "rebalance time-out")]
+
+
+def test_sync_when_the_leader_is_slow_loses_nothing() -> None:
+    """A member whose sync waits has done its part."""
+    driven = syncing_again()
+    beats(driven, driven.now_ms + 2 * CONFIG.rebalance_timeout_ms)
+    assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
+
+
+def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None:
+    """Whether the decision arrived is not known."""
+    driven = leading_again()
+    joined_at = driven.member.settled_at_ms
+    driven.wait(1_000).give(decided(2)).refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER)
+    assert driven.member.rejoin_by_ms == joined_at + REJOIN_MS
+
+
+def test_next_deadline_when_work_is_held_is_never_after_its_end() -> None:
+    """The host wakes the member in time, in every state that holds something."""
+    for reach in (stable, rejoining, leading_again, syncing_again, revoking):
+        member = reach().member
+        deadline = next_deadline_ms(member)
+        assert deadline is not None
+        assert deadline <= member.hold_until_ms
+
+
+def test_assignment_when_unreadable_keeps_what_is_held() -> None:
+    """Who led does not speak our protocol: what is held nobody else was given."""
+    driven = syncing_again()
+    answer = SyncGroupAnswer(error_code=0, assignment=b"\x00")
+    driven.answer(RequestKind.SYNC_GROUP, answer)
+    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
