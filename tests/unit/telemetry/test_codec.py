@@ -1,0 +1,118 @@
+"""Telemetry: every record survives JSON, and what is wrong in a row is named."""
+
+import json
+from typing import Any, get_args
+
+import attrs
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    CommitFailed,
+    Envelope,
+    MembershipLost,
+    Record,
+    RequestRefused,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundLed,
+    RoundRefused,
+    StateChanged,
+    StopReason,
+    SubscriptionUnreadable,
+    from_json,
+    to_json,
+)
+
+SOME = ResourceSet({"orders": [3, 1], "payments": [0]})
+RECORDS: tuple[Record, ...] = (
+    StateChanged(before="joining", after="syncing", cause="joined"),
+    AssignmentReceived(leader=True, gained=SOME, follow_up=True),
+    ResourcesStarted(resources=SOME),
+    ResourcesStopped(resources=SOME, reason=StopReason.LOST, duration_ms=12),
+    MembershipLost(resources=SOME, cause="lease expired"),
+    RequestRefused(request="JoinGroup", error="NO_ANSWER", action="seek coordinator"),
+    CommitFailed(resources=SOME, error="ILLEGAL_GENERATION"),
+    RoundLed(policy="simple", assignor="sticky", members=("a", "b"), granted=SOME),
+    RoundRefused(violations=("granted while another member still claims it: orders-1",)),
+    SubscriptionUnreadable(member_id="a", reason="ends at offset 3"),
+)
+ROW: dict[str, Any] = {
+    "schema": 1,
+    "at_ms": 1_730_000_000_000,
+    "group": "orders",
+    "member": "m-1",
+    "generation": 7,
+    "kind": "resources_stopped",
+    "resources": {"orders": [1, 3], "payments": [0]},
+    "reason": "lost",
+    "duration_ms": 12,
+}
+
+
+def envelope(record: Record) -> Envelope:
+    """A record with its circumstances."""
+    return Envelope(
+        at_ms=1_730_000_000_000, group="orders", member="m-1", generation=7, record=record
+    )
+
+
+def test_every_kind_of_record_is_tested() -> None:
+    """A new kind needs an example here."""
+    assert {type(record) for record in RECORDS} == set(get_args(Record))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_record_survives_json(record: Record) -> None:
+    """Through text, as in a file."""
+    text = json.dumps(to_json(envelope(record)))
+    assert from_json(json.loads(text)) == envelope(record)
+
+
+def test_row_has_the_documented_form() -> None:
+    """Keys in a fixed order, sets as sorted lists by name."""
+    row = to_json(envelope(RECORDS[3]))
+    assert row == ROW
+    assert list(row) == list(ROW)
+
+
+def test_row_when_a_field_is_unknown_or_left_out_is_read() -> None:
+    """Added fields do not need a new schema."""
+    row = {**ROW, "colour": "green"}
+    del row["duration_ms"]
+    assert from_json(row).record == ResourcesStopped(resources=SOME, reason=StopReason.LOST)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"schema": 2}, "schema"),
+        ({"kind": "earthquake"}, "kind"),
+        ({"at_ms": "now"}, "at_ms"),
+        ({"group": None}, "group"),
+        ({"generation": True}, "generation"),
+        ({"resources": [1]}, "resources"),
+        ({"reason": "bored"}, "reason"),
+        ({"duration_ms": 1.5}, "duration_ms"),
+    ],
+)
+def test_row_when_a_value_is_wrong_is_refused(changes: dict[str, object], field: str) -> None:
+    """The error names the field."""
+    with pytest.raises(ConfigurationError) as caught:
+        from_json({**ROW, **changes})
+    assert caught.value.field == field
+
+
+def test_row_when_a_needed_field_is_missing_is_refused() -> None:
+    """A field without a default must be there."""
+    row = {name: value for name, value in ROW.items() if name != "resources"}
+    with pytest.raises(ConfigurationError, match="resources: got None, expected a value"):
+        from_json(row)
+
+
+def test_records_are_frozen() -> None:
+    """What happened does not change."""
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        setattr(RECORDS[0], "cause", "another")  # noqa: B010  (a type checker refuses the plain form)

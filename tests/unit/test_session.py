@@ -1,0 +1,141 @@
+"""A session: a member and its duty as a leader."""
+
+import attrs
+import pytest
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.leader import TopicMetadata, read_members
+from coopgroup.member import ErrorCode, MemberState, RequestKind
+from coopgroup.member.events import Answered, Woken
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import JoinedMember, JoinGroupAnswer, JoinGroupRequest
+from coopgroup.policies import SimplePolicy
+from coopgroup.protocol import decode_assignment
+from coopgroup.session import (
+    LeadRound,
+    RoundLed,
+    Session,
+    SessionEffect,
+    backing_off,
+    lead_round,
+    session_deadline_ms,
+    step,
+)
+from coopgroup.telemetry import RoundLed as RoundLedRecord
+from coopgroup.telemetry import RoundRefused
+from tests.support.members import DrivenMember, joined, joining, leading, rejoining, stable, synced
+
+ORDERS = TopicMetadata(resources=ResourceSet({"T": range(3)}))
+NOW_MS = 10_000
+
+
+def answer_to_leader(driven: DrivenMember, generation: int) -> JoinGroupAnswer:
+    """The join's answer with the member's own subscription."""
+    request = driven.request(RequestKind.JOIN_GROUP).request
+    assert isinstance(request, JoinGroupRequest)
+    me = JoinedMember(member_id="m", group_instance_id=None, metadata=request.protocols[0][1])
+    return attrs.evolve(joined(generation, leads=True), members=(me,))
+
+
+def led_by(driven: DrivenMember, generation: int) -> tuple[Session, LeadRound]:
+    """A session that leads, and its duty."""
+    from_join = answer_to_leader(driven, generation)
+    outstanding = driven.member.outstanding[RequestKind.JOIN_GROUP]
+    return lead(Session(member=driven.member), outstanding.request_id, from_join)
+
+
+def lead(session: Session, request_id: int, answer: JoinGroupAnswer) -> tuple[Session, LeadRound]:
+    """Answer a session's join, which makes it the leader."""
+    session, effects = step(session, Answered(request_id=request_id, answer=answer), now_ms=NOW_MS)
+    (duty,) = (effect for effect in effects if isinstance(effect, LeadRound))
+    return session, duty
+
+
+def decide(duty: LeadRound, metadata: TopicMetadata | None = ORDERS) -> RoundLed:
+    """Decide a round as a host does."""
+    request = read_members(duty.members)
+    return lead_round(
+        duty, request, metadata, None, assignor=StickyAssignor(), policy=SimplePolicy()
+    )
+
+
+def records(effects: tuple[SessionEffect, ...]) -> list[object]:
+    """Telemetry of a step."""
+    return [getattr(effect, "record", None) for effect in effects if hasattr(effect, "record")]
+
+
+def test_leader_decides_its_round_and_remembers_it() -> None:
+    """The decision goes out with the sync, its record into telemetry, its state into memory."""
+    session, duty = led_by(joining(), 1)
+    assert (duty.generation, duty.context.leader_id, duty.context.state) == (1, "m", None)
+    led = decide(duty)
+    session, effects = step(session, led, now_ms=NOW_MS)
+    assert session.member.state is MemberState.SYNCING
+    (message,) = session.member.decided
+    assert message[0] == "m"
+    assert decode_assignment(message[1]).assigned == ORDERS.resources
+    assert isinstance(records(effects)[0], RoundLedRecord)
+    assert (session.policy_state, session.led_generation) == (led.led.state, 1)
+
+
+def test_leader_when_it_leads_again_gets_its_memory_back() -> None:
+    """The policy's state goes in where it came out."""
+    session, duty = led_by(rejoining(), 2)
+    led = decide(duty)
+    session, _ = step(session, led, now_ms=NOW_MS)
+    driven = DrivenMember(member=session.member)
+    driven.sync(ORDERS.resources, follow_up=True)
+    session = attrs.evolve(session, member=driven.member)
+    request_id = driven.member.outstanding[RequestKind.JOIN_GROUP].request_id
+    _, again = lead(session, request_id, answer_to_leader(driven, 3))
+    assert (again.context.state, again.context.generation) == (led.led.state, 2)
+
+
+def test_memory_when_another_member_led_a_round_is_forgotten() -> None:
+    """It would tell of a group that is no more."""
+    session, duty = led_by(rejoining(), 2)
+    session, _ = step(session, decide(duty), now_ms=NOW_MS)
+    driven = DrivenMember(member=session.member).sync(follow_up=True).join(3)
+    session = attrs.evolve(session, member=driven.member)
+    assert session.policy_state is not None
+    request_id = driven.member.outstanding[RequestKind.SYNC_GROUP].request_id
+    answered = Answered(request_id=request_id, answer=synced(ORDERS.resources))
+    session, _ = step(session, answered, now_ms=NOW_MS)
+    assert (session.policy_state, session.led_generation) == (None, None)
+
+
+def test_decision_when_its_round_is_over_is_dropped() -> None:
+    """Nothing is remembered of it either, and what is due is done all the same."""
+    session, duty = led_by(joining(), 1)
+    led = decide(duty)
+    driven = DrivenMember(member=session.member).heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    late, effects = step(Session(member=driven.member), led, now_ms=driven.now_ms)
+    assert late == Session(member=driven.member)
+    assert effects == ()
+
+
+def test_round_when_the_metadata_is_unknown_moves_nothing() -> None:
+    """The round is answered in time, and says why it moves nothing."""
+    _, duty = led_by(rejoining(), 2)
+    led = decide(duty, None).led
+    assert led.refused
+    assert RoundRefused(violations=("the metadata could not be looked up",)) in led.records
+    assert [decode_assignment(message).assigned.to_dict() for _, message in led.assignments] == [
+        {"T": [0, 1]}
+    ]
+
+
+@pytest.mark.parametrize("reach", [joining, leading, stable])
+def test_deadline_is_that_of_the_member(reach: type[DrivenMember]) -> None:
+    """The host has one clock to watch."""
+    session = Session(member=reach().member)
+    deadline = session_deadline_ms(session)
+    assert deadline is None or deadline > NOW_MS
+    assert not backing_off(session)
+    assert step(session, Woken(), now_ms=NOW_MS) == (session, ())
+
+
+def test_backing_off_after_a_failure() -> None:
+    """Retries are what a host spreads by chance."""
+    driven = joining().refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert backing_off(Session(member=driven.member))
