@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from typing import Final
 
-__all__ = ["now_ms", "now_s"]
+__all__ = ["CLOCK", "now_ms", "now_s"]
 
-# CLOCK_MONOTONIC stands still while a virtual machine is suspended, CLOCK_BOOTTIME does not: a
-# lease must not outlive a suspension. Only Linux has it.
-_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""CLOCK_MONOTONIC stands still while a virtual machine is suspended, CLOCK_BOOTTIME does not: a
+lease must not outlive a suspension. Only Linux has it."""
 
 
 def now_s() -> float:
     """Seconds since some moment before the process began."""
-    return time.clock_gettime(_CLOCK)
+    return time.clock_gettime(CLOCK)
 
 
 def now_ms() -> int:
     """Whole milliseconds of the same clock."""
-    return time.clock_gettime_ns(_CLOCK) // 1_000_000
+    return time.clock_gettime_ns(CLOCK) // 1_000_000

@@ -1,76 +1,48 @@
 """`CooperativeConsumer`: `confluent_kafka.Consumer` whose retained partitions never pause.
 
-Theory of operation. librdkafka's consumer only fetches: it is told what to fetch with
-`incremental_assign` and `incremental_unassign`, which leave all other partitions alone, and never
-joins the group. The group lives on a thread of its own (`driver`), so a round never holds up the
-application. What the group has to say to the application waits in an inbox until `poll` or
-`consume` is called, and callbacks run there, on the application's thread.
+Theory of operation. The group lives on a thread of its own (`driver`), so a round never holds up
+the application. librdkafka only fetches (`fetching`); what it gave waits in a hand-out until
+`poll` or `consume` takes it (`delivery`). What the group has to say waits in an inbox until then
+as well, and callbacks run there, on the application's thread (`notices`). Commits go to the
+group's thread (`committing`). This file is the front of these parts, method by method as
+confluent_kafka has them.
 
-Rules of this file: a record is handed out only while the lease holds, looked at after the record
-was taken and before it is returned; a revocation is complete when its callback has returned, its
-offsets are committed and its partitions are not fetched any more, in this order.
+Rule of this file: `poll` is the hot path. It hands out the next record that waits if the lease
+holds and nothing else is to be done, and everything else is `Delivery.take`.
 """
 
 from __future__ import annotations
 
-import math
-import threading
-from typing import TYPE_CHECKING, Any, Final, Self
+import operator
+from contextlib import ExitStack
+from time import clock_gettime
+from typing import TYPE_CHECKING, Any, Self
 
-from attrs import define
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.assignors.sticky import StickyAssignor
-from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.driver import GroupDriver, has_left
+from coopgroup.kafka.clock import CLOCK
+from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.group_metadata import encode_group_metadata
-from coopgroup.kafka.handout import HandOut
-from coopgroup.kafka.lookup import ClusterLookup
-from coopgroup.kafka.offsets import OffsetStore, offset_of_message, offsets_of_partitions
-from coopgroup.kafka.partitions import to_partitions, to_resources
-from coopgroup.kafka.settings import check_with_librdkafka, read_settings
-from coopgroup.kafka.telemetry_sink import TelemetrySink
-from coopgroup.kafka.watching import TopicWatcher, TopicWish
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import (
-    CommitRequested,
-    LeaveRequested,
-    LossHandled,
-    Offset,
-    RevocationCompleted,
-)
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.kafka.notices import Callbacks
+from coopgroup.kafka.offsets import given_offsets
+from coopgroup.kafka.partitions import to_partitions
+from coopgroup.kafka.parts import ConsumerParts
+from coopgroup.kafka.settings import merge_configuration, read_settings
 from coopgroup.policies.simple import SimplePolicy
-from coopgroup.telemetry import CommitFailed, ResourcesStarted, ResourcesStopped, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import Iterator, Mapping
+
+    from confluent_kafka.admin import ClusterMetadata
 
     from coopgroup.assignors.base import Assignor
-    from coopgroup.kafka.application_inbox import Notice
+    from coopgroup.kafka.notices import Callback
     from coopgroup.policies.base import Policy
 
 __all__ = ["CooperativeConsumer"]
 
-Codes = tuple[tuple[str, int, int], ...]
-# Records taken from librdkafka at once beyond the first one.
-_BATCH_MAX: Final = 500
-# How long a wait in librdkafka may keep the application from hearing the group: briefly while a
-# round is under way, longer while nothing is to be expected.
-_SLICE_BUSY_S: Final = 0.005
-_SLICE_QUIET_S: Final = 0.05
-_CLOSE_TIMEOUT_S: Final = 5.0
-_STEP_S: Final = 0.01
-
-
-@define(eq=False)
-class _Callbacks:
-    """What `subscribe` was given."""
-
-    on_assign: Callable[..., Any] | None = None
-    on_revoke: Callable[..., Any] | None = None
-    on_lost: Callable[..., Any] | None = None
+_CONSUME_MAX = 1_000_000
 
 
 class CooperativeConsumer:
@@ -78,7 +50,7 @@ class CooperativeConsumer:
 
     It has the methods of `confluent_kafka.Consumer`, with the same arguments, return values and
     exceptions; the documentation lists the few differences one by one. One thread polls; `commit`,
-    `memberid` and the look-ups may be called from any thread.
+    `position`, `memberid` and the look-ups may be called from any thread.
 
     Args:
         configuration: keys of `confluent_kafka.Consumer`, and coopgroup's own
@@ -87,74 +59,54 @@ class CooperativeConsumer:
         policy: when resources move; `SimplePolicy()` if not given.
         assignor: where they go; `StickyAssignor()` if not given. Both count only while this
             member leads the group, so give all members the same.
+        more: further keys, which win over those in `configuration`; `logger=` for instance.
 
     Raises:
         ConfigurationError: a key is unknown, refused, or has a value that it cannot have.
+        TypeError: no configuration at all.
     """
 
     def __init__(
         self,
-        configuration: Mapping[str, Any],
+        configuration: Mapping[str, Any] | None = None,
+        /,
         *,
         policy: Policy | None = None,
         assignor: Assignor | None = None,
+        **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
         """Read the configuration and start the group's threads; nothing is joined yet."""
-        settings = read_settings(configuration)
-        self._settings = settings
-        try:
-            self._fetcher = Consumer(dict(settings.librdkafka))
-        except KafkaException as error:
-            raise check_with_librdkafka(error) from None
-        group_id = settings.member.group_id
-        self._sink = TelemetrySink(group_id, settings.telemetry_file)
-        lookup = ClusterLookup(
-            settings.admin, group_id, settings.offset_reset, settings.lookup_timeout_ms
+        self._settings = read_settings(merge_configuration(configuration, more))
+        parts = ConsumerParts.build(
+            self,
+            self._settings,
+            StickyAssignor() if assignor is None else assignor,
+            SimplePolicy() if policy is None else policy,
         )
-        self._driver = GroupDriver(
-            settings=settings,
-            assignor=StickyAssignor() if assignor is None else assignor,
-            policy=SimplePolicy() if policy is None else policy,
-            lookup=lookup,
-            sink=self._sink,
-        )
-        self._watcher = TopicWatcher(
-            lookup=lookup,
-            leader=self._driver.leader,
-            leads=lambda: self._driver.leads,
-            post=self._driver.post,
-            sink=self._sink,
-            refresh_ms=settings.metadata_refresh_ms,
-        )
-        self._inbox = self._driver.inbox
-        self._hand_out = HandOut()
-        self._ready = self._hand_out.ready
-        self._offsets = OffsetStore(self._fetcher, self._hand_out, settings.auto_offset_store)
-        self._held = EMPTY
-        self._fetched = EMPTY
-        self._callbacks = _Callbacks()
-        self._assigning: ResourceSet | None = None
-        self._revoking: ResourceSet | None = None
-        self._wish: TopicWish | None = None
-        self._commit_at_s = math.inf
-        self._closed = False
-        self._driver.start()
-        self._watcher.start()
+        self._parts = parts
+        self._driver = parts.driver
+        self._fetching = parts.fetching
+        self._committing = parts.committing
+        self._notices = parts.notices
+        self._delivery = parts.delivery
+        self._ready = parts.fetching.hand_out.ready  # these two for the hot path
+        self._inbox = parts.driver.inbox
+        self._closing = self._closed = False
+        parts.start()
 
     # --- subscription ----------------------------------------------------------------------------
 
     def subscribe(
         self,
-        topics: Sequence[str],
-        on_assign: Callable[..., Any] | None = None,
-        on_revoke: Callable[..., Any] | None = None,
-        on_lost: Callable[..., Any] | None = None,
-        **_: Any,  # noqa: ANN401  (as confluent_kafka takes them)
+        topics: list[str],
+        on_assign: Callback | None = None,
+        on_revoke: Callback | None = None,
+        on_lost: Callback | None = None,
     ) -> None:
         """Join the group for a list of topics, in place of an earlier list.
 
         Args:
-            topics: names, and patterns that begin with `^`.
+            topics: names, and patterns (regular expressions of Python) that begin with `^`.
             on_assign: called with (consumer, partitions) for partitions that are gained, before
                 they are fetched; it may set where to begin with `incremental_assign`.
             on_revoke: called with (consumer, partitions) for partitions to give up, before their
@@ -163,33 +115,27 @@ class CooperativeConsumer:
                 `on_revoke` is called instead if it is not given.
 
         Raises:
-            KafkaException: the list is empty.
-            ConfigurationError: a pattern is no regular expression.
-            TypeError: the topics are no list of strings.
+            KafkaException: the list is empty, or a name or a pattern is none.
+            TypeError: the topics are no list of strings, or a callback cannot be called.
+            RuntimeError: the consumer is closed.
         """
         self._check_open()
-        if isinstance(topics, (str, bytes)) or not all(isinstance(one, str) for one in topics):
-            raise TypeError("expected list of topic unicode strings")
-        if not topics:
-            raise _exception(
-                KafkaError._INVALID_ARG,  # noqa: SLF001  (public constant of confluent_kafka)
-                "Failed to set subscription: the list of topics is empty",
-            )
-        self._callbacks = _Callbacks(on_assign, on_revoke, on_lost)
-        self._wish = TopicWish.read(topics)
-        self._driver.polled_at_s = now_s()
-        self._watcher.watch(self._wish)
-        self._schedule_commit()
+        callbacks = Callbacks(on_assign, on_revoke, on_lost)
+        for name in ("on_assign", "on_revoke", "on_lost"):
+            callback = getattr(callbacks, name)
+            if callback is not None and not callable(callback):
+                raise TypeError(f"{name} expects a callable")
+        self._parts.subscription.enter(topics, callbacks)
 
     def unsubscribe(self) -> None:
         """Give up all partitions, as `close` does, and leave the group."""
         self._check_open()
-        self._leave("unsubscribed")
+        self._parts.subscription.leave("unsubscribed")
 
     def assignment(self) -> list[TopicPartition]:
         """Partitions that the application holds: those that `on_assign` was told."""
         self._check_open()
-        return to_partitions(self._held)
+        return to_partitions(self._notices.held)
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -208,13 +154,20 @@ class CooperativeConsumer:
         """
         ready = self._ready
         if ready:
+            message = ready.popleft()
             driver = self._driver
-            now = now_s()
-            # The lease first: once it stops to matter, the inbox says why.
-            if now < driver.lease_until_s and now < self._commit_at_s and not self._inbox.waiting:
+            now = clock_gettime(CLOCK)
+            # The lease first: when it stops to matter, the inbox already says why.
+            if (
+                now < driver.lease_until_s
+                and now < self._committing.due_at_s
+                and not self._inbox.waiting
+            ):
                 driver.polled_at_s = now
-                return ready.popleft()
-        messages = self._take(1, timeout)
+                return message
+            ready.appendleft(message)
+        self._check_open()
+        messages = self._delivery.take(1, timeout)
         return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
@@ -227,12 +180,14 @@ class CooperativeConsumer:
 
         Raises:
             KafkaException: the group refused this member for good.
-            RuntimeError: the consumer is closed.
+            TypeError: a number of messages that is no whole number.
             ValueError: a number of messages outside its range.
         """
-        if not 0 <= num_messages <= 1_000_000:
+        self._check_open()
+        count = operator.index(num_messages)
+        if not 0 <= count <= _CONSUME_MAX:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        return self._take(num_messages, timeout)
+        return self._delivery.take(count, timeout)
 
     def __iter__(self) -> Iterator[Message]:
         """Records one after the other, until the consumer is closed; errors are raised."""
@@ -245,168 +200,21 @@ class CooperativeConsumer:
                 raise KafkaException(error)
             yield message
 
-    def _take(self, count: int, timeout: float | None) -> list[Message]:
-        self._check_open()
-        driver = self._driver
-        deadline = math.inf if timeout is None or timeout < 0 else now_s() + timeout
-        taken: list[Message] = []
-        while True:
-            self._serve()
-            # Waiting here is polling: only what the application does outside can stall it.
-            driver.polled_at_s = math.inf
-            try:
-                self._fill(count - len(taken), deadline)
-            finally:
-                driver.polled_at_s = now_s()
-            if self._ready and now_s() < driver.lease_until_s and not self._inbox.waiting:
-                while self._ready and len(taken) < count:
-                    taken.append(self._ready.popleft())
-            if len(taken) >= count or now_s() >= deadline or (taken and self._inbox.waiting):
-                return taken
-
-    def _fill(self, wanted: int, deadline: float) -> None:
-        """Get records from librdkafka: what is there, else wait for a slice of time."""
-        if len(self._ready) >= wanted and now_s() < self._driver.lease_until_s:
-            return
-        quiet = self._driver.is_quiet and now_s() < self._driver.lease_until_s
-        slice_s = _SLICE_QUIET_S if quiet else _SLICE_BUSY_S
-        wait_s = max(0.0, min(slice_s, deadline - now_s()))
-        if now_s() >= self._driver.lease_until_s:
-            self._inbox.wait(wait_s)  # nothing may be handed out; the group will say why
-            return
-        if wanted > 1:
-            batch = max(wanted - len(self._ready), 0)
-            self._hand_out.add(self._fetcher.consume(batch, wait_s))
-            return
-        first = self._fetcher.poll(wait_s)
-        if first is not None:
-            self._hand_out.add((first, *self._fetcher.consume(_BATCH_MAX, 0)))
-
-    # --- what the group says ---------------------------------------------------------------------
-
-    def _serve(self) -> None:
-        """Run on the application's thread what waits in the inbox, and commit when it is time."""
-        if self._inbox.waiting:
-            while (notice := self._inbox.take()) is not None:
-                self._obey(notice)
-            while (call := self._inbox.take_call()) is not None:
-                call()
-        if now_s() >= self._commit_at_s:
-            self._schedule_commit()
-            self._commit_automatically(self._held, wait=False)
-
-    def _obey(self, notice: Notice) -> None:
-        # A callback counts against max.poll.interval.ms like any work of the application.
-        self._driver.polled_at_s = now_s()
-        match notice:
-            case GrantResources():
-                self._grant(notice.resources)
-            case RevokeResources():
-                self._revoke(notice.resources)
-            case LoseResources():
-                self._lose(notice.resources)
-            case FailMember():
-                raise _exception(notice.code, notice.message, fatal=True)
-
-    def _grant(self, resources: ResourceSet) -> None:
-        self._held |= resources
-        self._assigning = resources
-        try:
-            self._call_back(self._callbacks.on_assign, resources)
-        finally:
-            self._assigning = None
-            rest = resources - self._fetched
-            if rest:
-                self._fetcher.incremental_assign(to_partitions(rest))
-                self._fetched |= rest
-            self._write(ResourcesStarted(resources=resources))
-
-    def _revoke(self, resources: ResourceSet) -> None:
-        try:
-            self._stop(resources, StopReason.REVOKED)
-        finally:
-            # Also where the callback raised: the whole group waits for it.
-            self._driver.post(RevocationCompleted(resources=resources))
-
-    def _lose(self, resources: ResourceSet) -> None:
-        lost = resources & self._held
-        try:
-            if lost:
-                callbacks = self._callbacks
-                self._revoking = lost
-                self._call_back(callbacks.on_lost or callbacks.on_revoke, lost)
-        finally:
-            self._revoking = None
-            self._drop(lost, StopReason.LOST, now_s())
-            self._driver.post(LossHandled())
-
-    def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
-        """Callback, commit, stop fetching: in this order, whatever the callback raises."""
-        began = now_s()
-        self._revoking = resources
-        try:
-            self._call_back(self._callbacks.on_revoke, resources)
-        finally:
-            self._revoking = None
-            self._commit_automatically(resources, wait=True)
-            self._drop(resources, reason, began)
-
-    def _drop(self, resources: ResourceSet, reason: StopReason, began_s: float) -> None:
-        fetched = resources & self._fetched
-        if fetched:
-            self._fetcher.incremental_unassign(to_partitions(fetched))
-        self._hand_out.drop(resources)
-        self._offsets.forget(resources)
-        self._fetched -= resources
-        self._held -= resources
-        duration_ms = round((now_s() - began_s) * 1000)
-        self._write(ResourcesStopped(resources=resources, reason=reason, duration_ms=duration_ms))
-
-    def _call_back(self, callback: Callable[..., Any] | None, resources: ResourceSet) -> None:
-        if callback is not None and resources:
-            callback(self, to_partitions(resources))
-
-    def _write(self, record: ResourcesStarted | ResourcesStopped | CommitFailed) -> None:
-        member = self._driver.member
-        self._sink.write(record, member_id=member.member_id, generation=member.claim_generation)
-
     # --- where to begin, from inside callbacks ---------------------------------------------------
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Say in `on_assign` where to begin with partitions that were gained.
-
-        Raises:
-            KafkaException: called elsewhere, or with partitions that were not gained.
-        """
+        """Say in `on_assign` where to begin with what was gained; else a `KafkaException`."""
         self._check_open()
-        wanted = to_resources(partitions)
-        if self._assigning is None or not wanted <= self._assigning:
-            raise _exception(
-                KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
-                "the group assigns: possible in on_assign only, for the partitions given there",
-            )
-        fresh = wanted - self._fetched
-        self._fetcher.incremental_assign(
-            [one for one in partitions if (one.topic, one.partition) in fresh]
-        )
-        self._fetched |= fresh
+        self._notices.begin_assigned(partitions)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """The same as `incremental_assign`: what is held already stays."""
+        """The same as `incremental_assign`; what is held already stays."""
         self.incremental_assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Accept in `on_revoke` or `on_lost` what happens anyway after it.
-
-        Raises:
-            KafkaException: called elsewhere, or with partitions that are not given up.
-        """
+        """Accept in `on_revoke` or `on_lost` what happens anyway; elsewhere a `KafkaException`."""
         self._check_open()
-        if self._revoking is None or not to_resources(partitions) <= self._revoking:
-            raise _exception(
-                KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
-                "the group revokes: possible in on_revoke and on_lost only",
-            )
+        self._notices.accept_revoked(partitions)
 
     def unassign(self) -> None:
         """The same as `incremental_unassign` of all that is given up."""
@@ -424,7 +232,8 @@ class CooperativeConsumer:
 
         Args:
             message: commit this record's offset + 1.
-            offsets: commit these; not together with a message.
+            offsets: commit these; not together with a message. Without both, the positions of
+                all partitions (or what was stored) are committed.
             asynchronous: whether to return at once; `on_commit` of the configuration then hears
                 the outcome.
 
@@ -433,23 +242,19 @@ class CooperativeConsumer:
 
         Raises:
             KafkaException: the commit failed, or there was nothing to commit.
+            TypeError: something else than a record or a list of partitions.
             ValueError: both a message and offsets.
         """
         self._check_open()
-        wanted = self._wanted_offsets(message, offsets)
-        if not wanted:
-            error = KafkaError(KafkaError._NO_OFFSET)  # noqa: SLF001  (public constant)
-            if not asynchronous:
-                raise KafkaException(error)
-            self._tell_on_commit(error, [])
-            return None
+        wanted = given_offsets(message, offsets, "commit")
+        if wanted is None:
+            wanted = self._committing.store.due(self._notices.held)
         if asynchronous:
-            self._commit(wanted, self._report_commit)
+            self._committing.commit_later(wanted)
             return None
-        codes = self._commit_and_wait(wanted)
-        failed = next((code for _, _, code in codes if code), None)
-        if failed is not None or not codes:
-            raise _exception(KafkaError.UNKNOWN_MEMBER_ID if failed is None else failed)
+        self._committing.commit_now(wanted)
+        if offsets is not None:
+            return list(offsets)
         return [TopicPartition(one.topic, one.partition, one.offset) for one in wanted]
 
     def store_offsets(
@@ -459,125 +264,54 @@ class CooperativeConsumer:
 
         Raises:
             KafkaException: offsets are stored automatically, or a partition is not held.
+            TypeError: something else than a record or a list of partitions.
             ValueError: both or neither of message and offsets.
         """
         self._check_open()
-        if (message is None) == (offsets is None):
+        wanted = given_offsets(message, offsets, "store")
+        if wanted is None:
             raise ValueError("expected either message or offsets")
         if self._settings.auto_offset_store:
-            raise _exception(
+            raise kafka_exception(
                 KafkaError._INVALID_ARG,  # noqa: SLF001  (public constant of confluent_kafka)
-                "enable.auto.offset.store must be false to store offsets",
+                "StoreOffsets failed: enable.auto.offset.store must be false",
             )
-        wanted = self._wanted_offsets(message, offsets)
         for one in wanted:
-            if (one.topic, one.partition) not in self._held:
-                raise _exception(
+            if (one.topic, one.partition) not in self._notices.held:
+                raise kafka_exception(
                     KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
-                    f"{one.topic} [{one.partition}] is not assigned",
+                    f"StoreOffsets failed: {one.topic} [{one.partition}] is not assigned",
                 )
-        self._offsets.store(wanted)
+        self._committing.store.store(wanted)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         """Offset of the next record that the application gets from each partition."""
         self._check_open()
-        return self._offsets.positions(partitions)
+        return self._fetching.positions(partitions)
 
     def committed(
         self, partitions: list[TopicPartition], timeout: float | None = -1
     ) -> list[TopicPartition]:
         """Offsets that the group has committed."""
         self._check_open()
-        answer: list[TopicPartition] = self._fetcher.committed(partitions, _seconds(timeout))
-        return answer
-
-    def _wanted_offsets(
-        self, message: Message | None, offsets: list[TopicPartition] | None
-    ) -> tuple[Offset, ...]:
-        if message is not None and offsets is not None:
-            raise ValueError("message and offsets are mutually exclusive")
-        if message is not None:
-            error = message.error()
-            if error is not None:
-                raise KafkaException(error)
-            return (offset_of_message(message),)
-        if offsets is not None:
-            return offsets_of_partitions(offsets)
-        return self._offsets.due(self._held)
-
-    def _commit(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> None:
-        def remember(codes: Codes) -> None:
-            refused = {(topic, partition) for topic, partition, code in codes if code}
-            if codes:
-                self._offsets.committed(
-                    one for one in offsets if (one.topic, one.partition) not in refused
-                )
-            on_committed(codes)
-
-        commit_id = self._driver.new_commit(remember)
-        self._driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
-
-    def _commit_and_wait(self, offsets: tuple[Offset, ...]) -> Codes:
-        finished = threading.Event()
-        outcome: list[Codes] = []
-
-        def finish(codes: Codes) -> None:
-            outcome.append(codes)
-            finished.set()
-
-        self._commit(offsets, finish)
-        finished.wait()
-        return outcome[0]
-
-    def _commit_automatically(self, resources: ResourceSet, *, wait: bool) -> None:
-        if self._settings.auto_commit_interval_ms is None:
-            return
-        offsets = self._offsets.due(resources & self._held)
-        if not offsets:
-            return
-        if wait:
-            self._report_commit(self._commit_and_wait(offsets))
-        else:
-            self._commit(offsets, self._report_commit)
-
-    def _report_commit(self, codes: Codes) -> None:
-        """Tell telemetry of failures, and `on_commit` of everything."""
-        failed = [(topic, partition) for topic, partition, code in codes if code]
-        first = next((code for _, _, code in codes if code), None)
-        error = None if first is None else KafkaError(first)
-        if error is not None:
-            resources = ResourceSet.from_pairs(failed)
-            self._write(CommitFailed(resources=resources, error=error.name()))
-        self._tell_on_commit(error, [TopicPartition(one[0], one[1]) for one in codes])
-
-    def _tell_on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        on_commit = self._settings.on_commit
-        if on_commit is not None:
-            self._inbox.call_soon(lambda: on_commit(error, partitions))
-
-    def _schedule_commit(self) -> None:
-        interval_ms = self._settings.auto_commit_interval_ms
-        self._commit_at_s = math.inf if interval_ms is None else now_s() + interval_ms / 1000
+        return self._client.committed(partitions, _seconds(timeout))
 
     # --- flow ------------------------------------------------------------------------------------
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`."""
         self._check_open()
-        self._fetcher.pause(partitions)
-        self._hand_out.pause((one.topic, one.partition) for one in partitions)
+        self._fetching.pause(partitions, self._notices.held)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Hand out records of these partitions again, from where they were paused."""
         self._check_open()
-        self._hand_out.resume((one.topic, one.partition) for one in partitions)
-        self._fetcher.resume(partitions)
+        self._fetching.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
         """Go on at another offset of a partition that is held."""
         self._check_open()
-        self._fetcher.seek(partition)
-        self._hand_out.drop([(partition.topic, partition.partition)])
+        self._fetching.seek(partition)
 
     # --- look-ups --------------------------------------------------------------------------------
 
@@ -586,45 +320,34 @@ class CooperativeConsumer:
         partition: TopicPartition,
         timeout: float | None = -1,
         cached: bool = False,  # noqa: FBT001, FBT002  (as confluent_kafka has it)
-    ) -> tuple[int, int] | None:
-        """Lowest and highest offset of a partition."""
+    ) -> tuple[int, int]:
+        """Lowest offset of a partition, and the highest + 1."""
         self._check_open()
-        answer: tuple[int, int] | None = self._fetcher.get_watermark_offsets(
-            partition, timeout=_seconds(timeout), cached=cached
-        )
-        return answer
+        return self._client.get_watermark_offsets(partition, _seconds(timeout), cached)
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float | None = -1
     ) -> list[TopicPartition]:
         """First offset at or after a time, given in ms since 1970 in place of the offset."""
         self._check_open()
-        answer: list[TopicPartition] = self._fetcher.offsets_for_times(
-            partitions, timeout=_seconds(timeout)
-        )
-        return answer
+        return self._client.offsets_for_times(partitions, _seconds(timeout))
 
-    def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> Any:  # noqa: ANN401
-        """Metadata of the cluster, as `confluent_kafka.admin.ClusterMetadata`."""
+    def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
+        """Metadata of the cluster, or of one topic."""
         self._check_open()
-        if topic is None:
-            return self._fetcher.list_topics(timeout=_seconds(timeout))
-        return self._fetcher.list_topics(topic, timeout=_seconds(timeout))
+        metadata: ClusterMetadata = self._client.list_topics(topic, _seconds(timeout))
+        return metadata
 
     def cluster_id(self, timeout: float | None = -1) -> str | None:
         """Id of the cluster."""
         self._check_open()
-        answer: str | None = self._fetcher.cluster_id(timeout=_seconds(timeout))
-        return answer
+        return self._client.cluster_id(_seconds(timeout))
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Not possible: the group's connections were set up with the first credentials.
-
-        Raises:
-            KafkaException: always.
-        """
+        """Not possible, a `KafkaException`: the group's connections keep the first credentials."""
         del username, password
-        raise _exception(
+        self._check_open()
+        raise kafka_exception(
             KafkaError._NOT_IMPLEMENTED,  # noqa: SLF001  (public constant of confluent_kafka)
             "set_sasl_credentials: make a new consumer with the new credentials",
         )
@@ -644,59 +367,33 @@ class CooperativeConsumer:
     def close(self) -> None:
         """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.
 
-        Raises:
-            Exception: whatever a callback raised; the consumer is closed all the same.
+        What a callback raises comes out of it; the consumer is closed all the same.
         """
-        if self._closed:
+        if self._closing:
             return
-        try:
-            self._leave("consumer closed")
-        finally:
-            self._closed = True
-            self._watcher.stop()
-            self._driver.stop()
-            self._serve_calls()
-            self._ready.clear()
-            self._fetcher.close()
-            self._sink.close()
+        self._closing = True
+        with ExitStack() as last_first:
+            last_first.callback(self._parts.close)
+            last_first.callback(self._mark_closed)
+            last_first.callback(self._notices.serve_calls)
+            last_first.callback(self._parts.stop)
+            self._parts.subscription.leave("consumer closed")
 
     def __enter__(self) -> Self:
         """Return the consumer itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the consumer."""
         self.close()
 
-    def _leave(self, reason: str) -> None:
-        self._watcher.watch(None)
-        self._wish = None
-        self._commit_at_s = math.inf
-        try:
-            self._serve_last()
-            if self._held:
-                self._stop(self._held, StopReason.CLOSED)
-        finally:
-            self._driver.post(LeaveRequested(reason=reason))
-            deadline = now_s() + _CLOSE_TIMEOUT_S
-            while not has_left(self._driver.member) and now_s() < deadline:
-                self._inbox.wait(_STEP_S)
+    @property
+    def _client(self) -> Consumer:
+        client: Consumer = self._fetching.consumer
+        return client
 
-    def _serve_last(self) -> None:
-        """Hear what the group said last; partitions granted now are not begun any more."""
-        while (notice := self._inbox.take()) is not None:
-            if isinstance(notice, (RevokeResources, LoseResources)):
-                self._obey(notice)
-        self._serve_calls()
-
-    def _serve_calls(self) -> None:
-        while (call := self._inbox.take_call()) is not None:
-            call()
+    def _mark_closed(self) -> None:
+        self._closed = True
 
     def _check_open(self) -> None:
         if self._closed:
@@ -705,7 +402,3 @@ class CooperativeConsumer:
 
 def _seconds(timeout: float | None) -> float:
     return -1 if timeout is None else timeout
-
-
-def _exception(code: int, message: str | None = None, *, fatal: bool = False) -> KafkaException:
-    return KafkaException(KafkaError(code, message, fatal=fatal))

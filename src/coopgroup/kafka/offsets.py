@@ -10,21 +10,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
+from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.partitions import to_partitions
 from coopgroup.member.events import Offset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from coopgroup.kafka.handout import HandOut, Partition
+    from coopgroup.kafka.fetching import Fetching
+    from coopgroup.kafka.handout import Partition
     from coopgroup.model import ResourceSet
 
-__all__ = ["OffsetStore", "offset_of_message", "offsets_of_partitions"]
+__all__ = ["OffsetStore", "given_offsets", "offset_of_message", "offsets_of_partitions"]
 
 
-def offset_of_message(message: Any) -> Offset:  # noqa: ANN401  (Message has no public type)
+def given_offsets(message: Any, offsets: Any, act: str) -> tuple[Offset, ...] | None:  # noqa: ANN401
+    """Offsets that an application gives as a record or as partitions; None if it gives neither.
+
+    Args:
+        message: a record, or None.
+        offsets: a list of partitions, or None.
+        act: what is to be done, for messages: "commit" or "store".
+
+    Raises:
+        KafkaException: the message is an error and no record.
+        TypeError: something else than records or partitions.
+        ValueError: both.
+    """
+    if message is not None and offsets is not None:
+        raise ValueError("message and offsets are mutually exclusive")
+    if message is not None:
+        if not isinstance(message, Message):
+            raise TypeError("expected confluent_kafka.cimpl.Message")
+        error = message.error()
+        if error is not None:
+            raise kafka_exception(
+                KafkaError._INVALID_ARG,  # noqa: SLF001  (public constant of confluent_kafka)
+                f"Cannot {act} offsets for message with error: '{error.str()}'",
+            )
+        return (offset_of_message(message),)
+    if offsets is None:
+        return None
+    if not isinstance(offsets, list):
+        raise TypeError("requires list of TopicPartition")
+    if not all(isinstance(one, TopicPartition) for one in offsets):
+        raise TypeError("expected cimpl.TopicPartition")
+    return offsets_of_partitions(offsets)
+
+
+def offset_of_message(message: Any) -> Offset:  # noqa: ANN401  (its parts may be None, not here)
     """The offset to commit once a record is done: that of the next one."""
     epoch = message.leader_epoch()
     return Offset(
@@ -33,9 +69,9 @@ def offset_of_message(message: Any) -> Offset:  # noqa: ANN401  (Message has no 
 
 
 def offsets_of_partitions(partitions: Iterable[TopicPartition]) -> tuple[Offset, ...]:
-    """Offsets that the application gives as partitions; those without an offset are left out."""
-    return tuple(
-        Offset(
+    """Offsets that are given as partitions: one for each, the last; none for those without."""
+    offsets = {
+        (one.topic, one.partition): Offset(
             one.topic,
             one.partition,
             one.offset,
@@ -44,21 +80,20 @@ def offsets_of_partitions(partitions: Iterable[TopicPartition]) -> tuple[Offset,
         )
         for one in partitions
         if one.offset >= 0
-    )
+    }
+    return tuple(offsets.values())
 
 
 @define(eq=False)
 class OffsetStore:
-    """Offsets to commit next; only the application's thread touches it.
+    """Offsets to commit next.
 
     Attributes:
-        fetcher: librdkafka's consumer.
-        hand_out: records that it gave and the application has not got yet.
+        fetching: knows where the application stands.
         automatic: whether handing a record out stores its offset.
     """
 
-    fetcher: Any
-    hand_out: HandOut
+    fetching: Fetching
     automatic: bool
     _stored: dict[Partition, Offset] = field(factory=dict, init=False)
     _committed: dict[Partition, int] = field(factory=dict, init=False)
@@ -68,20 +103,15 @@ class OffsetStore:
         for offset in offsets:
             self._stored[offset.topic, offset.partition] = offset
 
-    def positions(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        """Position of the application in each partition: offset of the next record it gets."""
-        waiting = self.hand_out.first_waiting_of_all()
-        return [
-            one if (first := waiting.get((one.topic, one.partition))) is None else _before(first)
-            for one in self.fetcher.position(list(partitions))
-        ]
-
     def due(self, held: ResourceSet) -> tuple[Offset, ...]:
         """Offsets of the held partitions that were not committed yet, ascending."""
+        if not held:
+            return ()
         if self.automatic:
-            offsets = offsets_of_partitions(self.positions(to_partitions(held))) if held else ()
+            offsets = offsets_of_partitions(self.fetching.positions(to_partitions(held)))
         else:
-            offsets = tuple(offset for key, offset in sorted(self._stored.items()) if key in held)
+            stored = sorted(self._stored.copy().items())
+            offsets = tuple(offset for key, offset in stored if key in held)
         return tuple(
             one for one in offsets if self._committed.get((one.topic, one.partition)) != one.offset
         )
@@ -91,17 +121,8 @@ class OffsetStore:
         for one in offsets:
             self._committed[one.topic, one.partition] = one.offset
 
-    def forget(self, given_up: ResourceSet) -> None:
-        """Drop what belongs to partitions that are given up."""
-        for partition in given_up:
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """Drop what belongs to partitions that change hands."""
+        for partition in partitions:
             self._stored.pop(partition, None)
             self._committed.pop(partition, None)
-
-
-def _before(message: Any) -> TopicPartition:  # noqa: ANN401  (Message has no public type)
-    """The position in front of a record that was not handed out.
-
-    The leader epoch to commit is that of the record before it (KIP-320), which is not at hand:
-    leaving it out only skips a check for truncation.
-    """
-    return TopicPartition(message.topic(), message.partition(), message.offset())

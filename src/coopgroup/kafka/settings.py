@@ -7,18 +7,26 @@ What is about the group is read here and kept from librdkafka, whose consumer on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from attrs import frozen
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.security import ConnectionSettings, read_connection_settings
 from coopgroup.member import MemberConfig
 
-__all__ = ["ConsumerSettings", "check_with_librdkafka", "read_settings"]
+__all__ = [
+    "ConsumerSettings",
+    "merge_configuration",
+    "read_settings",
+    "refusal_of_librdkafka",
+]
 
+_UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
+_SECRET_WORDS: Final = ("password", "secret", "pem", "passphrase", "oauthbearer.config")
 _INT32_MAX: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
 _TRUE: Final = ("true", "t", "1", "yes")
@@ -30,7 +38,6 @@ _GROUP_KEYS: Final = (
     "heartbeat.interval.ms",
     "max.poll.interval.ms",
     "enable.auto.commit",
-    "auto.commit.enable",
     "auto.commit.interval.ms",
     "enable.auto.offset.store",
     "on_commit",
@@ -42,6 +49,7 @@ _REFUSED: Final[Mapping[str, str]] = {
     "partition.assignment.strategy": "no such key: pass assignor=… and policy=… instead",
     "group.remote.assignor": "no such key: the leader assigns; pass assignor=… instead",
     "rebalance_cb": "no such key: pass on_assign, on_revoke and on_lost to subscribe()",
+    "auto.commit.enable": "no such key: it is called enable.auto.commit",
     "offset_commit_cb": "no such key: it is called on_commit",
     "offset.store.method": "no such key: offsets are stored in the group",
     "offset.store.path": "no such key: offsets are stored in the group",
@@ -129,14 +137,55 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
     )
 
 
-def check_with_librdkafka(error: KafkaException) -> ConfigurationError | KafkaException:
-    """Turn librdkafka's refusal of a key into one line that names it."""
-    reason = error.args[0].str() if error.args else str(error)
-    marker = 'No such configuration property: "'
-    if marker in reason:
-        key = reason.split(marker, 1)[1].rstrip('"')
-        return ConfigurationError(key, "a value", "no such key: it is unknown")
-    return error
+def merge_configuration(
+    configuration: Mapping[str, Any] | None, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Put together what a constructor was given, as confluent_kafka.Consumer does.
+
+    Args:
+        configuration: the dictionary, None if there was none.
+        more: keyword arguments, which win.
+
+    Raises:
+        ConfigurationError: a key is no string.
+        TypeError: neither of them, or the configuration is no dictionary.
+    """
+    if configuration is None and not more:
+        raise TypeError("expected configuration dict")
+    if not isinstance(configuration, Mapping | None):
+        raise TypeError("expected configuration dict")
+    merged = {**(configuration or {}), **more}
+    for key in merged:
+        if not isinstance(key, str):
+            raise ConfigurationError("configuration", key, "strings as keys")
+    defaults = merged.pop("default.topic.config", None) or {}
+    # confluent_kafka takes None for "not set".
+    return {key: value for key, value in {**defaults, **merged}.items() if value is not None}
+
+
+def refusal_of_librdkafka(error: Exception, configuration: Mapping[str, Any]) -> ConfigurationError:
+    """Turn librdkafka's refusal of a key or a value into one line that names it.
+
+    Args:
+        error: what confluent_kafka's constructor raised.
+        configuration: what it was given.
+    """
+    cause = error.args[0] if error.args else error
+    reason = " ".join((cause.str() if isinstance(cause, KafkaError) else str(cause)).split())
+    unknown = _UNKNOWN_KEY.search(reason)
+    if unknown is not None:
+        key = unknown.group(1)
+        return ConfigurationError(key, _shown(key, configuration), "no such key: it is unknown")
+    named = [key for key in re.findall(r"[\w.]+", reason) if key in configuration]
+    key = named[0] if named else "configuration"
+    return ConfigurationError(key, _shown(key, configuration), f"what librdkafka takes ({reason})")
+
+
+def _shown(key: str, configuration: Mapping[str, Any]) -> object:
+    """The value as an error may show it: secrets stay out of logs."""
+    if any(word in key.lower() for word in _SECRET_WORDS):
+        return "(a secret)"
+    return configuration.get(key, "values that do not fit together")
 
 
 def _refuse(given: Mapping[str, Any]) -> None:

@@ -1,0 +1,149 @@
+"""Commits: of the application, by the clock, and before a partition is given up.
+
+They go to the group's thread and from there over a connection of their own, so none waits for
+a round and none fails for the only reason that one is running.
+
+Rules of this file: what is committed for the application are offsets of records that it was
+handed, never of those that were fetched ahead; every outcome is heard, by the caller, by
+`on_commit` or by telemetry.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import define, field
+from confluent_kafka import KafkaError, TopicPartition
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import kafka_error, kafka_exception
+from coopgroup.member.events import CommitRequested, Offset
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import CommitFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.kafka.driver import GroupDriver
+    from coopgroup.kafka.offsets import OffsetStore
+
+__all__ = ["Codes", "Committing"]
+
+Codes: TypeAlias = tuple[tuple[str, int, int], ...]
+"""(topic, partition, error code) of a commit; 0 for committed. Empty if the group is gone."""
+
+
+@define(eq=False)
+class Committing:
+    """Commits offsets of one consumer.
+
+    Attributes:
+        driver: takes them to the group.
+        store: which offsets are due.
+        on_commit: the application's callback for outcomes, None for none.
+        interval_ms: pace of auto-commit, None when it is off.
+        write: writes a telemetry record.
+        due_at_s: when the next auto-commit is due; infinite for never.
+    """
+
+    driver: GroupDriver
+    store: OffsetStore
+    on_commit: Callable[..., Any] | None
+    interval_ms: int | None
+    write: Callable[[CommitFailed], None]
+    due_at_s: float = field(default=math.inf, init=False)
+
+    def start_clock(self) -> None:
+        """Have the next auto-commit an interval from now."""
+        self.due_at_s = math.inf if self.interval_ms is None else now_s() + self.interval_ms / 1000
+
+    def stop_clock(self) -> None:
+        """Commit nothing by the clock."""
+        self.due_at_s = math.inf
+
+    def commit_by_clock(self, held: ResourceSet) -> None:
+        """Begin an auto-commit if it is time."""
+        if now_s() < self.due_at_s:
+            return
+        self.start_clock()
+        offsets = self.store.due(held)
+        if offsets:
+            self._send(offsets, lambda codes: self._tell(offsets, codes))
+
+    def commit_last(self, resources: ResourceSet) -> None:
+        """Auto-commit what is about to be given up, and wait for the outcome."""
+        if self.interval_ms is None:
+            return
+        offsets = self.store.due(resources)
+        if offsets:
+            self._tell(offsets, self._send_and_wait(offsets))
+
+    def commit_later(self, offsets: tuple[Offset, ...]) -> None:
+        """Begin a commit; `on_commit` hears the outcome."""
+        if offsets:
+            self._send(offsets, lambda codes: self._tell(offsets, codes))
+        else:
+            self._tell_on_commit(kafka_error(KafkaError._NO_OFFSET), [])  # noqa: SLF001  (public)
+
+    def commit_now(self, offsets: tuple[Offset, ...]) -> None:
+        """Commit and wait.
+
+        Raises:
+            KafkaException: there is nothing to commit, or a partition was refused.
+        """
+        if not offsets:
+            raise kafka_exception(
+                KafkaError._NO_OFFSET,  # noqa: SLF001  (public constant of confluent_kafka)
+                "Commit failed: Local: No offset stored",
+            )
+        codes = self._send_and_wait(offsets)
+        failed = _first_failure(codes)
+        if failed is not None:
+            raise kafka_exception(failed, f"Commit failed: {kafka_error(failed).str()}")
+
+    def _send(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> None:
+        def remember(codes: Codes) -> None:  # on the group's thread
+            passed = {(topic, partition) for topic, partition, code in codes if not code}
+            self.store.committed(one for one in offsets if (one.topic, one.partition) in passed)
+            on_committed(codes)
+
+        commit_id = self.driver.new_commit(remember)
+        self.driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
+
+    def _send_and_wait(self, offsets: tuple[Offset, ...]) -> Codes:
+        finished = threading.Event()
+        outcome: list[Codes] = []
+
+        def finish(codes: Codes) -> None:
+            outcome.append(codes)
+            finished.set()
+
+        self._send(offsets, finish)
+        finished.wait()
+        return outcome[0]
+
+    def _tell(self, offsets: tuple[Offset, ...], codes: Codes) -> None:
+        """Tell telemetry of failures, and `on_commit` of everything."""
+        failed = _first_failure(codes)
+        error = None if failed is None else kafka_error(failed)
+        if error is not None:
+            refused = [(topic, partition) for topic, partition, code in codes if code]
+            lost = refused or [(one.topic, one.partition) for one in offsets]
+            self.write(CommitFailed(resources=ResourceSet.from_pairs(lost), error=error.name()))
+        self._tell_on_commit(
+            error, [TopicPartition(one.topic, one.partition, one.offset) for one in offsets]
+        )
+
+    def _tell_on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        on_commit = self.on_commit
+        if on_commit is not None:
+            self.driver.inbox.call_soon(lambda: on_commit(error, partitions))
+
+
+def _first_failure(codes: Codes) -> int | None:
+    """Code of the first partition that was refused; that of a closed client for no codes."""
+    if not codes:
+        return int(KafkaError._DESTROY)  # noqa: SLF001  (public constant of confluent_kafka)
+    return next((code for _, _, code in codes if code), None)

@@ -1,0 +1,94 @@
+"""Handing records out: what `poll` and `consume` do when it is not simply the next record.
+
+Rules of this file: records leave only while the lease holds and while the group has nothing to
+say, both looked at right before; what the group says is carried out only while no record is on
+its way to the application, so that an offset counts as handed out when, and only when, it was.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from attrs import define
+
+from coopgroup.kafka.clock import now_s
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from coopgroup.kafka.committing import Committing
+    from coopgroup.kafka.driver import GroupDriver
+    from coopgroup.kafka.fetching import Fetching
+    from coopgroup.kafka.notices import GroupNotices
+
+__all__ = ["Delivery"]
+
+# How long a wait in librdkafka may keep the application from hearing the group: briefly while a
+# round is under way, longer while nothing is to be expected.
+_SLICE_BUSY_S: Final = 0.005
+_SLICE_QUIET_S: Final = 0.05
+
+
+@define(eq=False)
+class Delivery:
+    """Takes records from the fetched ones to the application.
+
+    Attributes:
+        driver: says until when the lease holds.
+        fetching: where records come from.
+        committing: whose clock is looked at between records.
+        notices: what the group says.
+    """
+
+    driver: GroupDriver
+    fetching: Fetching
+    committing: Committing
+    notices: GroupNotices
+
+    def take(self, count: int, timeout_s: float | None) -> list[Message]:
+        """Take up to a number of records, waiting for all of them until the time is over.
+
+        Args:
+            count: how many at most.
+            timeout_s: how long to wait, in seconds; negative or None for as long as it takes.
+
+        Raises:
+            BaseException: what a callback or a signal raised; no record is lost by it.
+        """
+        deadline_s = math.inf if timeout_s is None or timeout_s < 0 else now_s() + timeout_s
+        driver, hand_out = self.driver, self.fetching.hand_out
+        while True:
+            self.notices.serve()
+            self.committing.commit_by_clock(self.notices.held)
+            self._gather(count, deadline_s)
+            taken = hand_out.peek(count)
+            now = now_s()
+            is_over = now >= deadline_s
+            if now < driver.lease_until_s and not driver.inbox.waiting:
+                if len(taken) >= count or is_over:
+                    hand_out.take(len(taken))
+                    return taken
+            elif is_over:
+                return []
+
+    def _gather(self, count: int, deadline_s: float) -> None:
+        """Wait until so many records are there, the time is over, or something is to be done."""
+        driver, ready = self.driver, self.fetching.hand_out.ready
+        # Waiting here is polling: only what the application does outside can stall it.
+        driver.polled_at_s = math.inf
+        try:
+            now = now_s()
+            while len(ready) < count:
+                slice_s = _SLICE_QUIET_S if driver.is_quiet else _SLICE_BUSY_S
+                wait_s = max(0.0, min(slice_s, deadline_s - now))
+                if now >= driver.lease_until_s:
+                    # Nothing may be handed out, and the group is about to say why.
+                    driver.inbox.wait(wait_s)
+                    return
+                self.fetching.fetch(count - len(ready), wait_s)
+                now = now_s()
+                if now >= min(deadline_s, self.committing.due_at_s) or driver.inbox.waiting:
+                    return
+        finally:
+            driver.polled_at_s = now_s()

@@ -1,0 +1,205 @@
+"""librdkafka's consumer, which only fetches, and what it gave that nobody has got yet.
+
+It is told what to fetch with `incremental_assign` and `incremental_unassign`, which leave all
+other partitions alone, and is in no group.
+
+Rules of this file: no record is lost between librdkafka and the hand-out. librdkafka counts a
+record as consumed when it gives it, and a signal or an exception of an application's callback
+(`error_cb`, say) makes confluent_kafka drop the batch under way. So the positions before each
+batch are kept, and partitions that came further than their records did are fetched again from
+there. The same positions serve other threads that ask while a batch is under way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field
+from confluent_kafka import TopicPartition
+
+from coopgroup.kafka.handout import HandOut, Partition
+from coopgroup.kafka.partitions import to_partitions
+from coopgroup.model import EMPTY, ResourceSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from confluent_kafka import Message
+
+__all__ = ["Fetching"]
+
+# How many records, and about how many bytes of them, are taken from librdkafka ahead of `poll`.
+_AHEAD_MAX: Final = 500
+_AHEAD_FIRST: Final = 32
+_AHEAD_BYTES_MAX: Final = 4_000_000
+
+
+@define(eq=False)
+class Fetching:
+    """What is fetched, and where each partition stands.
+
+    Attributes:
+        consumer: librdkafka's consumer.
+        hand_out: records that it gave.
+        fetched: partitions that it fetches.
+    """
+
+    consumer: Any
+    hand_out: HandOut = field(factory=HandOut)
+    fetched: ResourceSet = field(default=EMPTY, init=False)
+    _partitions: list[TopicPartition] = field(factory=list, init=False)  # of `fetched`
+    _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
+    _ahead: int = field(default=_AHEAD_FIRST, init=False)
+    # Positions before the batch under way; None while none is.
+    _before: list[TopicPartition] | None = field(default=None, init=False)
+    # Where partitions go on that were set back: librdkafka has no position until the next record.
+    _set_back: dict[Partition, int] = field(factory=dict, init=False)
+
+    # --- what is fetched -------------------------------------------------------------------------
+
+    def begin(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch more partitions, from the offsets given with them.
+
+        Raises:
+            KafkaException: librdkafka refuses them.
+            TypeError: they are no list of partitions.
+        """
+        self.consumer.incremental_assign(partitions)
+        for one in partitions:
+            self._begun_at[one.topic, one.partition] = one
+        self._fetch_from_now_on(self.fetched | ResourceSet.from_pairs(map(_key, partitions)))
+        self._pause_in_librdkafka(partitions)
+
+    def end(self, resources: ResourceSet) -> None:
+        """Fetch partitions no longer, and drop what waits of them."""
+        gone = resources & self.fetched
+        self._fetch_from_now_on(self.fetched - gone)
+        # librdkafka would remember a pause until the partition comes back (seen with 2.16).
+        paused = [TopicPartition(*one) for one in sorted(self.hand_out.paused) if one in gone]
+        self.hand_out.drop(resources)
+        for one in resources:
+            self._begun_at.pop(one, None)
+            self._set_back.pop(one, None)
+        if paused:
+            self.consumer.resume(paused)
+        if gone:
+            self.consumer.incremental_unassign(to_partitions(gone))
+
+    def pause(self, partitions: list[TopicPartition], held: ResourceSet) -> None:
+        """Hand out nothing of held partitions until `resume`; others are left alone."""
+        self.consumer.pause(partitions)
+        self.hand_out.pause(one for one in map(_key, partitions) if one in held)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """Go on with paused partitions where they were paused."""
+        self.consumer.resume(partitions)
+        self.hand_out.resume(map(_key, partitions))
+
+    def seek(self, partition: TopicPartition) -> None:
+        """Go on elsewhere in a partition.
+
+        Raises:
+            KafkaException: it is not fetched.
+            TypeError: it is no partition.
+        """
+        self.consumer.seek(partition)
+        self.hand_out.skip(_key(partition))
+        self._set_back.pop(_key(partition), None)
+
+    def close(self) -> None:
+        """End the client; nothing is handed out any more."""
+        self.hand_out.ready.clear()
+        self.consumer.close()
+
+    # --- records ---------------------------------------------------------------------------------
+
+    def fetch(self, wanted: int, wait_s: float) -> None:
+        """Get records into the hand-out: up to a number of them, or some ahead where one will do.
+
+        Args:
+            wanted: how many are missing, at least 1.
+            wait_s: how long to wait for them, in seconds.
+
+        Raises:
+            BaseException: what a signal or a callback of the configuration raised meanwhile.
+        """
+        self._before = self.consumer.position(self._partitions)
+        try:
+            if wanted > 1:
+                self.hand_out.add(self.consumer.consume(wanted, wait_s))
+            else:
+                self.hand_out.add(self._fetch_ahead(wait_s))
+        except BaseException:
+            self._set_back_to(self._before)
+            raise
+        finally:
+            self._before = None
+
+    def positions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Where the application stands: offset of the next record that it gets; from any thread.
+
+        Raises:
+            TypeError: no list of partitions.
+        """
+        # The order matters, for another thread may be fetching: an answer may be too low, which
+        # repeats records after a crash, but never too high, which would lose them.
+        before = self._before
+        found: list[TopicPartition] = self.consumer.position(partitions)
+        before = before or self._before
+        earlier = {_key(one): one for one in before or ()}
+        waiting = self.hand_out.first_waiting()
+        return [self._position(one, earlier.get(_key(one), one), waiting) for one in found]
+
+    def _position(
+        self,
+        asked: TopicPartition,
+        found: TopicPartition,
+        waiting: Any,  # noqa: ANN401  (a mapping to Message, which has no public type)
+    ) -> TopicPartition:
+        key = _key(asked)
+        first = waiting.get(key)
+        if first is not None:
+            # The leader epoch to commit is that of the record before it (KIP-320), which is not
+            # at hand: leaving it out only skips a check for truncation.
+            return TopicPartition(*key, first.offset())
+        if found.offset < 0 and key in self._set_back:
+            return TopicPartition(*key, self._set_back[key])
+        return found
+
+    def _fetch_ahead(self, wait_s: float) -> list[Message]:
+        messages: list[Message] = self.consumer.consume(self._ahead, 0)
+        if messages:
+            size = max(len(messages[0]), len(messages[-1]), 1)
+            self._ahead = max(1, min(_AHEAD_MAX, _AHEAD_BYTES_MAX // size))
+            return messages
+        message = self.consumer.poll(wait_s)
+        return [] if message is None else [message]
+
+    def _set_back_to(self, before: Sequence[TopicPartition]) -> None:
+        """Fetch again what librdkafka gave and nobody got."""
+        after = self.consumer.position(self._partitions)
+        last = self.hand_out.last_waiting()
+        for old, new in zip(before, after, strict=True):
+            key = _key(old)
+            offset = (last[key].offset() or 0) + 1 if key in last else old.offset
+            if new.offset in (offset, old.offset):
+                continue
+            begin = TopicPartition(*key, offset) if offset >= 0 else self._begun_at[key]
+            self.consumer.incremental_unassign([old])
+            self.consumer.incremental_assign([begin])
+            if offset >= 0:
+                self._set_back[key] = offset
+
+    def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
+        self.fetched = fetched
+        self._partitions = to_partitions(fetched)
+
+    def _pause_in_librdkafka(self, partitions: Iterable[TopicPartition]) -> None:
+        """`pause` in `on_assign` came before the partition was fetched at all."""
+        paused = [one for one in partitions if _key(one) in self.hand_out.paused]
+        if paused:
+            self.consumer.pause(paused)
+
+
+def _key(partition: TopicPartition) -> Partition:
+    return partition.topic, partition.partition

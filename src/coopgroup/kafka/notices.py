@@ -1,0 +1,252 @@
+"""What the group tells the application, carried out on the application's thread.
+
+Rules of this file: a revocation is complete when its callback has returned, its offsets are
+committed and its partitions are not fetched any more, in this order; and it is completed whatever
+the callback raises, for the group waits for it. What follows in the queue then waits for the next
+`poll`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import define, field, frozen
+from confluent_kafka import KafkaError, KafkaException
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.partitions import to_partitions, to_resources
+from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.events import LossHandled, RevocationCompleted
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from confluent_kafka import TopicPartition
+
+    from coopgroup.kafka.application_inbox import Notice
+    from coopgroup.kafka.committing import Committing
+    from coopgroup.kafka.driver import GroupDriver
+    from coopgroup.kafka.fetching import Fetching
+
+__all__ = ["Callback", "Callbacks", "GroupNotices"]
+
+Callback: TypeAlias = "Callable[[Any, list[TopicPartition]], object]"
+
+
+@frozen
+class Callbacks:
+    """What `subscribe` was given."""
+
+    on_assign: Callback | None = None
+    on_revoke: Callback | None = None
+    on_lost: Callback | None = None
+
+
+@define(eq=False)
+class GroupNotices:
+    """Serves the inbox of one consumer.
+
+    Attributes:
+        consumer: the first argument of callbacks.
+        driver: the group; its inbox is served.
+        fetching: what is fetched.
+        committing: commits what is given up.
+        write: writes a telemetry record.
+        held: what the application was told to have.
+        callbacks: of the last `subscribe`.
+    """
+
+    consumer: Any
+    driver: GroupDriver
+    fetching: Fetching
+    committing: Committing
+    write: Callable[[ResourcesStarted | ResourcesStopped], None]
+    held: ResourceSet = field(default=EMPTY, init=False)
+    callbacks: Callbacks = field(factory=Callbacks, init=False)
+    _assigning: ResourceSet | None = field(default=None, init=False)
+    _revoking: ResourceSet | None = field(default=None, init=False)
+    _failure: KafkaException | None = field(default=None, init=False)
+    _serving: bool = field(default=False, init=False)
+
+    # --- serving ---------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Carry out everything that waits.
+
+        Raises:
+            KafkaException: the group has refused this member for good, or a callback polls.
+            Exception: what a callback raised.
+        """
+        if self._serving:
+            raise kafka_exception(
+                KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
+                "a callback cannot poll: it is called from poll itself",
+            )
+        inbox = self.driver.inbox
+        if inbox.waiting:
+            self._serving = True
+            try:
+                while (notice := inbox.take()) is not None:
+                    self._obey(notice)
+                while (call := inbox.take_call()) is not None:
+                    call()
+            finally:
+                self._serving = False
+        if self._failure is not None:
+            raise self._failure
+
+    def serve_calls(self) -> None:
+        """Run finished calls only, each of them whatever the one before raises."""
+        call = self.driver.inbox.take_call()
+        if call is not None:
+            try:
+                call()
+            finally:
+                self.serve_calls()
+
+    def give_up(self) -> None:
+        """Stop everything that is held, as the last thing before the group is left.
+
+        Raises:
+            Exception: what a callback raised; everything is stopped all the same.
+        """
+        self._failure = None
+        try:
+            self._serve_last()
+        finally:
+            # A callback that closes the consumer has its own part under way already.
+            busy = self._revoking
+            rest = self.held if busy is None else self.held - busy
+            try:
+                if rest:
+                    self._stop(rest, StopReason.CLOSED)
+            finally:
+                self._finish_busy(busy)
+
+    def _serve_last(self) -> None:
+        """Hear what the group said last; partitions granted now are not begun any more."""
+        notice = self.driver.inbox.take()
+        if notice is not None:
+            try:
+                if isinstance(notice, (RevokeResources, LoseResources)):
+                    self._obey(notice)
+            finally:
+                self._serve_last()
+
+    def _finish_busy(self, busy: ResourceSet | None) -> None:
+        rest = EMPTY if busy is None else busy & self.held
+        if rest:
+            self.committing.commit_last(rest)
+            self._drop(rest, StopReason.CLOSED, now_s())
+
+    def _obey(self, notice: Notice) -> None:
+        # A callback counts against max.poll.interval.ms like any work of the application.
+        self.driver.polled_at_s = now_s()
+        match notice:
+            case GrantResources():
+                self._grant(notice.resources)
+            case RevokeResources():
+                try:
+                    self._stop(notice.resources, StopReason.REVOKED)
+                finally:
+                    self.driver.post(RevocationCompleted(resources=notice.resources))
+            case LoseResources():
+                try:
+                    self._lose(notice.resources & self.held)
+                finally:
+                    self.driver.post(LossHandled())
+            case FailMember():
+                self._failure = kafka_exception(notice.code, notice.message, fatal=True)
+
+    def _grant(self, resources: ResourceSet) -> None:
+        self.committing.store.forget(resources)  # what is known of them is of another time
+        self.held |= resources
+        self._assigning = resources
+        try:
+            self._call(self.callbacks.on_assign, resources)
+        finally:
+            self._assigning = None
+            # Not what the callback began by itself; nothing, if it closed the consumer.
+            rest = (resources & self.held) - self.fetching.fetched
+            if rest:
+                self.fetching.begin(to_partitions(rest))
+            if resources & self.held:
+                self.write(ResourcesStarted(resources=resources & self.held))
+
+    def _lose(self, lost: ResourceSet) -> None:
+        began_s = now_s()
+        before, self._revoking = self._revoking, lost
+        try:
+            self._call(self.callbacks.on_lost or self.callbacks.on_revoke, lost)
+        finally:
+            self._revoking = before
+            self._drop(lost & self.held, StopReason.LOST, began_s)
+
+    def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
+        """Callback, commit, stop fetching: in this order, whatever the callback raises."""
+        began_s = now_s()
+        before, self._revoking = self._revoking, resources
+        try:
+            self._call(self.callbacks.on_revoke, resources)
+        finally:
+            self._revoking = before
+            rest = resources & self.held  # nothing, if the callback closed the consumer
+            try:
+                self.committing.commit_last(rest)
+            finally:
+                self._drop(rest, reason, began_s)
+
+    def _drop(self, resources: ResourceSet, reason: StopReason, began_s: float) -> None:
+        if not resources:
+            return
+        self.held -= resources
+        self.committing.store.forget(resources)
+        self.fetching.end(resources)
+        duration_ms = round((now_s() - began_s) * 1000)
+        self.write(ResourcesStopped(resources=resources, reason=reason, duration_ms=duration_ms))
+
+    def _call(self, callback: Callback | None, resources: ResourceSet) -> None:
+        if callback is not None and resources:
+            callback(self.consumer, to_partitions(resources))
+
+    # --- what callbacks may ask for --------------------------------------------------------------
+
+    def begin_assigned(self, partitions: list[TopicPartition]) -> None:
+        """In `on_assign`: fetch partitions that were gained, from the offsets given with them.
+
+        Raises:
+            KafkaException: called elsewhere, or with partitions that were not gained.
+            TypeError: no list of partitions.
+        """
+        wanted = _resources(partitions)
+        if self._assigning is None or not wanted <= self._assigning:
+            raise kafka_exception(
+                KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
+                "the group assigns: possible in on_assign only, for the partitions given there",
+            )
+        fresh = wanted - self.fetching.fetched
+        self.fetching.begin([one for one in partitions if (one.topic, one.partition) in fresh])
+
+    def accept_revoked(self, partitions: list[TopicPartition]) -> None:
+        """In `on_revoke` and `on_lost`: nothing, for what is asked happens after the callback.
+
+        Raises:
+            KafkaException: called elsewhere, or with partitions that are not given up.
+            TypeError: no list of partitions.
+        """
+        wanted = _resources(partitions)
+        if self._revoking is None or not wanted <= self._revoking:
+            raise kafka_exception(
+                KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
+                "the group revokes: possible in on_revoke and on_lost only",
+            )
+
+
+def _resources(partitions: list[TopicPartition]) -> ResourceSet:
+    try:
+        return to_resources(partitions)
+    except (AttributeError, TypeError):
+        raise TypeError("requires list of TopicPartition") from None

@@ -1,0 +1,156 @@
+"""The parts of a consumer, put together.
+
+Rules of this file: what was opened is closed when a later part cannot be made; threads start last
+and end first.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from confluent_kafka import Consumer, KafkaException
+
+from coopgroup.kafka.committing import Committing
+from coopgroup.kafka.delivery import Delivery
+from coopgroup.kafka.driver import GroupDriver
+from coopgroup.kafka.fetching import Fetching
+from coopgroup.kafka.lookup import ClusterLookup
+from coopgroup.kafka.notices import GroupNotices
+from coopgroup.kafka.offsets import OffsetStore
+from coopgroup.kafka.settings import refusal_of_librdkafka
+from coopgroup.kafka.subscription import Subscription
+from coopgroup.kafka.telemetry_sink import TelemetrySink
+from coopgroup.kafka.watching import TopicWatcher
+
+if TYPE_CHECKING:
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.kafka.settings import ConsumerSettings
+    from coopgroup.policies.base import Policy
+
+__all__ = ["ConsumerParts"]
+
+
+@frozen(kw_only=True, eq=False)
+class ConsumerParts:
+    """What a consumer consists of; each part says itself what it does."""
+
+    sink: TelemetrySink
+    driver: GroupDriver
+    watcher: TopicWatcher
+    fetching: Fetching
+    committing: Committing
+    notices: GroupNotices
+    delivery: Delivery
+    subscription: Subscription
+
+    @classmethod
+    def build(
+        cls, consumer: object, settings: ConsumerSettings, assignor: Assignor, policy: Policy
+    ) -> ConsumerParts:
+        """Make all parts; no thread of the group runs before `start`.
+
+        Args:
+            consumer: the first argument of callbacks.
+            settings: of the consumer.
+            assignor: says where resources go.
+            policy: says when.
+
+        Raises:
+            ConfigurationError: librdkafka refuses the configuration, or the telemetry file
+                cannot be written.
+        """
+        with ExitStack() as opened:
+            sink = TelemetrySink(settings.member.group_id, settings.telemetry_file)
+            opened.callback(sink.close)
+            fetching = Fetching(_librdkafka(settings))
+            opened.callback(fetching.close)
+            parts = cls._put_together(consumer, settings, sink, fetching, assignor, policy)
+            opened.pop_all()
+            return parts
+
+    @classmethod
+    def _put_together(
+        cls,
+        consumer: object,
+        settings: ConsumerSettings,
+        sink: TelemetrySink,
+        fetching: Fetching,
+        assignor: Assignor,
+        policy: Policy,
+    ) -> ConsumerParts:
+        lookup = ClusterLookup(
+            settings.admin,
+            settings.member.group_id,
+            settings.offset_reset,
+            settings.lookup_timeout_ms,
+        )
+        driver = GroupDriver(
+            settings=settings, assignor=assignor, policy=policy, lookup=lookup, sink=sink
+        )
+
+        def write(record: Any) -> None:  # noqa: ANN401  (any record)
+            member = driver.member
+            sink.write(record, member_id=member.member_id, generation=member.claim_generation)
+
+        committing = Committing(
+            driver=driver,
+            store=OffsetStore(fetching, settings.auto_offset_store),
+            on_commit=settings.on_commit,
+            interval_ms=settings.auto_commit_interval_ms,
+            write=write,
+        )
+        notices = GroupNotices(
+            consumer=consumer,
+            driver=driver,
+            fetching=fetching,
+            committing=committing,
+            write=write,
+        )
+        watcher = TopicWatcher(
+            lookup=lookup,
+            leader=driver.leader,
+            leads=lambda: driver.leads,
+            post=driver.post,
+            sink=sink,
+            refresh_ms=settings.metadata_refresh_ms,
+        )
+        return cls(
+            sink=sink,
+            driver=driver,
+            watcher=watcher,
+            fetching=fetching,
+            committing=committing,
+            notices=notices,
+            delivery=Delivery(
+                driver=driver, fetching=fetching, committing=committing, notices=notices
+            ),
+            subscription=Subscription(
+                driver=driver, watcher=watcher, notices=notices, committing=committing
+            ),
+        )
+
+    def start(self) -> None:
+        """Start the group's threads."""
+        self.driver.start()
+        self.watcher.start()
+
+    def stop(self) -> None:
+        """End the group's threads; commits under way end with them."""
+        with ExitStack() as last_first:
+            last_first.callback(self.driver.stop)
+            self.watcher.stop()
+
+    def close(self) -> None:
+        """End librdkafka's client, and the telemetry file."""
+        with ExitStack() as last_first:
+            last_first.callback(self.sink.close)
+            self.fetching.close()
+
+
+def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)
+    try:
+        return Consumer(dict(settings.librdkafka))
+    except (KafkaException, TypeError, ValueError) as error:
+        raise refusal_of_librdkafka(error, settings.librdkafka) from None
