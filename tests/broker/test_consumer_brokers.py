@@ -50,7 +50,11 @@ def test_the_group_keeps_its_assignment_when_its_broker_restarts(
 ) -> None:
     """Stopped as an operator does, then killed: nobody loses anything, no round is needed."""
     with playing(
-        one_broker, partitions=PARTITIONS, commit_interval_ms=0, extra_config=AUTO_COMMIT, **OUTLASTING
+        one_broker,
+        partitions=PARTITIONS,
+        commit_interval_ms=0,
+        extra_config=AUTO_COMMIT,
+        **OUTLASTING,
     ) as player:
         player.group.start("m1", "m2")
         player.settle()

@@ -38,11 +38,14 @@ from coopgroup.member.effects import (
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
+    CommitRequested,
     LeaveRequested,
+    Offset,
     RequestFailed,
     Woken,
 )
 from coopgroup.member.transitions import AT_WORK
+from coopgroup.model.group_api import FindCoordinatorAnswer
 from coopgroup.session import (
     LeadRound,
     Session,
@@ -123,6 +126,9 @@ class GroupDriver:
     _commits: dict[int, Callable[[tuple[tuple[str, int, int], ...]], None]] = field(
         factory=dict, init=False
     )
+    # When each commit was asked for, and its offsets; when the coordinator was heard last.
+    _asked: dict[int, tuple[int, tuple[Offset, ...]]] = field(factory=dict, init=False)
+    _heard_at_ms: int = field(default=0, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _stopped: bool = field(default=False, init=False)
 
@@ -190,9 +196,8 @@ class GroupDriver:
             self._thread.join(_STOP_TIMEOUT_MS / 1000)
         self.leader.stop()
         self._transport.close(_STOP_TIMEOUT_MS)
-        for on_committed in tuple(self._commits.values()):
-            on_committed(())
-        self._commits.clear()
+        for commit_id in tuple(self._commits):
+            self._end_commit(commit_id, ErrorCode.UNKNOWN_MEMBER_ID)
 
     # --- the group's thread ----------------------------------------------------------------------
 
@@ -207,6 +212,8 @@ class GroupDriver:
             self._take(event)
             if self._is_stalled():
                 self._take(ApplicationStalled())
+            for commit_id in self._overdue_commits():
+                self._end_commit(commit_id, ErrorCode.REQUEST_TIMED_OUT)
 
     def _pause_s(self) -> float | None:
         """Time until something is due, in seconds; None for never."""
@@ -220,13 +227,47 @@ class GroupDriver:
         if self.member.state in AT_WORK:
             stalls_at_s = self.polled_at_s + self.settings.max_poll_interval_ms / 1000
             pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
+        if self._asked:
+            pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
         return None if math.isinf(pause_s) else pause_s
 
     def _is_stalled(self) -> bool:
         limit_s = self.settings.max_poll_interval_ms / 1000
         return self.member.state in AT_WORK and now_s() - self.polled_at_s >= limit_s
 
+    def _overdue_commits(self) -> list[int]:
+        """Commits that wait for a coordinator of which nothing is heard.
+
+        A coordinator that answers may let a commit wait for the end of a round: that is no failure.
+        """
+        limit_ms = self.settings.member.request_timeout_ms
+        now = now_ms()
+        return [
+            commit_id
+            for commit_id, (asked_at_ms, _) in self._asked.items()
+            if now - max(asked_at_ms, self._heard_at_ms) >= limit_ms
+        ]
+
+    def _end_commit(self, commit_id: int, code: ErrorCode) -> None:
+        _, offsets = self._asked.get(commit_id, (0, ()))
+        codes = tuple(sorted((one.topic, one.partition, int(code)) for one in offsets))
+        self._finish_commit(FinishCommit(commit_id=commit_id, codes=codes))
+
+    def _finish_commit(self, finished: FinishCommit) -> None:
+        self._asked.pop(finished.commit_id, None)
+        with self._lock:
+            on_committed = self._commits.pop(finished.commit_id, None)
+        if on_committed is not None:  # None: it was overdue before
+            on_committed(finished.codes)
+
     def _take(self, event: SessionEvent) -> None:
+        match event:
+            case CommitRequested():
+                self._asked[event.commit_id] = (now_ms(), event.offsets)
+            case Answered() if not isinstance(event.answer, FindCoordinatorAnswer):
+                self._heard_at_ms = now_ms()
+            case _:
+                pass
         try:
             session, effects = step(self._session, event, now_ms=now_ms())
         except LocalProtocolError as error:
@@ -258,10 +299,7 @@ class GroupDriver:
             case GrantResources() | RevokeResources() | LoseResources() | FailMember():
                 self.inbox.put(effect)
             case FinishCommit():
-                with self._lock:
-                    on_committed = self._commits.pop(effect.commit_id, None)
-                if on_committed is not None:
-                    on_committed(effect.codes)
+                self._finish_commit(effect)
             case Report():
                 self.sink.write(
                     effect.record,
