@@ -214,6 +214,7 @@ class GroupHarness:
     keeps: dict[tuple[int, str], dict[str, ResourceSet]] = attrs.field(factory=dict)
     log: list[str] = attrs.field(factory=list)
     chance: random.Random = attrs.field(init=False)
+    _collects_at_ms: int = 0
     _queue: list[tuple[int, int, Callable[[], None]]] = attrs.field(factory=list)
     _numbers: "count[int]" = attrs.field(factory=lambda: count(1))
 
@@ -557,7 +558,8 @@ class GroupHarness:
         for token, answer in outbox:
             self._reply(token, answer)
         deadline = self.coordinator.deadline_ms()
-        if deadline is not None and deadline > self.now_ms:
+        if deadline is not None and deadline > self.now_ms and deadline != self._collects_at_ms:
+            self._collects_at_ms = deadline
             self.later(deadline - self.now_ms, lambda: None)
 
     def _reply(self, token: Token, answer: Answer) -> None:
