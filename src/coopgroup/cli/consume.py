@@ -1,0 +1,227 @@
+"""`coopgroup consume`: print records as a member of a group, and show its rebalances.
+
+Records go to standard output, one a line; what happens to the group goes to standard error, so
+the two can be told apart. Ctrl-C (or SIGTERM) gives the partitions back, commits and leaves.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from coopgroup.assignors.registry import create_assignor
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.policies.registry import create_policy
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from confluent_kafka import Message
+
+__all__ = ["command"]
+
+_EXIT_REFUSED: Final = 1
+_EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell reports it
+_POLL_S: Final = 0.5
+
+
+@click.command("consume")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option("--group", required=True, help="The consumer group to be a member of.")
+@click.option(
+    "--bootstrap-server",
+    default="localhost:9092",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="A broker, or several with commas between them.",
+)
+@click.option(
+    "--from-beginning",
+    is_flag=True,
+    help="Begin with the oldest record where nothing is committed.",
+)
+@click.option("--policy", default="simple", show_default=True, help="When partitions move.")
+@click.option("--assignor", default="sticky", show_default=True, help="Where they go.")
+@click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of the consumer's configuration; may be repeated.",
+)
+@click.option("--max-records", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("--json", "as_json", is_flag=True, help="Print each record as a JSON object.")
+def command(  # noqa: PLR0913  (one parameter for each option)
+    *,
+    topics: Sequence[str],
+    group: str,
+    bootstrap_server: str,
+    from_beginning: bool,
+    policy: str,
+    assignor: str,
+    settings: Sequence[str],
+    max_records: int | None,
+    as_json: bool,
+) -> int:
+    """Print the records of topics and show the rebalances of the group.
+
+    A TOPIC that begins with ^ is a regular expression.
+    """
+    configuration = {
+        "bootstrap.servers": bootstrap_server,
+        "group.id": group,
+        "auto.offset.reset": "earliest" if from_beginning else "latest",
+        "client.id": "coopgroup-consume",
+        "error_cb": _complain_once(),  # in place of librdkafka's own log
+        "log_level": 0,
+        **_pairs(settings),
+    }
+    interrupted = _interruption()
+    consumer = CooperativeConsumer(
+        configuration, policy=create_policy(policy), assignor=create_assignor(assignor)
+    )
+    try:
+        with consumer:
+            _subscribe(consumer, list(topics))
+            line = json_line if as_json else text_line
+            _print_records(consumer, line, max_records, interrupted)
+    except KafkaException as error:
+        click.echo(f"coopgroup: {_one_line(error.args[0])}", err=True)
+        return _EXIT_REFUSED
+    except BrokenPipeError:
+        # Who reads the records has gone; Python would complain again when it closes the stream.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _EXIT_REFUSED
+    return _EXIT_INTERRUPTED if interrupted.is_set() else 0
+
+
+def text_line(message: Message) -> str:
+    """A record for people: where it stands, its key if it has one, its value."""
+    place = f"{message.topic()}[{message.partition()}]@{message.offset()}"
+    parts = [part for part in (message.key(), message.value()) if part is not None]
+    return " ".join((place, *(part.decode(errors="backslashreplace") for part in parts)))
+
+
+def json_line(message: Message) -> str:
+    """A record as one JSON object; bytes that are no UTF-8 go under a key ending in `_base64`."""
+    _, timestamp_ms = message.timestamp()
+    return json.dumps(
+        {
+            "topic": message.topic(),
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "timestamp_ms": timestamp_ms,
+            **_plain("key", message.key()),
+            **_plain("value", message.value()),
+        },
+        ensure_ascii=False,
+    )
+
+
+def _plain(name: str, value: bytes | None) -> dict[str, str | None]:
+    if value is None:
+        return {name: None}
+    try:
+        return {name: value.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def _pairs(settings: Iterable[str]) -> dict[str, str]:
+    pairs = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not key or not equals:
+            raise ConfigurationError("--config", setting, "KEY=VALUE")
+        pairs[key] = value
+    return pairs
+
+
+def _interruption() -> threading.Event:
+    """An event that Ctrl-C and SIGTERM set; the second of them ends the process at once.
+
+    No exception, for confluent_kafka answers one that strikes inside a callback with a SystemError
+    (seen with 2.16).
+    """
+    interrupted = threading.Event()
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        interrupted.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupt)
+    return interrupted
+
+
+def _subscribe(consumer: CooperativeConsumer, topics: list[str]) -> None:
+    try:
+        consumer.subscribe(
+            topics,
+            on_assign=_show("assigned"),
+            on_revoke=_show("revoked"),
+            on_lost=_show("lost"),
+        )
+    except KafkaException as error:
+        raise click.ClickException(_one_line(error.args[0])) from None
+
+
+def _show(what: str) -> Callable[[Any, list[TopicPartition]], None]:
+    def show(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+        by_topic: dict[str, list[str]] = {}
+        for one in partitions:
+            by_topic.setdefault(one.topic, []).append(str(one.partition))
+        named = " ".join(f"{topic}[{','.join(by_topic[topic])}]" for topic in sorted(by_topic))
+        click.echo(f"{what}: {named} (member {consumer.memberid()})", err=True)
+
+    return show
+
+
+def _print_records(
+    consumer: CooperativeConsumer,
+    line: Callable[[Message], str],
+    count_max: int | None,
+    interrupted: threading.Event,
+) -> None:
+    left = count_max
+    while not interrupted.is_set() and (left is None or left > 0):
+        message = consumer.poll(_POLL_S)
+        if message is None:
+            sys.stdout.flush()
+            continue
+        error = message.error()
+        if error is not None:
+            _complain(error)
+            continue
+        click.echo(line(message))
+        left = None if left is None else left - 1
+
+
+def _complain_once() -> Callable[[KafkaError], None]:
+    """Tell of each kind of error once: librdkafka repeats it with every attempt to connect."""
+    told: set[int] = set()
+
+    def complain(error: KafkaError) -> None:
+        if error.code() not in told:
+            told.add(error.code())
+            _complain(error)
+
+    return complain
+
+
+def _complain(error: KafkaError) -> None:
+    click.echo(f"coopgroup: {_one_line(error)}", err=True)
+
+
+def _one_line(error: KafkaError) -> str:
+    return " ".join(error.str().split())

@@ -1,0 +1,198 @@
+"""`coopgroup consume` with a consumer that never reaches a broker."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import pytest
+from attrs import define, field
+from click.testing import CliRunner
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from coopgroup.cli import consume
+from coopgroup.cli.app import run
+
+FIRST = Message(topic="orders", partition=1, offset=7, key=b"k", value=b"v", timestamp=(1, 1234))
+SECOND = Message(topic="orders", partition=2, offset=0, value=b"\xff\x00", timestamp=(1, 5678))
+TOMBSTONE = Message(topic="orders", partition=2, offset=1, key=b"k", timestamp=(1, 9))
+TROUBLE = Message(error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not\nallowed"))
+
+
+@define
+class FakeConsumer:
+    """Hands out what it was given, then raises."""
+
+    configuration: Mapping[str, Any]
+    messages: list[Message | None]
+    end: BaseException
+    closed: bool = False
+    on_assign: Callable[..., None] | None = None
+    topics: list[str] = field(factory=list)
+
+    def __enter__(self) -> Self:
+        """As the real one."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """As the real one."""
+        self.closed = True
+
+    def subscribe(self, topics: list[str], on_assign: Callable[..., None], **_: object) -> None:
+        """Remember what was asked for."""
+        self.topics = topics
+        self.on_assign = on_assign
+
+    def poll(self, _timeout_s: float) -> Message | None:
+        """Assign at the first time, then give the messages."""
+        if self.on_assign is not None:
+            self.on_assign(self, [TopicPartition("orders", 1), TopicPartition("bills", 0)])
+            self.on_assign = None
+        if not self.messages:
+            raise self.end
+        return self.messages.pop(0)
+
+    def memberid(self) -> str:
+        """As the real one."""
+        return "m-1"
+
+
+def invoke(
+    monkeypatch: pytest.MonkeyPatch,
+    *options: str,
+    messages: list[Message | None],
+    end: BaseException | None = None,
+) -> tuple[int, str, str, FakeConsumer]:
+    """Status, output, errors, and the consumer of one run."""
+    made: list[FakeConsumer] = []
+
+    def make(configuration: Mapping[str, Any], **_: object) -> FakeConsumer:
+        made.append(FakeConsumer(configuration, messages, end or AssertionError("polled on")))
+        return made[0]
+
+    monkeypatch.setattr(consume, "CooperativeConsumer", make)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    answer = CliRunner().invoke(
+        consume.command, ["orders", "--group", "g", *options], standalone_mode=False
+    )
+    return answer.return_value, answer.stdout, answer.stderr, made[0]
+
+
+def test_consume_when_text_is_asked_prints_place_key_and_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One line a record; rebalances and errors go to standard error."""
+    status, output, errors, consumer = invoke(
+        monkeypatch, "--max-records", "3", messages=[None, FIRST, TROUBLE, SECOND, TOMBSTONE]
+    )
+    assert (status, consumer.closed, consumer.topics) == (0, True, ["orders"])
+    assert output == "orders[1]@7 k v\norders[2]@0 \\xff\x00\norders[2]@1 k\n"
+    assert errors == "assigned: bills[0] orders[1] (member m-1)\ncoopgroup: not allowed\n"
+
+
+def test_consume_when_json_is_asked_prints_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that are no text are base64, under another key."""
+    _, output, _, _ = invoke(monkeypatch, "--json", "--max-records", "2", messages=[FIRST, SECOND])
+    assert output == (
+        '{"topic": "orders", "partition": 1, "offset": 7, "timestamp_ms": 1234, '
+        '"key": "k", "value": "v"}\n'
+        '{"topic": "orders", "partition": 2, "offset": 0, "timestamp_ms": 5678, '
+        '"key": null, "value_base64": "/wA="}\n'
+    )
+
+
+def test_consume_when_the_group_refuses_prints_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal ends the command with status 1, the consumer closed."""
+    end = KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "group\ng: no"))
+    status, _, errors, consumer = invoke(monkeypatch, messages=[], end=end)
+    assert (status, consumer.closed) == (1, True)
+    assert errors.splitlines()[1:] == ["coopgroup: group g: no"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reset", "client_id"),
+    [
+        ((), "latest", "coopgroup-consume"),
+        (("--from-beginning", "--config", "client.id=a=b"), "earliest", "a=b"),
+    ],
+)
+def test_consume_when_given_settings_passes_them_on(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], reset: str, client_id: str
+) -> None:
+    """`--config` wins over what the command itself sets."""
+    _, _, _, consumer = invoke(monkeypatch, "--max-records", "1", *options, messages=[FIRST])
+    configuration = dict(consumer.configuration)
+    del configuration["error_cb"]
+    assert configuration == {
+        "bootstrap.servers": "localhost:9092",
+        "group.id": "g",
+        "auto.offset.reset": reset,
+        "client.id": client_id,
+        "log_level": 0,
+    }
+
+
+def test_consume_when_errors_repeat_tells_of_each_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Librdkafka reports a broker that is away with every attempt."""
+    _, _, _, consumer = invoke(monkeypatch, "--max-records", "1", messages=[FIRST])
+    for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):  # noqa: SLF001
+        consumer.configuration["error_cb"](KafkaError(code, f"code {code}"))
+    assert capsys.readouterr().err == "coopgroup: code -195\ncoopgroup: code -187\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["orders"], "Missing option '--group'."),
+        (["--group", "g"], "Missing argument 'TOPIC...'."),
+        (["orders", "--group", "g", "--config", "x"], "--config: got 'x', expected KEY=VALUE"),
+        (
+            ["orders", "--group", "g", "--config", "foo=1"],
+            "foo: got '1', expected no such key: it is unknown",
+        ),
+        (["orders", "--group", ""], "group.id: got '', expected the name of the group"),
+        (["orders", "--group", "g", "--policy", "x"], "policy: got 'x', expected one of simple"),
+    ],
+)
+def test_consume_when_asked_wrongly_exits_with_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    """One line says what is wrong."""
+    assert run(["consume", *arguments]) == 2
+    assert capsys.readouterr() == ("", f"coopgroup: {complaint}\n")
+
+
+def test_consume_when_given_a_broken_pattern_exits_with_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `subscribe` refuses is a mistake of the command line as well."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    arguments = ["consume", "^(", "--group", "g", "--bootstrap-server", "127.0.0.1:1"]
+    assert run(arguments) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == (
+        "coopgroup: Failed to set subscription: topics: got '^(', expected a regular expression "
+        "(missing ), unterminated subpattern at position 1)"
+    )
+
+
+def test_consume_when_interrupted_closes_and_exits_with_130(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C is noticed between two polls; the second one is the system's own."""
+    set_by_number: dict[int, Any] = {}
+    monkeypatch.setattr("signal.signal", set_by_number.__setitem__)
+    consumer = FakeConsumer({}, [None, FIRST], AssertionError("polled on"))
+    poll = consumer.poll
+
+    def interrupted_poll(timeout_s: float) -> Message | None:
+        set_by_number[signal.SIGINT](signal.SIGINT, None)
+        return poll(timeout_s)
+
+    monkeypatch.setattr(FakeConsumer, "poll", lambda _, timeout_s: interrupted_poll(timeout_s))
+    monkeypatch.setattr(consume, "CooperativeConsumer", lambda *_, **__: consumer)
+    answer = CliRunner().invoke(consume.command, ["orders", "--group", "g"], standalone_mode=False)
+    assert (answer.return_value, answer.stdout, consumer.closed) == (130, "", True)
+    assert set_by_number[signal.SIGINT] is signal.SIG_DFL
