@@ -14,7 +14,7 @@ from coopgroup.testing.trial.analysis import TrialLog, Window, measure
 from tests.support.live_group import NOISE_MS, Player, playing
 
 # Longer than a broker needs to come back, or a coordinator to be found elsewhere.
-OUTLASTING = {"session_timeout_ms": 12_000, "heartbeat_interval_ms": 500}
+SESSION_MS = 12_000
 AUTO_COMMIT = {"enable.auto.commit": True, "auto.commit.interval.ms": 200}
 PARTITIONS = 6
 
@@ -54,7 +54,8 @@ def test_the_group_keeps_its_assignment_when_its_broker_restarts(
         partitions=PARTITIONS,
         commit_interval_ms=0,
         extra_config=AUTO_COMMIT,
-        **OUTLASTING,
+        session_timeout_ms=SESSION_MS,
+        heartbeat_interval_ms=500,
     ) as player:
         player.group.start("m1", "m2")
         player.settle()
@@ -88,7 +89,8 @@ def test_partitions_elsewhere_do_not_pause_when_the_coordinator_dies() -> None:
             partitions=PARTITIONS,
             commit_interval_ms=0,
             extra_config=AUTO_COMMIT,
-            **OUTLASTING,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=500,
         ) as player,
     ):
         player.group.start("m1", "m2")

@@ -57,11 +57,8 @@ def test_the_new_list_counts_when_it_is_subscribed_to_while_running(
         crew.until(lambda: crew.share((stays, 2), (goes, 2)), "the first list")
         subscribe(stays, comes)
         crew.until(lambda: crew.share((stays, 2), (comes, 2)), "the second list")
-        assert heard == [
-            ("assign", {stays, goes}),
-            ("assign", {comes}),
-            ("revoke", {goes}),
-        ] or heard == [("assign", {stays, goes}), ("revoke", {goes}), ("assign", {comes})]
+        assert heard[0] == ("assign", {stays, goes})
+        assert sorted(heard[1:]) == [("assign", {comes}), ("revoke", {goes})]
 
 
 def test_it_works_again_when_it_subscribes_after_unsubscribing(
@@ -141,14 +138,14 @@ def test_a_closed_consumer_says_so_when_it_is_used(
             consumer.assignment,
             lambda: consumer.poll(0),
             lambda: consumer.consume(1, 0),
-            lambda: consumer.commit(),
+            consumer.commit,
             lambda: consumer.store_offsets(offsets=[partition]),
             lambda: consumer.committed([partition]),
             lambda: consumer.position([partition]),
             lambda: consumer.pause([partition]),
             lambda: consumer.resume([partition]),
             lambda: consumer.seek(partition),
-            lambda: consumer.list_topics(),
+            consumer.list_topics,
             consumer.memberid,
             consumer.consumer_group_metadata,
         ):

@@ -1,0 +1,122 @@
+"""Partitions and topics that appear or vanish while the group runs."""
+
+from pathlib import Path
+
+from coopgroup.telemetry import RoundLed, RoundRefused
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique, wait_for
+
+
+def test_new_partitions_are_shared_when_a_topic_grows(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """The leader notices; what was held stays without a callback, records of the new ones come."""
+    topic = unique("grows")
+    kafka_cluster.create_topic(topic, 2)
+    revoked: list[object] = []
+    with Crew(kafka_cluster, tmp_path) as crew:
+        for name in ("a", "b"):
+            crew.add(name).subscribe([topic], on_revoke=lambda _, parts: revoked.append(parts))
+        crew.until(lambda: crew.share((topic, 2)), "two partitions shared")
+        kafka_cluster.add_partitions(topic, 6)
+        produce(kafka_cluster, topic, [1] * 6)
+        crew.until(lambda: crew.share((topic, 6)), "six partitions shared", 8)
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 6, "a record of each")
+        assert revoked == []
+
+
+def test_a_topic_is_worked_on_when_it_appears_after_subscribing(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """A subscribed topic that does not exist holds nobody up, and is taken up once it does."""
+    here, later = unique("here"), unique("later")
+    kafka_cluster.create_topic(here, 2)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("a").subscribe([here, later])
+        crew.add("b").subscribe([here, later])
+        crew.until(lambda: crew.share((here, 2)), "the topic that exists")
+        crew.during(1.5)
+        rounds = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
+        crew.during(1.5)
+        again = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
+        assert again == rounds  # a missing topic is no reason for rounds
+        kafka_cluster.create_topic(later, 4)
+        produce(kafka_cluster, later, [1] * 4)
+        crew.until(lambda: crew.share((here, 2), (later, 4)), "both topics", 8)
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 4, "a record of each")
+
+
+def test_the_rest_goes_on_when_a_topic_is_deleted(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Its partitions are taken away in a round; the other topic is not touched."""
+    stays, goes = unique("stays"), unique("goes")
+    for topic in (stays, goes):
+        kafka_cluster.create_topic(topic, 2)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        for name in ("a", "b"):
+            crew.add(name).subscribe([stays, goes])
+        crew.until(lambda: crew.share((stays, 2), (goes, 2)), "both topics")
+        kafka_cluster.delete_topic(goes)
+        errors: list[str] = []
+
+        def is_gone() -> bool:
+            for name, consumer in sorted(crew.members.items()):
+                for message in consumer.consume(100, 0.01):
+                    error = message.error()
+                    if error is None:
+                        crew.messages[name].append(message)
+                    else:
+                        errors.append(error.name())
+            return crew.share((stays, 2))
+
+        wait_for(is_gone, "one topic", 10)
+        assert set(errors) <= {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC"}
+        produce(kafka_cluster, stays, [1, 1])
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 2, "records of the other")
+        assert crew.telemetry("a", RoundRefused) + crew.telemetry("b", RoundRefused) == []
+
+
+def test_a_new_topic_is_worked_on_when_a_pattern_matches_it(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Every member evaluates the pattern; names beside it count too; others are left alone."""
+    word = unique("pattern")
+    first, second, other = f"{word}-1", f"{word}-2", unique("other")
+    for topic in (first, other):
+        kafka_cluster.create_topic(topic, 2)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        for name in ("a", "b"):
+            crew.add(name).subscribe([f"^{word}-[0-9]$", other])
+        crew.until(lambda: crew.share((first, 2), (other, 2)), "the first topic")
+        kafka_cluster.create_topic(f"{word}-x", 1)
+        kafka_cluster.create_topic(second, 2)
+        produce(kafka_cluster, second, [1, 1])
+        crew.until(lambda: crew.share((first, 2), (second, 2), (other, 2)), "the second topic", 8)
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 2, "its records")
+
+
+def test_close_is_quick_when_a_pattern_matches_nothing(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """A member without topics waits for some, and goes when it is told to."""
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("a").subscribe([f"^{unique('never')}$"])
+        crew.during(1.0)
+        assert crew.held("a") == []
+    assert coopgroup_threads() == []
+
+
+def test_a_pattern_is_evaluated_once_when_refresh_is_off(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """topic.metadata.refresh.interval.ms = -1: what matches at first is worked on, nothing new."""
+    word = unique("once")
+    kafka_cluster.create_topic(f"{word}-1", 1)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        consumer = crew.add("a", configuration={"topic.metadata.refresh.interval.ms": -1})
+        consumer.subscribe([f"^{word}"])
+        crew.until(lambda: crew.share((f"{word}-1", 1)), "the first topic")
+        kafka_cluster.create_topic(f"{word}-2", 1)
+        crew.during(1.0)
+        assert crew.held("a") == [(f"{word}-1", 0)]
