@@ -103,7 +103,8 @@ def demonstrate(broker: str, console: Console) -> dict[str, Facts]:
     ):
         display.phase("a producer writes a skewed backlog, then keeps its pace")
         trial.start_producer(rate_per_partition=RATE_PER_PARTITION, backlog=skewed_backlog())
-        groups = [trial.group(kind) for kind in KINDS]
+        extra_config = {"coopgroup-simple": stage.cooperative_config}
+        groups = [trial.group(kind, extra_config=extra_config.get(kind, {})) for kind in KINDS]
         display.groups += groups
         steps = Story(trial=trial, groups=groups, display=display).play()
         display.phase("the producer stops, the groups finish what is left")

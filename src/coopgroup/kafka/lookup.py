@@ -54,6 +54,7 @@ class ClusterLookup:
     _admin: AdminClient | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: bool = field(default=False, init=False)
+    _describes: bool = field(default=True, init=False)
 
     def close(self) -> None:
         """Let look-ups that still wait for an answer, and those to come, fail at once."""
@@ -80,6 +81,8 @@ class ClusterLookup:
         wanted = sorted(topics)
         if not wanted:
             return TopicMetadata(resources=ResourceSet())
+        if not self._describes:
+            return self._listed(wanted)
         futures = self._client().describe_topics(
             TopicCollection(wanted), request_timeout=self.timeout_ms / 1000
         )
@@ -89,6 +92,9 @@ class ClusterLookup:
             error = futures[name].exception()
             if error is None:
                 described[name] = futures[name].result().partitions
+            elif _is_without_controller(error):
+                self._describes = False
+                return self._listed(wanted)
             elif not _is_about_topic(error):
                 raise error
         resources = ResourceSet(
@@ -102,6 +108,16 @@ class ClusterLookup:
         }
         known = any(names for by_index in racks.values() for names in by_index.values())
         return TopicMetadata(resources=resources, racks=racks if known else None)
+
+    def _listed(self, wanted: Iterable[str]) -> TopicMetadata:
+        """Partitions without racks, from what every broker answers."""
+        existing = self._client().list_topics(timeout=self.timeout_ms / 1000).topics
+        found = {name: existing[name] for name in wanted if name in existing}
+        return TopicMetadata(
+            resources=ResourceSet(
+                {name: sorted(one.partitions) for name, one in found.items() if one.error is None}
+            )
+        )
 
     def lags(self, resources: ResourceSet) -> Lags:
         """Lag of each partition for the group, with the rules of the lag-aware proposal.
@@ -177,3 +193,10 @@ def _is_about_topic(error: BaseException) -> bool:
         return False
     names = {"UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"}
     return error.args[0].name() in names
+
+
+def _is_without_controller(error: BaseException) -> bool:
+    """Whether librdkafka waited for a controller in vain: its mock broker has none."""
+    if not isinstance(error, KafkaException):
+        return False
+    return error.args[0].name() == "_TIMED_OUT" and "controller" in error.args[0].str()

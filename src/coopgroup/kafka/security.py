@@ -125,10 +125,10 @@ CONNECTION_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
         "metadata.recovery.rebootstrap.trigger.ms": _fetch_only(
             "look-ups always try the bootstrap brokers too"
         ),
-        "api.version.request": _limited("true: versions are negotiated with the broker", "true"),
+        "api.version.request": _HONOURED,
         "api.version.request.timeout.ms": _fetch_only("the set-up time-out bounds the negotiation"),
         "api.version.fallback.ms": _fetch_only("versions are negotiated at every connect"),
-        "broker.version.fallback": _fetch_only("versions are negotiated at every connect"),
+        "broker.version.fallback": _HONOURED,  # where api.version.request is false
         # --- security ---
         "security.protocol": _HONOURED,
         "enable.ssl.certificate.verification": _HONOURED,
@@ -322,6 +322,7 @@ def read_connection_settings(configuration: Mapping[str, Any]) -> ConnectionSett
         socket_options=_socket_options(configuration),
         ssl_context=_ssl_context(configuration) if "ssl" in protocol else None,
         token_source=token_source,
+        api_version=_api_version(configuration),
         connection=MappingProxyType(
             {
                 "security_protocol": protocol.upper(),
@@ -364,6 +365,21 @@ def _choice(
 
 def _switch(configuration: Mapping[str, Any], key: str, *, default: bool) -> bool:
     return _choice(configuration, key, ("true", "false"), _text(default)) == "true"
+
+
+def _api_version(configuration: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The version that brokers are taken to have if it is not negotiated.
+
+    librdkafka's mock broker knows no newer request for it than the first, to which kafka-python
+    cannot read the answer.
+    """
+    key = "broker.version.fallback"
+    if _switch(configuration, "api.version.request", default=True):
+        return None
+    numbers = _text(configuration.get(key, "0.10.0")).split(".")
+    if not all(number.isdigit() for number in numbers) or len(numbers) < 2:
+        raise ConfigurationError(key, configuration.get(key), "a version of Kafka such as 2.3.0")
+    return tuple(int(number) for number in numbers[:2])
 
 
 def _whole(configuration: Mapping[str, Any], key: str, default: int, minimum: int) -> int:

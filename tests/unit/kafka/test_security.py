@@ -121,6 +121,21 @@ def test_connection_arguments_are_known_to_kafka_python() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"broker.version.fallback": "2.3.0"}, None),
+        ({"api.version.request": False, "broker.version.fallback": "2.3.0"}, (2, 3)),
+        ({"api.version.request": "false"}, (0, 10)),
+    ],
+)
+def test_version_is_fixed_when_it_is_not_negotiated(
+    changes: dict[str, Any], expected: tuple[int, ...] | None
+) -> None:
+    """The fall-back counts only where no version may be asked for, as in librdkafka."""
+    assert read_connection_settings(SERVER | changes).api_version == expected
+
+
+@pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
         ("bootstrap.servers", "", "HOST:PORT, more after commas"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -33,12 +33,14 @@ class Stage:
         topics: the topics.
         partitions_per_topic: partitions of each.
         is_mock: whether it is librdkafka's mock.
+        cooperative_config: what consumers of ours need in addition there.
     """
 
     client_config: Mapping[str, str]
     topics: tuple[str, ...]
     partitions_per_topic: int
     is_mock: bool
+    cooperative_config: Mapping[str, object] = field(factory=dict)
 
 
 @contextmanager
@@ -105,6 +107,8 @@ def _mock(partitions: int, stack: ExitStack) -> Stage:
         topics=tuple(f"orders-{number}" for number in range(partitions // PARTITIONS_PER_TOPIC)),
         partitions_per_topic=PARTITIONS_PER_TOPIC,
         is_mock=True,
+        # The mock answers the first request for versions only, which kafka-python cannot read.
+        cooperative_config={"api.version.request": False, "broker.version.fallback": "2.3.0"},
     )
 
 
