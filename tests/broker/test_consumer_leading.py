@@ -179,7 +179,7 @@ def test_lags_decide_when_the_assignor_is_lag_aware(
         crew.during(0.5)
         held = sorted([number for _, number in crew.held(name)] for name in ("a", "b"))
         assert held == shares
-        assert {one.assignor for one in crew.telemetry("a", RoundLed)} <= {"lag_aware"}
+        assert {one.assignor for one in crew.telemetry("a", RoundLed)} <= {"lag-aware"}
 
 
 def test_the_round_goes_on_when_lags_cannot_be_looked_up(

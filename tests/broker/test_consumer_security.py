@@ -1,0 +1,72 @@
+"""A group over TLS with passwords, and what a wrong one leads to."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import Crew, coopgroup_threads, produce, unique
+
+FAILURE_S_MAX = 15.0
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[KafkaCluster]:
+    """A broker that wants SCRAM over TLS."""
+    with KafkaCluster(security="SASL_SSL") as cluster:
+        yield cluster
+
+
+def test_a_group_of_two_works_when_brokers_want_scram_over_tls(
+    secured: KafkaCluster, tmp_path: Path
+) -> None:
+    """Joins, hands over, commits: everything that works without security."""
+    topic = unique("secured")
+    secured.create_topic(topic, 4)
+    produce(secured, topic, [2] * 4)
+    with Crew(secured, tmp_path) as crew:
+        crew.add("a").subscribe([topic])
+        crew.add("b").subscribe([topic])
+        crew.until(lambda: crew.share((topic, 4)), "a fair share")
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 8, "all records")
+        crew.remove("b")
+        crew.until(lambda: crew.counts() == [4], "the other one goes")
+        crew.members["a"].commit(asynchronous=False)
+        assert crew.committed(topic, 4) == [2] * 4
+        assert sum(map(len, crew.messages.values())) == 8
+
+
+def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path: Path) -> None:
+    """A clear error within seconds, again from the next poll, and a close that is quick."""
+    with Crew(secured, tmp_path) as crew:
+        consumer = crew.add("a", configuration={"sasl.password": "wrong"})
+        consumer.subscribe(["secured"])
+        errors: list[str] = []
+        began = time.monotonic()
+        while not errors and time.monotonic() - began < FAILURE_S_MAX:
+            try:
+                consumer.poll(0.2)
+            except KafkaException as error:
+                errors.append(error.args[0].str())
+        assert len(errors) == 1
+        assert "uthenticat" in errors[0]
+        with pytest.raises(KafkaException):
+            consumer.poll(0.2)
+        began = time.monotonic()
+        crew.remove("a")
+        assert time.monotonic() - began < 3.0
+    assert coopgroup_threads() == []
+
+
+def test_it_recovers_when_the_broker_was_not_there_yet(tmp_path: Path) -> None:
+    """A member that starts before its broker waits, and joins as soon as it can."""
+    with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
+        cluster.create_topic("early", 2)
+        cluster.kill(1)
+        crew.add("a").subscribe(["early"])
+        crew.during(1.0)
+        cluster.start_broker(1)
+        crew.until(lambda: crew.share(("early", 2)), "it joins", 10)
