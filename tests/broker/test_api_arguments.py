@@ -1,0 +1,185 @@
+"""Method by method: what confluent_kafka.Consumer answers, ours answers too, mistakes included."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from coopgroup import CooperativeConsumer
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import produce, unique
+
+TOPIC_RECORDS = (3, 0)
+ABSENT = "absent-topic"
+ERROR_MESSAGE = Message(error=KafkaError(KafkaError._PARTITION_EOF))  # noqa: SLF001  (public)
+
+
+@pytest.fixture(scope="module")
+def topic(kafka_cluster: KafkaCluster) -> str:
+    """Two partitions, the first with three records."""
+    name = unique("api")
+    kafka_cluster.create_topic(name, len(TOPIC_RECORDS))
+    produce(kafka_cluster, name, TOPIC_RECORDS)
+    return name
+
+
+@pytest.fixture
+def both(kafka_cluster: KafkaCluster) -> Iterator[tuple[Any, Any]]:
+    """One consumer of each kind, in groups of their own, not subscribed."""
+    made: list[Any] = []
+    for kind in (Consumer, CooperativeConsumer):
+        configuration = kafka_cluster.client_config() | {"group.id": unique("api")}
+        made.append(kind(configuration))
+    yield made[0], made[1]
+    for consumer in made:
+        consumer.close()
+
+
+def outcome(call: Callable[[], object]) -> object:
+    """What a call returns, or the kind of its exception with the error code, if it has one."""
+    try:
+        answer = call()
+    except KafkaException as error:
+        return KafkaException, error.args[0].code()
+    except Exception as error:  # noqa: BLE001  (the kind is what is compared)
+        return type(error)
+    if isinstance(answer, list):
+        return [(one.topic, one.partition, one.offset) for one in answer]
+    return answer if isinstance(answer, (tuple, str, type(None))) else type(answer)
+
+
+def some(topic: str, offset: int = -1001) -> list[TopicPartition]:
+    """A list of one partition."""
+    return [TopicPartition(topic, 0, offset)]
+
+
+CALLS: dict[str, Callable[[Any, str], object]] = {
+    "subscribe to a string": lambda c, t: c.subscribe(t),
+    "subscribe to a tuple": lambda c, t: c.subscribe((t,)),
+    "subscribe to nothing": lambda c, t: c.subscribe([]),
+    "subscribe to no name": lambda c, t: c.subscribe([""]),
+    "subscribe to a broken pattern": lambda c, t: c.subscribe(["^("]),
+    "subscribe with no callable": lambda c, t: c.subscribe([t], on_assign=3),
+    "subscribe with an unknown argument": lambda c, t: c.subscribe([t], on_gain=print),
+    "subscribe": lambda c, t: c.subscribe([t], on_assign=print, on_revoke=print, on_lost=print),
+    "assignment": lambda c, t: c.assignment(),
+    "unsubscribe": lambda c, t: c.unsubscribe(),
+    "poll a word": lambda c, t: c.poll("x"),
+    "poll": lambda c, t: c.poll(0),
+    "consume too few": lambda c, t: c.consume(-1, 0),
+    "consume none": lambda c, t: c.consume(0, 0),
+    "consume too many": lambda c, t: c.consume(1_000_001, 0),
+    "consume a fraction": lambda c, t: c.consume(1.5, 0),
+    "commit nothing": lambda c, t: c.commit(asynchronous=False),
+    "commit nothing later": lambda c, t: c.commit(),
+    "commit a message and offsets": lambda c, t: c.commit(message=ERROR_MESSAGE, offsets=[]),
+    "commit a number": lambda c, t: c.commit(message=1),
+    "commit an error": lambda c, t: c.commit(message=ERROR_MESSAGE),
+    "commit a number as offsets": lambda c, t: c.commit(offsets=1),
+    "commit numbers as offsets": lambda c, t: c.commit(offsets=[1]),
+    "commit no offsets": lambda c, t: c.commit(offsets=[], asynchronous=False),
+    "commit without offset": lambda c, t: c.commit(offsets=some(t), asynchronous=False),
+    "store nothing": lambda c, t: c.store_offsets(),
+    "store both": lambda c, t: c.store_offsets(message=ERROR_MESSAGE, offsets=[]),
+    "store a number": lambda c, t: c.store_offsets(message=1),
+    "store an error": lambda c, t: c.store_offsets(message=ERROR_MESSAGE),
+    "store while stored automatically": lambda c, t: c.store_offsets(offsets=some(t, 1)),
+    "position": lambda c, t: c.position(some(t)),
+    "position of a number": lambda c, t: c.position(1),
+    "committed": lambda c, t: c.committed(some(t), 10),
+    "committed of nothing": lambda c, t: c.committed([], timeout=10),
+    "committed of a number": lambda c, t: c.committed(1, 10),
+    "pause what is not held": lambda c, t: c.pause(some(t)),
+    "pause a number": lambda c, t: c.pause(1),
+    "resume what is not held": lambda c, t: c.resume(some(t)),
+    "resume numbers": lambda c, t: c.resume([1]),
+    "seek what is not held": lambda c, t: c.seek(TopicPartition("never-heard-of", 0, 1)),
+    "seek a number": lambda c, t: c.seek(1),
+    "watermarks": lambda c, t: c.get_watermark_offsets(TopicPartition(t, 0), timeout=10),
+    "watermarks in the cache": lambda c, t: c.get_watermark_offsets(
+        TopicPartition(t, 0), cached=True
+    ),
+    "watermarks of a number": lambda c, t: c.get_watermark_offsets(1),
+    "watermarks of nowhere": lambda c, t: c.get_watermark_offsets(TopicPartition(ABSENT, 0), 10),
+    "offsets for times": lambda c, t: c.offsets_for_times(some(t, 0), timeout=10),
+    "offsets for times of a number": lambda c, t: c.offsets_for_times(1),
+    "topics": lambda c, t: sorted(c.list_topics(t, timeout=10).topics) == [t] or None,
+    "all topics": lambda c, t: t in c.list_topics(timeout=10).topics or None,
+    "cluster id": lambda c, t: c.cluster_id(timeout=10),
+    "member id": lambda c, t: c.memberid(),
+    "assign a number": lambda c, t: c.assign(1),
+    "incrementally assign a number": lambda c, t: c.incremental_assign(1),
+    "incrementally unassign a number": lambda c, t: c.incremental_unassign(1),
+    "metadata of the group": lambda c, t: type(c.consumer_group_metadata()),
+}
+CLOSED_ONLY: dict[str, Callable[[Any, str], object]] = {
+    "unassign": lambda c, t: c.unassign(),
+    "credentials": lambda c, t: c.set_sasl_credentials("user", "secret"),
+    "close": lambda c, t: c.close(),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_call_when_open_answers_as_confluent_kafka(
+    both: tuple[Any, Any], topic: str, name: str
+) -> None:
+    """The same value, or the same kind of exception with the same code."""
+    theirs, ours = (outcome(partial(CALLS[name], consumer, topic)) for consumer in both)
+    assert ours == theirs
+
+
+def test_every_call_when_closed_answers_as_confluent_kafka(
+    both: tuple[Any, Any], topic: str
+) -> None:
+    """A closed consumer is a RuntimeError, except for closing it again."""
+    for consumer in both:
+        consumer.close()
+    # These check their arguments before they look whether they are closed; ours look first.
+    unlike = {"poll a word", "consume a fraction", "subscribe with an unknown argument"}
+    unlike |= {name for name in CALLS if name.startswith(("store", "commit"))} - {"store nothing"}
+    calls = {name: call for name, call in (CALLS | CLOSED_ONLY).items() if name not in unlike}
+    theirs, ours = (
+        {name: outcome(partial(call, consumer, topic)) for name, call in calls.items()}
+        for consumer in both
+    )
+    assert ours == theirs
+    assert set(ours.values()) == {RuntimeError, None}
+
+
+def test_every_method_when_introspected_is_there_with_the_same_arguments() -> None:
+    """What confluent_kafka.Consumer has, ours has, its arguments by the same names."""
+    ours = CooperativeConsumer
+    public = [name for name in dir(Consumer) if not name.startswith("_")]
+    assert [name for name in public if not callable(getattr(ours, name, None))] == []
+    arguments = {
+        name: list(inspect.signature(getattr(ours, name)).parameters)[1:] for name in public
+    }
+    assert arguments == {
+        "assign": ["partitions"],
+        "assignment": [],
+        "close": [],
+        "cluster_id": ["timeout"],
+        "commit": ["message", "offsets", "asynchronous"],
+        "committed": ["partitions", "timeout"],
+        "consume": ["num_messages", "timeout"],
+        "consumer_group_metadata": [],
+        "get_watermark_offsets": ["partition", "timeout", "cached"],
+        "incremental_assign": ["partitions"],
+        "incremental_unassign": ["partitions"],
+        "list_topics": ["topic", "timeout"],
+        "memberid": [],
+        "offsets_for_times": ["partitions", "timeout"],
+        "pause": ["partitions"],
+        "poll": ["timeout"],
+        "position": ["partitions"],
+        "resume": ["partitions"],
+        "seek": ["partition"],
+        "set_sasl_credentials": ["username", "password"],
+        "store_offsets": ["message", "offsets"],
+        "subscribe": ["topics", "on_assign", "on_revoke", "on_lost"],
+        "unassign": [],
+        "unsubscribe": [],
+    }
