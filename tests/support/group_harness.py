@@ -178,6 +178,11 @@ class Process:
     revoked: list[tuple[int, ResourceSet]] = attrs.field(factory=list)
     wake_number: int = 0
 
+    @property
+    def is_static(self) -> bool:
+        """Whether it has a static id."""
+        return self.session.member.config.instance_id is not None
+
     def hands_out(self, now_ms: int) -> set[Resource]:
         """What the application may hand out records of at this instant."""
         member = self.session.member
@@ -245,9 +250,10 @@ class GroupHarness:
 
     def bounce(self, process: Process, down_ms: int) -> None:
         """Kill a process and start it again later, with the same static id if it has one."""
+        if not process.alive:
+            return
         self.crash(process)
-        static = process.session.member.config.instance_id is not None
-        self.later(down_ms, lambda: self._start_again(process, static=static))
+        self.later(down_ms, lambda: self._start_again(process))
 
     def leave(self, process: Process) -> None:
         """Close a consumer: it stops, commits what it can, and leaves."""
@@ -362,13 +368,16 @@ class GroupHarness:
                 process.commits.pop(effect.commit_id, lambda: None)()
             case FailMember():
                 process.failed = effect.message
+                if effect.code == ErrorCode.FENCED_INSTANCE_ID and process.is_static:
+                    # A failover can forget the newest id of a static member: it starts again.
+                    self.later(1, lambda: self.bounce(process, 50))
             case Report():
                 self.note(process, f"{process.session.member.generation} {effect.record}")
             case _:
                 self._tell_application(process, effect)
 
-    def _start_again(self, process: Process, *, static: bool) -> None:
-        self.start(process.name, process.topics, static=static)
+    def _start_again(self, process: Process) -> None:
+        self.start(process.name, process.topics, static=process.is_static)
 
     def _schedule(self, process: Process) -> None:
         deadline = session_deadline_ms(process.session)
