@@ -1,0 +1,394 @@
+"""What `CooperativeConsumer` hands out, commits and says it stands at, on a real broker."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+
+from coopgroup import CooperativeConsumer
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import produce, unique, wait_for
+
+RECORDS = 40
+WAIT_S = 15.0
+
+Make = Callable[..., CooperativeConsumer]
+
+
+@pytest.fixture(scope="module")
+def topic(kafka_cluster: KafkaCluster) -> str:
+    """Two partitions of forty records."""
+    name = unique("records")
+    kafka_cluster.create_topic(name, 2)
+    produce(kafka_cluster, name, (RECORDS, RECORDS))
+    return name
+
+
+@pytest.fixture
+def make(kafka_cluster: KafkaCluster) -> Iterator[Make]:
+    """Makes consumers, each in a group of its own unless told; they are closed at the end."""
+    with ExitStack() as opened:
+
+        def build(**more: Any) -> CooperativeConsumer:  # noqa: ANN401
+            configuration = {
+                **kafka_cluster.client_config(),
+                "group.id": unique("api"),
+                "auto.offset.reset": "earliest",
+                "heartbeat.interval.ms": 200,
+                "session.timeout.ms": 6_000,
+            }
+            return opened.enter_context(CooperativeConsumer(configuration, **more))
+
+        yield build
+
+
+def take(consumer: CooperativeConsumer, count: int) -> list[Message]:
+    """Poll until so many records are there."""
+    taken: list[Message] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(taken) < count:
+        assert time.monotonic() < deadline, f"{len(taken)} of {count} records"
+        message = consumer.poll(0.2)
+        if message is not None:
+            assert message.error() is None
+            taken.append(message)
+    return taken
+
+
+def offsets(messages: list[Message], partition: int) -> list[int | None]:
+    """Offsets of the records of a partition, in the order in which they came."""
+    return [one.offset() for one in messages if one.partition() == partition]
+
+
+def positions(consumer: CooperativeConsumer, topic: str) -> list[int]:
+    """Position in both partitions."""
+    return [one.offset for one in consumer.position([TopicPartition(topic, n) for n in (0, 1)])]
+
+
+def committed(consumer: CooperativeConsumer, topic: str) -> list[int]:
+    """Committed offset of both partitions."""
+    asked = [TopicPartition(topic, number) for number in (0, 1)]
+    return [one.offset for one in consumer.committed(asked, 10)]
+
+
+def test_position_when_polling_is_that_after_the_last_record(make: Make, topic: str) -> None:
+    """Records that were fetched ahead do not count."""
+    consumer = make()
+    consumer.subscribe([topic])
+    seen: list[Message] = []
+    for _ in range(2 * RECORDS):
+        seen += take(consumer, 1)
+        counts = [len(offsets(seen, number)) for number in (0, 1)]
+        # librdkafka knows no position of a partition of which it gave nothing yet.
+        found = [max(one, 0) for one in positions(consumer, topic)]
+        assert found == counts
+    assert (offsets(seen, 0), offsets(seen, 1)) == (list(range(RECORDS)), list(range(RECORDS)))
+    assert positions(consumer, topic) == [RECORDS, RECORDS]
+
+
+def test_paused_partition_hands_out_nothing_and_goes_on_where_it_was(
+    make: Make, topic: str
+) -> None:
+    """Also what was fetched ahead waits; its order stays."""
+    consumer = make()
+    consumer.subscribe([topic])
+    before = take(consumer, 5)
+    first = before[0].partition()
+    assert first is not None
+    other = 1 - first
+    consumer.pause([TopicPartition(topic, first)])
+    between = take(consumer, 2 * RECORDS - RECORDS - len(offsets(before, other)))
+    assert offsets(between, first) == []
+    assert consumer.consume(10, 0.3) == []
+    consumer.resume([TopicPartition(topic, first)])
+    after = take(consumer, RECORDS - len(offsets(before, first)))
+    assert offsets(before + after, first) == list(range(RECORDS))
+    assert offsets(before + between + after, other) == list(range(RECORDS))
+
+
+def test_seek_when_paused_goes_on_there_once_resumed(make: Make, topic: str) -> None:
+    """What waited is forgotten, the pause is not."""
+    consumer = make()
+    consumer.subscribe([topic])
+    first = take(consumer, 5)[0].partition()
+    assert first is not None
+    consumer.pause([TopicPartition(topic, first)])
+    consumer.seek(TopicPartition(topic, first, 30))
+    take(consumer, RECORDS - 5)
+    assert offsets(consumer.consume(100, 0.3), first) == []
+    consumer.resume([TopicPartition(topic, first)])
+    assert offsets(take(consumer, 10), first) == list(range(30, RECORDS))
+
+
+def test_pause_when_asked_in_on_assign_holds_from_the_first_record(make: Make, topic: str) -> None:
+    """Nothing is handed out before `resume`, and then everything."""
+    consumer = make()
+    consumer.subscribe([topic], on_assign=lambda one, partitions: one.pause(partitions))
+    wait_for(lambda: not consumer.consume(5, 0.1) and len(consumer.assignment()) == 2, "assigned")
+    assert consumer.consume(5, 0.5) == []
+    consumer.resume(consumer.assignment())
+    seen = take(consumer, 2 * RECORDS)
+    assert (offsets(seen, 0), offsets(seen, 1)) == (list(range(RECORDS)), list(range(RECORDS)))
+
+
+@pytest.mark.parametrize("method", ["assign", "incremental_assign"])
+def test_offsets_given_in_on_assign_are_where_partitions_begin(
+    make: Make, topic: str, method: str
+) -> None:
+    """As with confluent_kafka; partitions left out begin where they would anyway."""
+
+    def begin(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+        chosen = [TopicPartition(one.topic, one.partition, 35) for one in partitions[:1]]
+        getattr(consumer, method)(chosen)
+
+    consumer = make()
+    consumer.subscribe([topic], on_assign=begin)
+    seen = take(consumer, 5 + RECORDS)
+    assert (offsets(seen, 0), offsets(seen, 1)) == (list(range(35, RECORDS)), list(range(RECORDS)))
+
+
+def test_assign_when_called_outside_of_callbacks_is_refused(make: Make, topic: str) -> None:
+    """The group assigns."""
+    consumer = make()
+    partitions = [TopicPartition(topic, 0, OFFSET_BEGINNING)]
+    for call in (consumer.assign, consumer.incremental_assign, consumer.incremental_unassign):
+        with pytest.raises(KafkaException) as caught:
+            call(partitions)
+        assert caught.value.args[0].code() == KafkaError._STATE  # noqa: SLF001  (public constant)
+
+
+def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
+    make: Make, topic: str
+) -> None:
+    """It comes through `consume` like a record, and its error says what it is."""
+    consumer = make(**{"enable.partition.eof": True})
+    consumer.subscribe([topic])
+    seen: list[Message] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(seen) < 2 * RECORDS + 2 and time.monotonic() < deadline:
+        seen += consumer.consume(500, 0.2)
+    ends = [one for one in seen if one.error() is not None]
+    assert sorted((one.partition(), one.offset(), one.error().code()) for one in ends) == [  # type: ignore[union-attr]
+        (number, RECORDS, KafkaError._PARTITION_EOF)  # noqa: SLF001  (public constant)
+        for number in (0, 1)
+    ]
+
+
+def test_consume_when_time_is_left_fills_up(make: Make, topic: str) -> None:
+    """As many as asked for, not what happens to be there; fewer when the time is over."""
+    consumer = make()
+    consumer.subscribe([topic])
+    assert len(consumer.consume(2 * RECORDS - 10, WAIT_S)) == 2 * RECORDS - 10
+    began = time.monotonic()
+    assert len(consumer.consume(50, 0.5)) == 10
+    assert 0.45 < time.monotonic() - began < 3
+
+
+def test_close_commits_what_was_handed_out_and_no_more(make: Make, topic: str) -> None:
+    """Auto-commit: the records that were fetched ahead are read again by the next owner."""
+    heard: list[tuple[KafkaError | None, list[int]]] = []
+    group_id = unique("api")
+    consumer = make(
+        **{
+            "group.id": group_id,
+            "on_commit": lambda error, partitions: heard.append(
+                (error, sorted(one.offset for one in partitions))
+            ),
+        }
+    )
+    consumer.subscribe([topic])
+    seen = take(consumer, 7)
+    consumer.close()
+    counts = [len(offsets(seen, number)) for number in (0, 1)]
+    assert heard == [(None, sorted(count for count in counts if count))]
+    assert committed(make(**{"group.id": group_id}), topic) == [count or -1001 for count in counts]
+
+
+def test_close_when_offsets_are_stored_by_hand_commits_those(make: Make, topic: str) -> None:
+    """`enable.auto.offset.store` off: what the application stored, whatever it was handed."""
+    group_id = unique("api")
+    consumer = make(**{"group.id": group_id, "enable.auto.offset.store": False})
+    consumer.subscribe([topic])
+    seen = take(consumer, 10)
+    consumer.store_offsets(message=seen[3])
+    with pytest.raises(KafkaException, match=r"absent \[0\] is not assigned"):
+        consumer.store_offsets(offsets=[TopicPartition("absent", 0, 5)])
+    consumer.close()
+    expected = [-1001, -1001]
+    expected[seen[3].partition() or 0] = (seen[3].offset() or 0) + 1
+    assert committed(make(**{"group.id": group_id}), topic) == expected
+
+
+def test_commit_when_nothing_is_new_says_so(make: Make, topic: str) -> None:
+    """The first commit returns what it committed, the second has nothing to commit."""
+    consumer = make(**{"enable.auto.commit": False})
+    consumer.subscribe([topic])
+    seen = take(consumer, 2 * RECORDS)
+    answer = consumer.commit(asynchronous=False)
+    assert answer is not None
+    assert [(one.partition, one.offset) for one in answer] == [(0, RECORDS), (1, RECORDS)]
+    with pytest.raises(KafkaException, match="_NO_OFFSET"):
+        consumer.commit(asynchronous=False)
+    assert consumer.commit(message=seen[0], asynchronous=False) is not None
+    assert committed(consumer, topic)[seen[0].partition() or 0] == (seen[0].offset() or 0) + 1
+
+
+def test_seek_to_the_end_when_committed_after_it_commits_nothing_old(
+    make: Make, topic: str
+) -> None:
+    """A position is known again with the next record, as in confluent_kafka."""
+    consumer = make(**{"enable.auto.commit": False})
+    consumer.subscribe([topic])
+    take(consumer, 2 * RECORDS)
+    for number in (0, 1):
+        consumer.seek(TopicPartition(topic, number, OFFSET_END))
+    assert positions(consumer, topic) == [-1001, -1001]
+    with pytest.raises(KafkaException, match="_NO_OFFSET"):
+        consumer.commit(asynchronous=False)
+
+
+def test_commits_from_another_thread_never_run_ahead_of_the_hand_out(
+    make: Make, topic: str
+) -> None:
+    """While one thread polls, another one commits positions: none is too high."""
+    consumer = make(**{"enable.auto.commit": False})
+    consumer.subscribe([topic])
+    handed = [0, 0]
+    too_high: list[tuple[int, int, int]] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            found = positions(consumer, topic)
+            # One more may be on its way to `handed` while this is compared.
+            too_high.extend(
+                (number, offset, handed[number])
+                for number, offset in enumerate(found)
+                if offset > handed[number] + 1
+            )
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        for _ in range(2 * RECORDS):
+            message = take(consumer, 1)[0]
+            handed[message.partition() or 0] = (message.offset() or 0) + 1
+    finally:
+        done.set()
+        thread.join()
+    assert too_high == []
+
+
+def test_close_inside_a_callback_ends_the_consumer_and_the_poll(make: Make, topic: str) -> None:
+    """The poll under way answers as any call to a closed consumer."""
+    revoked: list[int] = []
+    consumer = make()
+    consumer.subscribe(
+        [topic],
+        on_assign=lambda one, _: one.close(),
+        on_revoke=lambda _, partitions: revoked.append(len(partitions)),
+    )
+    with pytest.raises(RuntimeError, match="Consumer closed"):
+        wait_for(lambda: consumer.poll(0.1) is not None, "closed")
+    assert revoked == [2]
+    consumer.close()
+
+
+def test_poll_inside_a_callback_is_refused(make: Make, topic: str) -> None:
+    """What the callback raises comes out of the poll, and the next poll works."""
+    consumer = make()
+    consumer.subscribe([topic], on_assign=lambda one, _: one.poll(0))
+    with pytest.raises(KafkaException, match="a callback cannot poll"):
+        wait_for(lambda: consumer.poll(0.1) is not None, "refused")
+    assert len(take(consumer, 5)) == 5
+
+
+def test_iteration_gives_records_until_closed(make: Make, topic: str) -> None:
+    """And raises no StopIteration of its own before."""
+    consumer = make()
+    consumer.subscribe([topic])
+    seen = []
+    for message in consumer:
+        seen.append(message)
+        if len(seen) == 2 * RECORDS:
+            consumer.close()
+    assert len(seen) == 2 * RECORDS
+
+
+def test_unsubscribe_when_subscribed_again_begins_anew(make: Make, topic: str) -> None:
+    """Everything is given up, committed, and gained again where it was."""
+    revoked: list[int] = []
+    consumer = make()
+    consumer.subscribe([topic], on_revoke=lambda _, partitions: revoked.append(len(partitions)))
+    before = take(consumer, 30)
+    consumer.unsubscribe()
+    assert (consumer.assignment(), revoked, consumer.poll(0.2)) == ([], [2], None)
+    consumer.subscribe([topic])
+    after = take(consumer, 2 * RECORDS - 30)
+    assert offsets(before + after, 0) == list(range(RECORDS))
+    assert offsets(before + after, 1) == list(range(RECORDS))
+
+
+def test_keyword_configuration_and_logger_are_taken_as_confluent_kafka_takes_them(
+    make: Make, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Keywords win over the dictionary; librdkafka's lines go to the logger."""
+    logger = logging.getLogger("test-api-logger")
+    with caplog.at_level(logging.DEBUG, logger="test-api-logger"):
+        consumer = make(logger=logger, debug="consumer", **{"client.id": "named"})
+        consumer.subscribe([topic])
+        take(consumer, 1)
+    assert (consumer.memberid() or "").startswith("named-")
+    assert any(one.name == "test-api-logger" for one in caplog.records)
+
+
+def test_group_metadata_lets_a_transaction_commit_and_fences_a_stale_one(
+    kafka_cluster: KafkaCluster, make: Make, topic: str
+) -> None:
+    """KIP-447: the offsets of a generation that is over are refused."""
+    group_id = unique("api")
+    consumer = make(**{"group.id": group_id, "enable.auto.commit": False})
+    consumer.subscribe([topic])
+    take(consumer, 2 * RECORDS)
+    stale = consumer.consumer_group_metadata()
+    producer = Producer(
+        kafka_cluster.client_config() | {"transactional.id": unique("tx"), "log_level": 0}
+    )
+    producer.init_transactions(WAIT_S)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction(consumer.position(consumer.assignment()), stale, WAIT_S)
+    producer.commit_transaction(WAIT_S)
+    assert committed(consumer, topic) == [RECORDS, RECORDS]
+
+    other = make(**{"group.id": group_id})
+    other.subscribe([topic])
+
+    def both_have_one() -> bool:
+        consumer.poll(0.05)
+        other.poll(0.05)
+        return len(consumer.assignment()) == len(other.assignment()) == 1
+
+    wait_for(both_have_one, "a second member")
+    producer.begin_transaction()
+    with pytest.raises(KafkaException) as caught:
+        producer.send_offsets_to_transaction([TopicPartition(topic, 0, 1)], stale, WAIT_S)
+    producer.abort_transaction(WAIT_S)
+    assert caught.value.args[0].name() in {"ILLEGAL_GENERATION", "COMMIT_FAILED", "_FENCED"}
+    producer.begin_transaction()
+    fresh = consumer.consumer_group_metadata()
+    producer.send_offsets_to_transaction([TopicPartition(topic, 0, 2)], fresh, WAIT_S)
+    producer.commit_transaction(WAIT_S)
+    assert committed(consumer, topic)[0] == 2
