@@ -1,0 +1,128 @@
+"""docs/configuration.md, held to the installed librdkafka and to what the constructor does."""
+
+import ctypes
+import re
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import Consumer
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.settings import merge_configuration, read_settings, refusal_of_librdkafka
+
+PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+ROW = re.compile(r"^\| `([\w.]+)` \| ([\w ]+) \| (.*)\|$", re.MULTILINE)
+VERDICTS = dict[str, tuple[str, str]]
+BASE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+# Keys of confluent_kafka itself, which librdkafka does not know.
+OF_PYTHON = {"default.topic.config", "logger", "oauth_cb", "on_commit"}
+# Values where the default, or the first of the range, is none that could be tried.
+SAMPLES: dict[str, Any] = {
+    "builtin.features": "gzip",
+    "default.topic.config": {"auto.offset.reset": "earliest"},
+    "enable.ssl.certificate.verification": "true",
+    "error_cb": print,
+    "group.id": "g",
+    "on_commit": print,
+    "stats_cb": print,
+    "throttle_cb": print,
+}
+# These name files that would have to exist, or wait for a token.
+UNTRIED = {
+    "coopgroup.telemetry.file",
+    "logger",
+    "oauth_cb",
+    "plugin.library.paths",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.cipher.suites",
+    "ssl.crl.location",
+    "ssl.key.location",
+}
+
+
+def page() -> VERDICTS:
+    """Verdict and note of each key on the page."""
+    rows = ROW.findall(PAGE.read_text())
+    found = {key: (verdict, note) for key, verdict, note in rows}
+    assert len(found) == len(rows), "a key stands twice"
+    return found
+
+
+def installed(folder: Path) -> dict[str, str]:
+    """A value for each key of consumers that the installed librdkafka lists."""
+    wheel = Path(confluent_kafka.__file__).parents[1]
+    library = next((wheel / "confluent_kafka.libs").glob("librdkafka*"))
+    c_library = ctypes.CDLL(None)
+    c_library.fopen.restype = ctypes.c_void_p
+    c_library.fclose.argtypes = [ctypes.c_void_p]
+    show = ctypes.CDLL(str(library)).rd_kafka_conf_properties_show
+    show.argtypes = [ctypes.c_void_p]
+    file = c_library.fopen(str(folder / "keys").encode(), b"w")
+    show(file)
+    c_library.fclose(file)
+    values: dict[str, str] = {}
+    for line in (folder / "keys").read_text().splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) > 5 and cells[1] in {"*", "C"}:
+            first = cells[2].split("..", maxsplit=1)[0].split(",")[0].strip()
+            values.setdefault(cells[0], cells[3] or first or "x")
+    return values
+
+
+def complaint(key: str, value: object) -> str | None:
+    """What a consumer's configuration with this key is refused for, None if it is taken."""
+    try:
+        settings = read_settings(merge_configuration(BASE, {key: value}))
+    except ConfigurationError as error:
+        return str(error)
+    try:
+        Consumer(dict(settings.librdkafka)).close()
+    except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
+        return str(refusal_of_librdkafka(error, settings.librdkafka))
+    return None
+
+
+def test_page_lists_exactly_the_keys_that_there_are(tmp_path: Path) -> None:
+    """Those of librdkafka's consumer, of confluent_kafka, and coopgroup's own."""
+    known = set(installed(tmp_path)) | OF_PYTHON
+    ours = {key for key, (verdict, _) in page().items() if verdict == "ours"}
+    # A key of connections may be of another version of librdkafka than the one installed.
+    extra = {"ssl.certificate.verify_cb", "client.dns.lookup"}
+    assert set(page()) - extra - ours == known - extra
+    assert {key for key in page() if key.startswith("coopgroup.")} == ours
+
+
+def test_every_key_does_what_the_page_says(tmp_path: Path) -> None:
+    """Refused keys are refused in one line that names them, all others are taken."""
+    values = installed(tmp_path) | SAMPLES
+    wrong = {}
+    for key, (verdict, _) in sorted(page().items()):
+        if key in UNTRIED:
+            continue
+        said = complaint(key, values.get(key, "5000" if verdict == "ours" else "x"))
+        is_right = said is None
+        if verdict == "refused":
+            is_right = said is not None and said.startswith(f"{key}: got ") and "\n" not in said
+        if not is_right:
+            wrong[key] = (verdict, said)
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("api.version.request", "false"),
+        ("client.dns.lookup", "resolve_canonical_bootstrap_servers_only"),
+        ("enable.sasl.oauthbearer.unsecure.jwt", "true"),
+        ("group.protocol", "consumer"),
+        ("group.protocol.type", "connect"),
+        ("sasl.oauthbearer.method", "oidc"),
+    ],
+)
+def test_keys_that_are_taken_with_some_values_only_refuse_the_others(key: str, value: str) -> None:
+    """The page says "only" of exactly these."""
+    assert {name for name, (verdict, _) in page().items() if verdict == "only"} >= {key}
+    assert str(complaint(key, value)).startswith(f"{key}: got '{value}', expected ")

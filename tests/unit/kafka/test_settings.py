@@ -1,0 +1,231 @@
+"""Reading the configuration: what is understood, and each way to be refused."""
+
+import logging
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.settings import (
+    ConsumerSettings,
+    merge_configuration,
+    read_settings,
+    refusal_of_librdkafka,
+)
+from coopgroup.member import MemberConfig
+
+GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
+
+
+def read(**more: Any) -> ConsumerSettings:  # noqa: ANN401  (values of keys)
+    """Settings of a group "g" with further keys."""
+    return read_settings(GIVEN | more)
+
+
+def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
+    """Except where the member needs another one."""
+    settings = read()
+    assert settings.member == MemberConfig(
+        group_id="g",
+        session_timeout_ms=45_000,
+        heartbeat_interval_ms=3_000,
+        rebalance_timeout_ms=300_000,
+        request_timeout_ms=30_000,
+    )
+    assert settings.librdkafka == GIVEN | {
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+    }
+    assert settings.admin == {"bootstrap.servers": "127.0.0.1:9092"}
+    assert (settings.max_poll_interval_ms, settings.auto_commit_interval_ms) == (300_000, 5_000)
+    assert (settings.auto_offset_store, settings.offset_reset) == (True, "latest")
+    assert settings.metadata_refresh_ms == 300_000
+    assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (30_000, 5_000)
+    assert (settings.telemetry_file, settings.on_commit) == (None, None)
+
+
+def test_settings_when_all_is_given_are_that() -> None:
+    """Numbers and switches may be words, as in librdkafka; what is the group's stays here."""
+    settings = read(
+        **{
+            "group.instance.id": "static-1",
+            "client.rack": "rack-a",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": 500,
+            "max.poll.interval.ms": 60_000,
+            "socket.timeout.ms": 20_000,
+            "auto.commit.interval.ms": 250,
+            "enable.auto.offset.store": "False",
+            "auto.offset.reset": "smallest",
+            "topic.metadata.refresh.interval.ms": -1,
+            "coopgroup.leader.timeout.ms": 1_000,
+            "coopgroup.lookup.timeout.ms": 2_000,
+            "coopgroup.telemetry.file": "telemetry.jsonl",
+            "on_commit": print,
+            "fetch.min.bytes": 10,
+        }
+    )
+    assert settings.member == MemberConfig(
+        group_id="g",
+        instance_id="static-1",
+        rack="rack-a",
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=500,
+        rebalance_timeout_ms=60_000,
+        request_timeout_ms=20_000,
+    )
+    assert settings.librdkafka == GIVEN | {
+        "client.rack": "rack-a",
+        "socket.timeout.ms": 20_000,
+        "auto.offset.reset": "smallest",
+        "topic.metadata.refresh.interval.ms": -1,
+        "fetch.min.bytes": 10,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+    }
+    assert settings.admin == {"bootstrap.servers": "127.0.0.1:9092", "socket.timeout.ms": 20_000}
+    assert (settings.auto_commit_interval_ms, settings.auto_offset_store) == (250, False)
+    assert (settings.offset_reset, settings.metadata_refresh_ms) == ("earliest", -1)
+    assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (1_000, 2_000)
+    assert (settings.telemetry_file, settings.on_commit) == ("telemetry.jsonl", print)
+
+
+@pytest.mark.parametrize(
+    "more", [{"enable.auto.commit": False}, {"auto.commit.interval.ms": 0}], ids=["off", "never"]
+)
+def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) -> None:
+    """An interval of zero turns it off, as in librdkafka."""
+    assert read(**more).auto_commit_interval_ms is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("group.id", "", "the name of the group"),
+        ("group.id", 5, "the name of the group"),
+        ("group.instance.id", 5, "a string"),
+        ("session.timeout.ms", "soon", "a whole number from 1 to 3600000"),
+        ("session.timeout.ms", 0, "a whole number from 1 to 3600000"),
+        ("heartbeat.interval.ms", 45_000, "less than session.timeout.ms (45000)"),
+        ("max.poll.interval.ms", 44_999, "at least session.timeout.ms (45000)"),
+        ("auto.commit.interval.ms", -1, "a whole number from 0 to 86400000"),
+        ("enable.auto.commit", "maybe", "true or false"),
+        ("enable.auto.offset.store", 2, "true or false"),
+        ("auto.offset.reset", "middle", "earliest, latest or error"),
+        ("on_commit", 5, "a callable"),
+        ("topic.metadata.refresh.interval.ms", -2, "a whole number from -1 to 3600000"),
+        ("coopgroup.leader.timeout.ms", 0, "a whole number from 1 to 86400000"),
+        ("coopgroup.lookup.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
+        ("coopgroup.telemetry.file", 5, "a string"),
+        (
+            "coopgroup.telemetry.path",
+            "x",
+            (
+                "no such key: coopgroup's own are coopgroup.leader.timeout.ms, "
+                "coopgroup.lookup.timeout.ms, coopgroup.telemetry.file"
+            ),
+        ),
+        ("group.protocol", "consumer", "classic: members of this group assign by themselves"),
+        ("group.protocol.type", "connect", "consumer"),
+        ("rebalance_cb", 1, "no such key: pass on_assign, on_revoke and on_lost to subscribe()"),
+        ("auto.commit.enable", True, "no such key: it is called enable.auto.commit"),
+    ],
+)
+def test_settings_when_a_value_cannot_be_are_refused(
+    key: str, value: object, expected: str
+) -> None:
+    """One line: the key, what was given, what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{key: value})
+    assert str(caught.value) == f"{key}: got {value!r}, expected {expected}"
+
+
+def test_configuration_when_given_twice_is_merged_as_confluent_kafka_does() -> None:
+    """Keywords win, None is not given, the topic's defaults come last."""
+    logger = logging.getLogger("mine")
+    merged = merge_configuration(
+        {
+            "group.id": "a",
+            "client.id": "x",
+            "client.rack": None,
+            "default.topic.config": {"auto.offset.reset": "earliest", "client.id": "no"},
+        },
+        {"group.id": "b", "logger": logger},
+    )
+    assert merged == {
+        "auto.offset.reset": "earliest",
+        "client.id": "x",
+        "group.id": "b",
+        "logger": logger,
+    }
+
+
+@pytest.mark.parametrize("configuration", [None, 5, "group.id=g"])
+def test_configuration_when_it_is_none_is_a_type_error(configuration: Any) -> None:  # noqa: ANN401
+    """As in confluent_kafka."""
+    with pytest.raises(TypeError, match="expected configuration dict"):
+        merge_configuration(configuration, {})
+
+
+def test_configuration_when_a_key_is_no_string_is_refused() -> None:
+    """Not taken for a word that looks like it."""
+    with pytest.raises(ConfigurationError, match="configuration: got 1, expected strings as keys"):
+        merge_configuration({1: 2}, {})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("foo", 1, "foo: got 1, expected no such key: it is unknown"),
+        (
+            "fetch.min.bytes",
+            -4,
+            (
+                "fetch.min.bytes: got -4, expected what librdkafka takes (Configuration property "
+                '"fetch.min.bytes" value -4 is outside allowed range 0..2147483647)'
+            ),
+        ),
+        (
+            "error_cb",
+            5,
+            (
+                "error_cb: got 5, expected what librdkafka takes "
+                "(expected error_cb property as a callable function)"
+            ),
+        ),
+        (
+            "isolation.level",
+            "x",
+            (
+                "isolation.level: got 'x', expected what librdkafka takes "
+                '(Invalid value "x" for configuration property "isolation.level")'
+            ),
+        ),
+    ],
+)
+def test_refusal_of_librdkafka_names_the_key_in_one_line(
+    key: str, value: object, message: str
+) -> None:
+    """From what confluent_kafka's constructor really raises."""
+    configuration = {"group.id": "g", key: value}
+    with pytest.raises((KafkaException, TypeError, ValueError)) as caught:
+        Consumer(configuration)
+    assert str(refusal_of_librdkafka(caught.value, configuration)) == message
+
+
+def test_refusal_of_librdkafka_shows_no_secret() -> None:
+    """A wrong key file must not write the key into the log."""
+    error = KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.key.pem failed"))  # noqa: SLF001
+    refusal = refusal_of_librdkafka(error, {"ssl.key.pem": "BEGIN PRIVATE KEY"})
+    expected = "ssl.key.pem: got '(a secret)', expected what librdkafka takes (ssl.key.pem failed)"
+    assert str(refusal) == expected
+
+
+def test_refusal_of_librdkafka_when_it_names_no_key_is_about_the_whole() -> None:
+    """The reason is kept."""
+    refusal = refusal_of_librdkafka(ValueError("no\nway"), {"group.id": "g"})
+    assert str(refusal) == (
+        "configuration: got 'values that do not fit together', "
+        "expected what librdkafka takes (no way)"
+    )
