@@ -72,13 +72,18 @@ class Committing:
         if offsets:
             self._send(offsets, lambda codes: self._tell(offsets, codes))
 
-    def commit_last(self, resources: ResourceSet) -> None:
-        """Auto-commit what is about to be given up, and wait for the outcome."""
+    def commit_last(self, resources: ResourceSet, limit_s: float | None = None) -> None:
+        """Auto-commit what is about to be given up, and wait for the outcome.
+
+        Args:
+            resources: what is given up.
+            limit_s: how long to wait, in seconds; None for as long as the group may take.
+        """
         if self.interval_ms is None:
             return
         offsets = self.store.due(resources)
         if offsets:
-            self._tell(offsets, self._send_and_wait(offsets))
+            self._tell(offsets, self._send_and_wait(offsets, limit_s))
 
     def commit_later(self, offsets: tuple[Offset, ...]) -> None:
         """Begin a commit; `on_commit` hears the outcome."""
@@ -112,7 +117,7 @@ class Committing:
         commit_id = self.driver.new_commit(remember)
         self.driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
 
-    def _send_and_wait(self, offsets: tuple[Offset, ...]) -> Codes:
+    def _send_and_wait(self, offsets: tuple[Offset, ...], limit_s: float | None = None) -> Codes:
         finished = threading.Event()
         outcome: list[Codes] = []
 
@@ -121,7 +126,9 @@ class Committing:
             finished.set()
 
         self._send(offsets, finish)
-        finished.wait()
+        if not finished.wait(limit_s):
+            code = KafkaError.REQUEST_TIMED_OUT
+            return tuple((one.topic, one.partition, code) for one in offsets)
         return outcome[0]
 
     def _tell(self, offsets: tuple[Offset, ...], codes: Codes) -> None:

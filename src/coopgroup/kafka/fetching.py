@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.handout import HandOut, Partition
 from coopgroup.kafka.partitions import to_partitions
@@ -32,6 +32,8 @@ __all__ = ["Fetching"]
 _AHEAD_MAX: Final = 500
 _AHEAD_FIRST: Final = 32
 _AHEAD_BYTES_MAX: Final = 4_000_000
+# More topics than this are looked up with all others of the cluster, in one request.
+_SINGLE_TOPICS_MAX: Final = 5
 
 
 @define(eq=False)
@@ -52,6 +54,7 @@ class Fetching:
     _ahead: int = field(default=_AHEAD_FIRST, init=False)
     # Positions before the batch under way; None while none is.
     _before: list[TopicPartition] | None = field(default=None, init=False)
+    _known_topics: set[str] = field(factory=set, init=False)
     # Where partitions go on that were set back: librdkafka has no position until the next record.
     _set_back: dict[Partition, int] = field(factory=dict, init=False)
 
@@ -112,6 +115,34 @@ class Fetching:
         self.consumer.close()
 
     # --- records ---------------------------------------------------------------------------------
+
+    def learn_topics(self, topics: Sequence[str], wait_s: float) -> bool:
+        """Have librdkafka look up, ahead of the first assignment, where partitions are.
+
+        Otherwise it would begin to look only then, at its next tick, and the first records would
+        come up to a second later.
+
+        Args:
+            topics: what the group subscribes to.
+            wait_s: how long to wait for the answer, in seconds.
+
+        Returns:
+            Whether something was looked up. Not without a connection, for instance: the next call
+            tries again.
+        """
+        unknown = [topic for topic in topics if topic not in self._known_topics]
+        if self.fetched or not unknown:
+            return False
+        try:
+            if len(unknown) > _SINGLE_TOPICS_MAX:
+                self.consumer.list_topics(timeout=wait_s)
+            else:
+                unknown = unknown[:1]
+                self.consumer.list_topics(unknown[0], timeout=wait_s)
+        except KafkaException:
+            return False
+        self._known_topics.update(unknown)
+        return True
 
     def fetch(self, wanted: int, wait_s: float) -> None:
         """Get records into the hand-out: up to a number of them, or some ahead where one will do.

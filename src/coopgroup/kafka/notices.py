@@ -8,7 +8,7 @@ the callback raises, for the group waits for it. What follows in the queue then 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 from confluent_kafka import KafkaError, KafkaException
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from coopgroup.kafka.fetching import Fetching
 
 __all__ = ["Callback", "Callbacks", "GroupNotices"]
+
+# Brokers that do not answer must not keep an application from ending: whoever stops it is about
+# to lose patience (30 s in Kubernetes).
+_CLOSE_COMMIT_S: Final = 5.0
 
 Callback: TypeAlias = "Callable[[Any, list[TopicPartition]], object]"
 
@@ -139,7 +143,7 @@ class GroupNotices:
     def _finish_busy(self, busy: ResourceSet | None) -> None:
         rest = EMPTY if busy is None else busy & self.held
         if rest:
-            self.committing.commit_last(rest)
+            self.committing.commit_last(rest, _CLOSE_COMMIT_S)
             self._drop(rest, StopReason.CLOSED, now_s())
 
     def _obey(self, notice: Notice) -> None:
@@ -195,7 +199,8 @@ class GroupNotices:
             self._revoking = before
             rest = resources & self.held  # nothing, if the callback closed the consumer
             try:
-                self.committing.commit_last(rest)
+                limit_s = _CLOSE_COMMIT_S if reason is StopReason.CLOSED else None
+                self.committing.commit_last(rest, limit_s)
             finally:
                 self._drop(rest, reason, began_s)
 
