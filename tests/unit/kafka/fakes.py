@@ -1,0 +1,133 @@
+"""Stand-ins for librdkafka's consumer and for the group's driver."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from attrs import define, field
+from confluent_kafka import Message, TopicPartition
+
+from coopgroup.kafka.application_inbox import ApplicationInbox
+
+__all__ = ["FakeDriver", "FakeLibrdkafka", "record"]
+
+Partition = tuple[str, int]
+
+
+def record(partition: int, offset: int, topic: str = "t") -> Message:
+    """A record that says where it stands."""
+    return Message(topic=topic, partition=partition, offset=offset, value=b"v", leader_epoch=4)
+
+
+@define
+class FakeLibrdkafka:
+    """Gives what it was fed, counts a record as consumed when it gives it, as librdkafka does.
+
+    Attributes:
+        queue: what it will give.
+        calls: what it was told to do, in order.
+        failure: raised by the next fetch after it took its records, which are lost then.
+    """
+
+    queue: list[Message] = field(factory=list)
+    calls: list[tuple[str, Any]] = field(factory=list)
+    failure: BaseException | None = None
+    on_fetch: Callable[[], None] | None = None
+    _positions: dict[Partition, int] = field(factory=dict)
+
+    def feed(self, messages: Iterable[Message]) -> None:
+        """Have records fetched."""
+        self.queue.extend(messages)
+
+    def consume(self, count: int, _timeout_s: float) -> list[Message]:
+        """As confluent_kafka: nothing comes back where something is raised."""
+        taken, self.queue = self.queue[:count], self.queue[count:]
+        for one in taken:
+            if one.error() is None:
+                self._positions[str(one.topic()), int(one.partition() or 0)] = (
+                    one.offset() or 0
+                ) + 1
+        if self.on_fetch is not None:
+            self.on_fetch()
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        return taken
+
+    def poll(self, timeout_s: float) -> Message | None:
+        """The same for one."""
+        return next(iter(self.consume(1, timeout_s)), None)
+
+    def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """As confluent_kafka: -1001 where nothing was given yet."""
+        return [
+            TopicPartition(
+                one.topic, one.partition, self._positions.get((one.topic, one.partition), -1001)
+            )
+            for one in partitions
+        ]
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        """Noted."""
+        self._note("assign", partitions)
+
+    def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
+        """The position is forgotten, as there."""
+        self._note("unassign", partitions)
+        for one in partitions:
+            self._positions.pop((one.topic, one.partition), None)
+
+    def pause(self, partitions: list[TopicPartition]) -> None:
+        """Noted."""
+        self._note("pause", partitions)
+
+    def resume(self, partitions: list[TopicPartition]) -> None:
+        """Noted."""
+        self._note("resume", partitions)
+
+    def seek(self, partition: TopicPartition) -> None:
+        """The position is unknown until the next record, as there."""
+        self._note("seek", [partition])
+        self._positions.pop((partition.topic, partition.partition), None)
+
+    def close(self) -> None:
+        """Noted."""
+        self.calls.append(("close", None))
+
+    def _note(self, name: str, partitions: list[TopicPartition]) -> None:
+        self.calls.append((name, [(one.partition, one.offset) for one in partitions]))
+
+
+@define(eq=False)
+class FakeDriver:
+    """A group that does what the test says.
+
+    Attributes:
+        posted: events that it got.
+        codes: outcome of commits: answers at once; None keeps them waiting.
+    """
+
+    inbox: ApplicationInbox = field(factory=ApplicationInbox)
+    lease_until_s: float = math.inf
+    polled_at_s: float = 0.0
+    is_quiet: bool = True
+    posted: list[Any] = field(factory=list)
+    code: int | None = 0
+    waiting: dict[int, Callable[[Any], None]] = field(factory=dict)
+
+    def post(self, event: Any) -> None:  # noqa: ANN401  (any event)
+        """Note an event; a commit is answered at once, unless it is to wait."""
+        self.posted.append(event)
+        offsets = getattr(event, "offsets", None)
+        if offsets is not None and self.code is not None:
+            self.waiting.pop(event.commit_id)(
+                tuple((one.topic, one.partition, self.code) for one in offsets)
+            )
+
+    def new_commit(self, on_committed: Callable[[Any], None]) -> int:
+        """As the real one."""
+        commit_id = len(self.posted) + 1
+        self.waiting[commit_id] = on_committed
+        return commit_id

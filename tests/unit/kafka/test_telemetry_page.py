@@ -1,0 +1,74 @@
+"""docs/telemetry.md, held to the records and to what the sources log."""
+
+import re
+import types
+import typing
+from pathlib import Path
+
+import attrs
+
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import Envelope, StopReason, codec, records, to_json
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "telemetry.md").read_text()
+KIND = re.compile(r"^### `(\w+)`$", re.MULTILINE)
+FIELD = re.compile(r"^\| `(\w+)` \| (\w+) \| .+ \|$", re.MULTILINE)
+WORDS: dict[object, str] = {
+    ResourceSet: "resources",
+    StopReason: "string",
+    bool: "boolean",
+    int: "integer",
+    str: "string",
+    tuple[str, ...]: "strings",
+}
+
+
+def fields_of(record_class: type) -> dict[str, str]:
+    """Name and word for the type of each field, in the order of the class."""
+    hints = typing.get_type_hints(record_class, vars(records) | vars(types))
+    return {one.name: WORDS[hints[one.name]] for one in attrs.fields(record_class)}
+
+
+def test_page_describes_every_field_of_every_kind() -> None:
+    """In the order in which they are written."""
+    kinds_part = PAGE.split("## Kinds")[1].split("## Further log events")[0]
+    pieces = KIND.split(kinds_part)[1:]
+    described = {
+        kind: dict(FIELD.findall(text))
+        for kind, text in zip(pieces[::2], pieces[1::2], strict=True)
+    }
+    assert described == {
+        kind: fields_of(record_class) for kind, record_class in codec.CLASS_OF_KIND.items()
+    }
+
+
+def test_page_describes_the_envelope() -> None:
+    """Its fields come first in every line."""
+    record = records.ResourcesStarted(resources=ResourceSet())
+    envelope = Envelope(at_ms=1, group="g", member="m", generation=1, record=record)
+    head = PAGE.split("## A line")[1].split("## Kinds")[0]
+    assert list(dict(FIELD.findall(head))) == list(to_json(envelope))[:6]
+    assert f"| `schema` | integer | {codec.SCHEMA_VERSION}. " in head
+
+
+def test_page_names_every_reason() -> None:
+    """Why a member stopped."""
+    assert "`, `".join(StopReason).replace("`, `closed", "` or `closed") in PAGE
+
+
+def test_page_lists_the_further_events_that_the_sources_log() -> None:
+    """What is given to `TelemetrySink.warn`, with its fields."""
+    called = re.compile(r'sink\.warn\(\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)')
+    logged = {
+        event: re.findall(r", (\w+)=", arguments)
+        for path in sorted((ROOT / "src" / "coopgroup" / "kafka").glob("*.py"))
+        for event, arguments in called.findall(path.read_text())
+    }
+    listed = {
+        event: re.findall(r"`(\w+)`", fields)
+        for event, fields in re.findall(
+            r"^\| `(\w+)` \| ([^|]+) \| ", PAGE.split("## Further log events")[1], re.MULTILINE
+        )
+    }
+    assert logged == listed
