@@ -132,6 +132,17 @@ class CooperativeConsumer:
         self._check_open()
         self._parts.subscription.leave("unsubscribed")
 
+    def hand_over(self) -> None:
+        """Have the group take everything over, while records go on being handed out.
+
+        For a process that is about to end for good: a partition pauses for as long as two
+        members need to pass it on, and not until every other member's next heartbeat, as it does
+        when `close` is the first that the group hears. Poll until `assignment` is empty, then
+        close. `subscribe` takes it back. coopgroup's own; confluent_kafka has nothing like it.
+        """
+        self._check_open()
+        self._parts.subscription.hand_over()
+
     def assignment(self) -> list[TopicPartition]:
         """Partitions that the application holds: those that `on_assign` was told."""
         self._check_open()

@@ -18,7 +18,7 @@ from coopgroup.kafka.driver import has_left
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.watching import TopicWish
 from coopgroup.member import MemberState
-from coopgroup.member.events import LeaveRequested
+from coopgroup.member.events import LeaveRequested, SubscriptionChanged
 
 if TYPE_CHECKING:
     from coopgroup.kafka.committing import Committing
@@ -80,6 +80,14 @@ class Subscription:
         finally:
             self.driver.post(LeaveRequested(reason=reason))
             self._wait_left()
+
+    def hand_over(self) -> None:
+        """Subscribe to nothing while holding everything: the group takes over by rounds."""
+        if self._wish is None:
+            return
+        self.watcher.watch(None)
+        self._wish = None
+        self.driver.post(SubscriptionChanged(topics=()))
 
     def _leave_behind(self) -> None:
         """End what an earlier subscription left: a member that failed, or that still leaves."""

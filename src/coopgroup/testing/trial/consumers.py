@@ -45,6 +45,10 @@ class PollingConsumer(Protocol):
         """Commit `offsets`."""
         ...
 
+    def assignment(self) -> list[TopicPartition]:
+        """What it has."""
+        ...
+
     def close(self) -> None:
         """Leave the group."""
         ...

@@ -369,11 +369,28 @@ class Group:
         for name in names:
             self.wait_stopped(name)
 
+    def retire(self, *names: str) -> None:
+        """Ask members to leave for good (SIGUSR1) and wait until they have.
+
+        Raises:
+            TrialError: one failed; its events and its standard error say why.
+        """
+        self.ask_to_retire(*names)
+        for name in names:
+            self.wait_stopped(name)
+
     def ask_to_stop(self, *names: str) -> None:
         """Ask members to close (SIGTERM) and do not wait."""
+        self._signal(signal.SIGTERM, names)
+
+    def ask_to_retire(self, *names: str) -> None:
+        """Ask members to leave for good, handing over where they can, and do not wait."""
+        self._signal(signal.SIGUSR1, names)
+
+    def _signal(self, number: signal.Signals, names: tuple[str, ...]) -> None:
         for name in names:
             self.resume(name)
-            self.member(name).process.send_signal(signal.SIGTERM)
+            self.member(name).process.send_signal(number)
 
     def wait_stopped(self, name: str) -> None:
         """Wait until a member that was asked to has closed; kill it if it does not.

@@ -152,6 +152,11 @@ def _join(group: Group) -> Iterator[bool]:
 
 
 def _leave(group: Group) -> Iterator[bool]:
+    group.retire("m4")
+    yield _rest(group)
+
+
+def _close(group: Group) -> Iterator[bool]:
     group.stop("m4")
     yield _rest(group)
 
@@ -181,7 +186,7 @@ def _rolling(group: Group) -> Iterator[bool]:
 def _scale(group: Group) -> Iterator[bool]:
     group.start(*JOINERS)
     yield _rest(group)
-    group.ask_to_stop(*JOINERS)
+    group.ask_to_retire(*JOINERS)
     for name in JOINERS:
         group.wait_stopped(name)
     yield _rest(group)
@@ -190,7 +195,8 @@ def _scale(group: Group) -> Iterator[bool]:
 SCENARIOS: Final[Mapping[str, Scenario]] = {
     "quiet": Scenario(title="nothing happens (noise)", prepared=(), play=_quiet),
     "join": Scenario(title="a fifth member joins", prepared=("m5",), play=_join),
-    "leave": Scenario(title="one of four leaves", prepared=(), play=_leave),
+    "leave": Scenario(title="one of four leaves for good", prepared=(), play=_leave),
+    "close": Scenario(title="one of four closes unannounced", prepared=(), play=_close),
     "bounce": Scenario(title="one bounces (2 s down)", prepared=("m2",), play=_bounce),
     "kill": Scenario(title="one is killed (back after 3 s)", prepared=("m2",), play=_kill),
     "rolling": Scenario(title="rolling bounce of all four", prepared=MEMBERS, play=_rolling),

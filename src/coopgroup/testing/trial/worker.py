@@ -2,8 +2,9 @@
 
 Run as `python -m coopgroup.testing.trial.worker` with a `WorkerSpec` as the first line of standard
 input. It imports everything, writes the event `ready`, and joins when the line `go` follows, so
-that the start of an interpreter never falls into a measurement. It leaves on SIGTERM, and when its
-standard input ends: a worker does not outlive its controller.
+that the start of an interpreter never falls into a measurement. It closes on SIGTERM, and when its
+standard input ends: a worker does not outlive its controller. On SIGUSR1 it retires: it hands over
+first where its consumer can (`hand_over`), and closes when it has nothing left.
 
 The application is the usual one: poll, work on the record (write it down), and once a second commit
 the positions synchronously; on revocation commit those of the revoked partitions; what was lost is
@@ -17,7 +18,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -32,6 +33,7 @@ __all__ = ["Worker", "main"]
 
 POLL_S: Final = 0.05
 PARENT_CHECK_S: Final = 0.2
+HAND_OVER_S_MAX: Final = 10.0
 PRODUCED: Final = struct.Struct("<q")
 
 
@@ -53,9 +55,15 @@ class Worker:
         }
         self._assign_failures = spec.assign_failures
         self._is_closing = False
+        self._is_retiring = False
 
     def stop(self, _signal: int, _frame: FrameType | None) -> None:
         """Leave the loop after the current record: the handler of SIGTERM."""
+        self._is_closing = True
+
+    def retire(self, _signal: int, _frame: FrameType | None) -> None:
+        """Leave for good after the current record: the handler of SIGUSR1."""
+        self._is_retiring = True
         self._is_closing = True
 
     def run(self) -> None:
@@ -70,7 +78,9 @@ class Worker:
             on_revoke=self._on_revoke,
             on_lost=self._on_lost,
         )
-        self._consume(consumer)
+        self._consume(consumer, lambda: self._is_closing)
+        if self._is_retiring:
+            self._hand_over(consumer)
         self._events.write("closing")
         consumer.close()
         self._events.write("closed")
@@ -83,11 +93,25 @@ class Worker:
         self._events.write("ready")
         return sys.stdin.readline().strip() == "go"
 
-    def _consume(self, consumer: PollingConsumer) -> None:
+    def _hand_over(self, consumer: PollingConsumer) -> None:
+        """Go on until the group has taken everything over; nothing where the consumer cannot."""
+        hand_over = getattr(consumer, "hand_over", None)
+        if hand_over is None:
+            return
+        self._is_closing = False
+        self._events.write("handing_over")
+        hand_over()
+        deadline = time.monotonic() + HAND_OVER_S_MAX
+        self._consume(
+            consumer,
+            lambda: self._is_closing or not consumer.assignment() or time.monotonic() > deadline,
+        )
+
+    def _consume(self, consumer: PollingConsumer, is_over: Callable[[], bool]) -> None:
         interval_s = self._spec.commit_interval_ms / 1000
         next_commit = time.monotonic() + interval_s
         next_check = time.monotonic() + PARENT_CHECK_S
-        while not self._is_closing:
+        while not is_over():
             message = consumer.poll(POLL_S)
             if message is not None:
                 self._write_down(message)
@@ -193,6 +217,7 @@ def main() -> None:
     """Run the worker that standard input describes."""
     worker = Worker(load_spec(WorkerSpec, sys.stdin.readline()))
     signal.signal(signal.SIGTERM, worker.stop)
+    signal.signal(signal.SIGUSR1, worker.retire)
     worker.run()
 
 
