@@ -34,6 +34,8 @@ __all__ = ["ClusterLookup"]
 
 # How long a look-up without an answer may hold up `close`.
 _CLOSE_CHECK_S: Final = 0.05
+# A controller that was waited for in vain may be an outage: racks are asked for again after this.
+_DESCRIBE_AGAIN_S: Final = 600.0
 
 
 @define(eq=False)
@@ -54,7 +56,7 @@ class ClusterLookup:
     _admin: AdminClient | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: bool = field(default=False, init=False)
-    _describes: bool = field(default=True, init=False)
+    _describe_from_s: float = field(default=0.0, init=False)
 
     def close(self) -> None:
         """Let look-ups that still wait for an answer, and those to come, fail at once."""
@@ -81,7 +83,7 @@ class ClusterLookup:
         wanted = sorted(topics)
         if not wanted:
             return TopicMetadata(resources=ResourceSet())
-        if not self._describes:
+        if now_s() < self._describe_from_s:
             return self._listed(wanted)
         futures = self._client().describe_topics(
             TopicCollection(wanted), request_timeout=self.timeout_ms / 1000
@@ -93,7 +95,7 @@ class ClusterLookup:
             if error is None:
                 described[name] = futures[name].result().partitions
             elif _is_without_controller(error):
-                self._describes = False
+                self._describe_from_s = now_s() + _DESCRIBE_AGAIN_S
                 return self._listed(wanted)
             elif not _is_about_topic(error):
                 raise error
