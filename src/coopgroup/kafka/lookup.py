@@ -28,12 +28,14 @@ from coopgroup.leader import Lags, TopicMetadata
 from coopgroup.model import ResourceSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["ClusterLookup"]
 
 # How long a look-up without an answer may hold up `close`.
 _CLOSE_CHECK_S: Final = 0.05
+# A topic that was there is believed to be gone when no answer has had it for so long.
+_VANISHED_AFTER_S: Final = 2.0
 # A controller that was waited for in vain may be an outage: racks are asked for again after this.
 _DESCRIBE_AGAIN_S: Final = 600.0
 
@@ -56,11 +58,19 @@ class ClusterLookup:
     _admin: AdminClient | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: bool = field(default=False, init=False)
+    _seen: dict[str, tuple[int, ...]] = field(factory=dict, init=False)
+    _missing_since_s: dict[str, float] = field(factory=dict, init=False)
     _describe_from_s: float = field(default=0.0, init=False)
 
     def close(self) -> None:
         """Let look-ups that still wait for an answer, and those to come, fail at once."""
         self._closed = True
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a topic seems to have vanished, and has to be looked up again to be sure."""
+        with self._lock:
+            return not self._seen.keys().isdisjoint(self._missing_since_s)
 
     def topic_names(self) -> tuple[str, ...]:
         """Names of all topics that exist and are readable, ascending.
@@ -74,7 +84,8 @@ class ClusterLookup:
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:
         """Partitions of the given topics with the racks of their replicas.
 
-        Topics that do not exist, or may not be described, have none.
+        Topics that do not exist, or may not be described, have none; one that was there is looked
+        for a little longer (`is_in_doubt`).
 
         Raises:
             KafkaException: the cluster did not answer in time.
@@ -89,7 +100,7 @@ class ClusterLookup:
             TopicCollection(wanted), request_timeout=self.timeout_ms / 1000
         )
         self._wait(futures.values())
-        described = {}
+        described: dict[str, Any] = {}
         for name in wanted:
             error = futures[name].exception()
             if error is None:
@@ -99,8 +110,9 @@ class ClusterLookup:
                 return self._listed(wanted)
             elif not _is_about_topic(error):
                 raise error
-        resources = ResourceSet(
-            {name: [one.id for one in partitions] for name, partitions in described.items()}
+        resources = self._confirmed(
+            wanted,
+            {name: [one.id for one in partitions] for name, partitions in described.items()},
         )
         racks = {
             name: {
@@ -116,10 +128,30 @@ class ClusterLookup:
         existing = self._client().list_topics(timeout=self.timeout_ms / 1000).topics
         found = {name: existing[name] for name in wanted if name in existing}
         return TopicMetadata(
-            resources=ResourceSet(
-                {name: sorted(one.partitions) for name, one in found.items() if one.error is None}
+            resources=self._confirmed(
+                wanted,
+                {name: sorted(one.partitions) for name, one in found.items() if one.error is None},
             )
         )
+
+    def _confirmed(self, wanted: Iterable[str], found: Mapping[str, Sequence[int]]) -> ResourceSet:
+        """What exists: what was found, and topics that one answer says have just vanished.
+
+        A broker that is behind with its metadata knows fewer topics than there are. A leader that
+        believed it at once would take all partitions of such a topic away from everybody.
+        """
+        now = now_s()
+        with self._lock:
+            asked = set(wanted)  # what is subscribed to no more is in no doubt
+            for name in self._seen.keys() - asked:
+                del self._seen[name]
+            for name in wanted:
+                if name in found:
+                    self._seen[name] = tuple(found[name])
+                    self._missing_since_s.pop(name, None)
+                elif now - self._missing_since_s.setdefault(name, now) >= _VANISHED_AFTER_S:
+                    self._seen.pop(name, None)
+            return ResourceSet({name: self._seen[name] for name in wanted if name in self._seen})
 
     def lags(self, resources: ResourceSet) -> Lags:
         """Lag of each partition for the group, with the rules of the lag-aware proposal.

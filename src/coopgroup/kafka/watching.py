@@ -138,6 +138,8 @@ class TopicWatcher:
         except (KafkaException, TimeoutError) as error:
             self.sink.warn("topics_unavailable", error=str(error))
             return _RETRY_MS
+        if self.lookup.is_in_doubt:
+            return _RETRY_MS
         if missing and self.refresh_ms >= 0:
             return min(self.refresh_ms, _MISSING_TOPIC_MS)
         return self.refresh_ms

@@ -1,8 +1,11 @@
-"""Look-ups on the broker inside the confluent-kafka wheel, which has no controller."""
+"""Look-ups where there is no controller, and answers that are not believed at once."""
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import PartitionMetadata
+from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
 
 from coopgroup.kafka.lookup import ClusterLookup
 from coopgroup.leader.request import TopicMetadata
@@ -21,3 +24,48 @@ def test_metadata_when_there_is_no_controller_is_listed() -> None:
         expected = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
         assert [lookup.metadata(["orders"]) for _ in range(2)] == [expected] * 2
         lookup.close()
+
+
+class _Topics:
+    """An admin client whose answers are set by the test.
+
+    Attributes:
+        topics: partitions by topic, as the broker asked knows them.
+    """
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicMetadataOfClient] = {}
+
+    def list_topics(self, *, timeout: float) -> _Topics:
+        """The client's answer is the client itself: it has the one attribute that is read."""
+        assert timeout > 0
+        return self
+
+
+def test_a_topic_is_looked_for_a_little_longer_when_an_answer_lacks_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One broker that is behind must not cost everybody a topic; two seconds of absence do."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
+    admin = _Topics()
+    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
+    monkeypatch.setattr(lookup, "_describe_from_s", 1e9)
+    orders = TopicMetadataOfClient()
+    orders.partitions = {0: PartitionMetadata(), 1: PartitionMetadata()}
+    there, gone = ResourceSet({"orders": [0, 1]}), ResourceSet()
+    story: tuple[tuple[float, dict[str, TopicMetadataOfClient], ResourceSet, bool], ...] = (
+        (0.0, {}, gone, False),  # never seen: it does not exist yet
+        (1.0, {"orders": orders}, there, False),
+        (1.0, {}, there, True),
+        (1.5, {}, there, True),
+        (0.1, {"orders": orders}, there, False),  # the doubt is over
+        (9.0, {}, there, True),
+        (2.0, {}, gone, False),
+    )
+    for wait_s, topics, expected, is_in_doubt in story:
+        clock[0] += wait_s
+        admin.topics = topics
+        assert lookup.metadata(["orders"]).resources == expected
+        assert lookup.is_in_doubt is is_in_doubt
