@@ -116,8 +116,12 @@ class TopicWatcher:
 
     def _run(self) -> None:
         pause_ms = 0
+        wish: TopicWish | None = None
         while True:
             with self._changed:
+                # Another wish came while the last one was looked for: its notice was missed.
+                if self._wish is not wish:
+                    pause_ms = 0
                 # Patterns are looked up at once, the rest when its time has come.
                 urgent = self._wish is not None and self._topics is None
                 if not self._stopped and not (urgent and pause_ms == 0):

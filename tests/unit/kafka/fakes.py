@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 from attrs import define, field
@@ -29,12 +30,15 @@ class FakeLibrdkafka:
         queue: what it will give.
         calls: what it was told to do, in order.
         failure: raised by the next fetch after it took its records, which are lost then.
+        on_fetch: called while records are on their way.
+        unassign_failure: raised instead of letting partitions go.
     """
 
     queue: list[Message] = field(factory=list)
     calls: list[tuple[str, Any]] = field(factory=list)
     failure: BaseException | None = None
     on_fetch: Callable[[], None] | None = None
+    unassign_failure: BaseException | None = None
     _positions: dict[Partition, int] = field(factory=dict)
 
     def feed(self, messages: Iterable[Message]) -> None:
@@ -75,6 +79,8 @@ class FakeLibrdkafka:
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """The position is forgotten, as there."""
+        if self.unassign_failure is not None:
+            raise self.unassign_failure
         self._note("unassign", partitions)
         for one in partitions:
             self._positions.pop((one.topic, one.partition), None)
@@ -105,14 +111,17 @@ class FakeDriver:
     """A group that does what the test says.
 
     Attributes:
+        member: as much of the member as is asked for.
         posted: events that it got.
-        codes: outcome of commits: answers at once; None keeps them waiting.
+        code: outcome of commits, which are answered at once; None keeps them waiting.
+        waiting: callbacks of commits that are not answered.
     """
 
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
     lease_until_s: float = math.inf
     polled_at_s: float = 0.0
     is_quiet: bool = True
+    member: Any = field(factory=lambda: SimpleNamespace(topics=(), member_id="m", generation=3))
     posted: list[Any] = field(factory=list)
     code: int | None = 0
     waiting: dict[int, Callable[[Any], None]] = field(factory=dict)

@@ -1,0 +1,56 @@
+"""The public API as a type checker sees it: checked by mypy, never run.
+
+Each line is something that users write. A change that breaks one of them breaks their checks.
+"""
+
+from typing import Any, assert_type
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from coopgroup import CooperativeConsumer, LagAwareAssignor, SimplePolicy, StickyAssignor
+
+
+def on_assign(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+    """A callback with the types that the documentation gives."""
+    consumer.incremental_assign(partitions)
+
+
+def on_commit(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+    """A callback of the configuration."""
+    print(error, partitions)  # noqa: T201
+
+
+def construct() -> None:
+    """All ways to give a configuration."""
+    CooperativeConsumer({"group.id": "g", "on_commit": on_commit})
+    CooperativeConsumer({"group.id": "g"}, policy=SimplePolicy(), assignor=StickyAssignor())
+    CooperativeConsumer({"group.id": "g"}, assignor=LagAwareAssignor(), logger=None)
+    more: dict[str, Any] = {"client.id": "named"}
+    CooperativeConsumer({"group.id": "g"}, **more)
+
+
+def consume(consumer: CooperativeConsumer) -> None:
+    """Every method, with the type of its answer."""
+    consumer.subscribe(["orders"], on_assign=on_assign, on_revoke=on_assign, on_lost=None)
+    assert_type(consumer.poll(1.0), Message | None)
+    assert_type(consumer.consume(num_messages=10, timeout=0.5), list[Message])
+    assert_type(next(iter(consumer)), Message)
+    assert_type(consumer.assignment(), list[TopicPartition])
+    assert_type(consumer.commit(asynchronous=False), list[TopicPartition] | None)
+    consumer.store_offsets(offsets=[TopicPartition("orders", 0, 5)])
+    assert_type(consumer.position([TopicPartition("orders", 0)]), list[TopicPartition])
+    assert_type(consumer.committed([TopicPartition("orders", 0)], 10), list[TopicPartition])
+    consumer.pause([TopicPartition("orders", 0)])
+    consumer.resume([TopicPartition("orders", 0)])
+    consumer.seek(TopicPartition("orders", 0, 5))
+    low, high = consumer.get_watermark_offsets(TopicPartition("orders", 0), timeout=10)
+    assert_type(low + high, int)
+    assert_type(consumer.offsets_for_times([], timeout=10), list[TopicPartition])
+    assert_type(consumer.list_topics(timeout=10).topics["orders"].partitions[0].leader, int)
+    assert_type(consumer.cluster_id(), str | None)
+    assert_type(consumer.memberid(), str | None)
+    assert_type(consumer.consumer_group_metadata(), bytes)
+    with consumer as same:
+        assert_type(same, CooperativeConsumer)
+    consumer.unsubscribe()
+    consumer.close()

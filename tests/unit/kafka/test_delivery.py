@@ -1,0 +1,220 @@
+"""Records leave only while the lease holds and the group has nothing to say."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any
+
+import pytest
+from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.committing import Committing
+from coopgroup.kafka.delivery import Delivery
+from coopgroup.kafka.fetching import Fetching
+from coopgroup.kafka.notices import Callbacks, GroupNotices
+from coopgroup.kafka.offsets import OffsetStore
+from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
+from coopgroup.member.events import CommitRequested, LossHandled, Offset
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry import CommitFailed
+from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record
+
+HELD = ResourceSet({"t": [0, 1]})
+ONE = ResourceSet({"t": [1]})
+
+
+@define
+class Stage:
+    """A consumer without a group, holding two partitions."""
+
+    librdkafka: FakeLibrdkafka = field(factory=FakeLibrdkafka)
+    driver: FakeDriver = field(factory=FakeDriver)
+    written: list[Any] = field(factory=list)
+    told: list[tuple[str | None, list[int]]] = field(factory=list)
+    committing: Committing = field(init=False)
+    notices: GroupNotices = field(init=False)
+    delivery: Delivery = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Put the parts together and have the partitions granted."""
+        driver: Any = self.driver
+        fetching = Fetching(self.librdkafka)
+        self.committing = Committing(
+            driver=driver,
+            store=OffsetStore(fetching, automatic=True),
+            on_commit=lambda error, partitions: self.told.append(
+                (None if error is None else error.name(), [one.offset for one in partitions])
+            ),
+            interval_ms=1_000,
+            write=self.written.append,
+        )
+        self.notices = GroupNotices(
+            consumer=None,
+            driver=driver,
+            fetching=fetching,
+            committing=self.committing,
+            write=self.written.append,
+        )
+        self.delivery = Delivery(
+            driver=driver, fetching=fetching, committing=self.committing, notices=self.notices
+        )
+        self.driver.inbox.put(GrantResources(resources=HELD))
+        self.notices.serve()
+        self.written.clear()
+
+
+def places(messages: list[Message]) -> list[tuple[int | None, int | None]]:
+    """(partition, offset) of each."""
+    return [(one.partition(), one.offset()) for one in messages]
+
+
+def test_take_when_records_are_there_gives_as_many_as_asked_for() -> None:
+    """The rest stays, in order."""
+    stage = Stage()
+    stage.librdkafka.feed([record(0, 1), record(1, 1), record(0, 2)])
+    assert places(stage.delivery.take(1, 0)) == [(0, 1)]
+    assert places(stage.delivery.take(5, 0)) == [(1, 1), (0, 2)]
+    assert stage.delivery.take(1, 0) == []
+    assert stage.delivery.take(0, 0) == []
+
+
+@pytest.mark.parametrize("timeout_s", [-1, None])
+def test_take_when_time_has_no_end_waits_until_full(timeout_s: float | None) -> None:
+    """As many fetches as it needs."""
+    stage = Stage()
+    fetches: list[int] = []
+
+    def feed() -> None:
+        fetches.append(1)
+        if len(fetches) in {2, 4}:
+            stage.librdkafka.feed([record(0, len(fetches))])
+
+    stage.librdkafka.on_fetch = feed
+    assert places(stage.delivery.take(2, timeout_s)) == [(0, 2), (0, 4)]
+
+
+def test_take_when_the_lease_is_over_gives_nothing() -> None:
+    """Not even what was fetched before; it does not fetch more either."""
+    stage = Stage()
+    stage.librdkafka.feed([record(0, 1), record(0, 2)])
+    stage.delivery.take(1, 0)
+    stage.driver.lease_until_s = now_s()
+    assert stage.delivery.take(1, 0.02) == []
+    stage.driver.lease_until_s = math.inf
+    assert places(stage.delivery.take(1, 0)) == [(0, 2)]
+
+
+def test_take_when_the_lease_ends_while_fetching_gives_nothing() -> None:
+    """A process that is frozen there wakes with records in its hands."""
+    stage = Stage()
+    stage.librdkafka.feed([record(0, 1)])
+    stage.librdkafka.on_fetch = lambda: setattr(stage.driver, "lease_until_s", now_s() - 1)
+    assert stage.delivery.take(1, 0.02) == []
+
+
+def test_take_when_a_loss_comes_while_fetching_hears_it_first() -> None:
+    """What is lost is not handed out any more."""
+    stage = Stage()
+    lost = LoseResources(resources=HELD, cause="fenced")
+    stage.librdkafka.feed([record(0, 1), record(1, 1)])
+    once = [lost]
+    stage.librdkafka.on_fetch = lambda: stage.driver.inbox.put(once.pop()) if once else None
+    assert stage.delivery.take(2, 0.02) == []
+    assert stage.driver.posted == [LossHandled()]
+
+
+def test_take_when_a_revocation_comes_while_fetching_gives_what_stays() -> None:
+    """And commits nothing of what it did not hand out."""
+    stage = Stage()
+    stage.librdkafka.feed([record(0, 1), record(1, 1)])
+    once = [RevokeResources(resources=ONE)]
+    stage.librdkafka.on_fetch = lambda: stage.driver.inbox.put(once.pop()) if once else None
+    assert places(stage.delivery.take(2, 0.02)) == [(0, 1)]
+    commits = [one for one in stage.driver.posted if isinstance(one, CommitRequested)]
+    assert [one.offsets for one in commits] == [(Offset("t", 1, 1),)]
+
+
+def test_take_when_the_clock_says_so_commits_what_was_handed_out() -> None:
+    """Once an interval; the outcome is heard by `on_commit` at the next poll."""
+    stage = Stage()
+    stage.librdkafka.feed([record(0, 1), record(0, 2)])
+    stage.delivery.take(1, 0)
+    stage.committing.due_at_s = now_s()
+    stage.delivery.take(0, 0)
+    stage.delivery.take(0, 0)
+    assert [one.offsets for one in stage.driver.posted] == [(Offset("t", 0, 2),)]
+    assert stage.told == [(None, [2])]
+    assert 0.5 < stage.committing.due_at_s - now_s() <= 1.0
+
+
+def test_take_while_waiting_does_not_count_as_stalled() -> None:
+    """`max.poll.interval.ms` is about the application, not about an empty topic."""
+    stage = Stage()
+    seen: list[float] = []
+    stage.librdkafka.on_fetch = lambda: seen.append(stage.driver.polled_at_s)
+    stage.delivery.take(1, 0)
+    assert set(seen) == {math.inf}
+    assert stage.driver.polled_at_s <= now_s()
+
+
+def test_take_when_a_callback_raises_keeps_the_records() -> None:
+    """They come with the next poll."""
+    stage = Stage()
+    stage.librdkafka.feed([record(0, 1), record(0, 2)])
+    stage.delivery.take(1, 0)
+    no_positions: dict[str, int] = {}
+    stage.notices.callbacks = Callbacks(on_revoke=lambda *_: no_positions["t"])
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    with pytest.raises(KeyError):
+        stage.delivery.take(1, 0)
+    assert places(stage.delivery.take(1, 0)) == [(0, 2)]
+
+
+def test_commit_now_when_refused_raises_the_first_error() -> None:
+    """And when there is nothing to commit."""
+    stage = Stage()
+    stage.driver.code = 25
+    with pytest.raises(KafkaException, match=r"UNKNOWN_MEMBER_ID.*Commit failed: Broker"):
+        stage.committing.commit_now((Offset("t", 0, 5),))
+    with pytest.raises(KafkaException, match="_NO_OFFSET"):
+        stage.committing.commit_now(())
+
+
+def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
+    """The driver answers with no codes when it stops."""
+    stage = Stage()
+    stage.driver.code = None
+
+    def stop() -> None:
+        while not stage.driver.waiting:
+            time.sleep(0.001)
+        stage.driver.waiting.popitem()[1](())
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(KafkaException, match="_DESTROY"):
+        stage.committing.commit_now((Offset("t", 0, 5),))
+    thread.join()
+
+
+def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
+    """As librdkafka."""
+    stage = Stage()
+    stage.committing.commit_later(())
+    stage.notices.serve()
+    assert stage.told == [("_NO_OFFSET", [])]
+
+
+def test_commit_later_when_refused_is_heard_and_written() -> None:
+    """By `on_commit` and by telemetry; errors of our own connections have librdkafka's names."""
+    stage = Stage()
+    stage.driver.code = -2
+    stage.committing.commit_later((Offset("t", 0, 5),))
+    stage.notices.serve()
+    name = KafkaError(KafkaError._TRANSPORT).name()  # noqa: SLF001  (public constant)
+    assert stage.told == [(name, [5])]
+    assert stage.written == [CommitFailed(resources=ResourceSet({"t": [0]}), error=name)]

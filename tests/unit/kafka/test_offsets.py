@@ -1,0 +1,105 @@
+"""Which offsets a commit commits."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from coopgroup.kafka.fetching import Fetching
+from coopgroup.kafka.group_metadata import encode_group_metadata
+from coopgroup.kafka.offsets import OffsetStore, given_offsets, offsets_of_partitions
+from coopgroup.kafka.partitions import to_partitions, to_resources
+from coopgroup.member import MemberConfig, new_member
+from coopgroup.member.events import Offset
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.fakes import FakeLibrdkafka, record
+
+HELD = ResourceSet({"t": [0, 1]})
+ERROR = Message(error=KafkaError(KafkaError._PARTITION_EOF, "the end"))  # noqa: SLF001
+
+
+def store(*, automatic: bool) -> tuple[OffsetStore, FakeLibrdkafka]:
+    """A store over a fetcher that was given one record of each of two partitions."""
+    librdkafka = FakeLibrdkafka()
+    fetching = Fetching(librdkafka)
+    fetching.begin(to_partitions(HELD))
+    librdkafka.feed([record(1, 4), record(0, 9)])
+    fetching.fetch(2, 0)
+    return OffsetStore(fetching, automatic), librdkafka
+
+
+def test_due_when_automatic_are_positions_that_are_not_committed() -> None:
+    """Of what is held, ascending."""
+    offsets, _ = store(automatic=True)
+    offsets.fetching.hand_out.take(2)
+    assert offsets.due(HELD) == (Offset("t", 0, 10), Offset("t", 1, 5))
+    offsets.committed([Offset("t", 0, 10)])
+    assert offsets.due(HELD) == (Offset("t", 1, 5),)
+    assert offsets.due(ResourceSet()) == ()
+    offsets.forget([("t", 0)])
+    assert offsets.due(ResourceSet({"t": [0]})) == (Offset("t", 0, 10),)
+
+
+def test_due_when_stored_by_hand_are_those() -> None:
+    """Whatever the positions are; what changes hands is forgotten."""
+    offsets, _ = store(automatic=False)
+    assert offsets.due(HELD) == ()
+    offsets.store([Offset("t", 1, 3), Offset("t", 0, 2), Offset("t", 7, 1), Offset("t", 1, 4)])
+    assert offsets.due(HELD) == (Offset("t", 0, 2), Offset("t", 1, 4))
+    offsets.forget([("t", 0)])
+    assert offsets.due(HELD) == (Offset("t", 1, 4),)
+
+
+def test_offsets_of_partitions_leave_out_those_without_and_keep_the_last() -> None:
+    """A commit has one offset for each partition, with its epoch and note."""
+    partitions = [
+        TopicPartition("t", 0, 5),
+        TopicPartition("t", 1),
+        TopicPartition("t", 0, 6, metadata="note", leader_epoch=2),
+    ]
+    assert offsets_of_partitions(partitions) == (Offset("t", 0, 6, 2, "note"),)
+
+
+def test_given_offsets_of_a_record_are_those_of_the_next_one() -> None:
+    """With the epoch of the record (KIP-320)."""
+    assert given_offsets(record(3, 7), None, "commit") == (Offset("t", 3, 8, 4),)
+    assert given_offsets(None, [], "commit") == ()
+    assert given_offsets(None, None, "commit") is None
+
+
+@pytest.mark.parametrize(
+    ("message", "offsets", "kind", "said"),
+    [
+        (ERROR, [], ValueError, "message and offsets are mutually exclusive"),
+        (1, None, TypeError, "expected confluent_kafka.cimpl.Message"),
+        (None, 1, TypeError, "requires list of TopicPartition"),
+        (None, [1], TypeError, "expected cimpl.TopicPartition"),
+        (ERROR, None, KafkaException, "Cannot store offsets for message with error: 'the end'"),
+    ],
+)
+def test_given_offsets_when_wrong_are_refused_as_there(
+    message: Any,  # noqa: ANN401
+    offsets: Any,  # noqa: ANN401
+    kind: type[Exception],
+    said: str,
+) -> None:
+    """The same kinds of exceptions, the same words."""
+    with pytest.raises(kind, match=said):
+        given_offsets(message, offsets, "store")
+
+
+def test_partitions_become_resources_and_back() -> None:
+    """Offsets are dropped."""
+    resources = to_resources([TopicPartition("t", 1, 5), TopicPartition("a", 0)])
+    assert resources == ResourceSet({"a": [0], "t": [1]})
+    assert [(one.topic, one.partition, one.offset) for one in to_partitions(resources)] == [
+        ("a", 0, -1001),
+        ("t", 1, -1001),
+    ]
+
+
+@pytest.mark.parametrize(("instance_id", "end"), [(None, b"\1"), ("static-1", b"\0static-1\0")])
+def test_group_metadata_is_what_librdkafka_writes(instance_id: str | None, end: bytes) -> None:
+    """Its own bytes for a consumer without membership, as seen with 2.16."""
+    member = new_member(MemberConfig(group_id="g", instance_id=instance_id))
+    assert encode_group_metadata(member) == b"CGMDv2:\xff\xff\xff\xffg\0\0" + end

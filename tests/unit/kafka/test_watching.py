@@ -1,0 +1,177 @@
+"""Topics and partitions that appear and vanish."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from attrs import define, field
+from confluent_kafka import KafkaError, KafkaException
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.watching import TopicWatcher, TopicWish
+from coopgroup.leader import TopicMetadata
+from coopgroup.member.events import RejoinRequested, SubscriptionChanged
+from coopgroup.model import ResourceSet
+
+WAIT_S = 5.0
+
+
+def test_wish_finds_names_and_what_patterns_match() -> None:
+    """Ascending; a name is wanted whether it exists or not."""
+    wish = TopicWish.read(["^order", "bills", "^.*s$", "bills"])
+    assert wish.matching(["orders", "order-1", "my-order", "tests"]) == (
+        "bills",
+        "order-1",
+        "orders",
+        "tests",
+    )
+
+
+def test_wish_when_a_pattern_is_none_is_refused() -> None:
+    """In one line."""
+    with pytest.raises(ConfigurationError, match=r"topics: got '\^\[', expected a regular"):
+        TopicWish.read(["^["])
+
+
+@define
+class Cluster:
+    """Topics by name, with their partitions; or an error."""
+
+    topics: dict[str, list[int]]
+    error: Exception | None = None
+    is_in_doubt: bool = False
+    on_look: Callable[[], None] | None = None
+    looked: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
+
+    def topic_names(self) -> tuple[str, ...]:
+        """All names."""
+        self.looked.put("names")
+        on_look, self.on_look = self.on_look, None
+        if on_look is not None:
+            on_look()
+        if self.error is not None:
+            raise self.error
+        return tuple(sorted(self.topics))
+
+    def metadata(self, names: tuple[str, ...]) -> TopicMetadata:
+        """Of some."""
+        self.looked.put("metadata")
+        known = {name: self.topics[name] for name in names if name in self.topics}
+        return TopicMetadata(resources=ResourceSet(known))
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@define
+class Watched:
+    """A watcher on a thread, and what it posted and warned of."""
+
+    cluster: Cluster
+    leads: bool = False
+    refresh_ms: int = 20
+    assigned: Any = None
+    posted: queue.SimpleQueue[Any] = field(factory=queue.SimpleQueue)
+    warned: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
+    watcher: TopicWatcher = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make it; it is not started."""
+        leader: Any = SimpleNamespace(topics=("a", "b"), partitions=ResourceSet({"a": [0]}))
+        self.assigned = leader
+        lookup: Any = self.cluster
+        sink: Any = SimpleNamespace(warn=lambda event, **_: self.warned.put(event))
+        self.watcher = TopicWatcher(
+            lookup=lookup,
+            leader=leader,
+            leads=lambda: self.leads,
+            post=self.posted.put,
+            sink=sink,
+            refresh_ms=self.refresh_ms,
+        )
+
+
+@pytest.fixture
+def running() -> Iterator[list[Watched]]:
+    """Watchers put in here are stopped at the end."""
+    started: list[Watched] = []
+    yield started
+    for one in started:
+        one.watcher.stop()
+
+
+def test_names_are_posted_at_once_without_a_look() -> None:
+    """The join need not wait for the cluster."""
+    watched = Watched(Cluster({}))
+    watched.watcher.watch(TopicWish.read(["b", "a"]))
+    assert watched.posted.get_nowait() == SubscriptionChanged(topics=("a", "b"))
+
+
+def test_patterns_are_posted_whenever_other_topics_match(running: list[Watched]) -> None:
+    """And only then."""
+    watched = Watched(Cluster({"orders": [0]}))
+    running.append(watched)
+    watched.watcher.start()
+    watched.watcher.watch(TopicWish.read(["^o"]))
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
+    for _ in range(3):
+        assert watched.cluster.looked.get(timeout=WAIT_S) == "names"
+    assert watched.posted.empty()
+    watched.cluster.topics = {"orders": [0], "other": [0], "third": [0]}
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders", "other"))
+    watched.cluster.topics = {"third": [0]}
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=())
+
+
+def test_leader_asks_for_a_round_when_partitions_change(running: list[Watched]) -> None:
+    """Once for each change, also where a topic that was missing appears."""
+    watched = Watched(Cluster({"a": [0]}), leads=True)
+    running.append(watched)
+    watched.watcher.start()
+    watched.watcher.watch(TopicWish.read(["a", "b"]))
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("a", "b"))
+    for _ in range(3):
+        assert watched.cluster.looked.get(timeout=WAIT_S) == "metadata"
+    assert watched.posted.empty()
+    for topics in ({"a": [0, 1]}, {"a": [0, 1], "b": [0]}, {"b": [0]}):
+        watched.cluster.topics = topics
+        assert watched.posted.get(timeout=WAIT_S) == RejoinRequested(reason="partitions changed")
+        assert watched.assigned.partitions == ResourceSet(topics)
+
+
+def test_look_that_fails_is_told_and_tried_again(running: list[Watched]) -> None:
+    """Within a second or so."""
+    error = KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001  (public constant)
+    watched = Watched(Cluster({"orders": [0]}, error), refresh_ms=-1)
+    running.append(watched)
+    watched.watcher.start()
+    watched.watcher.watch(TopicWish.read(["^o"]))
+    assert watched.warned.get(timeout=WAIT_S) == "topics_unavailable"
+    watched.cluster.error = None
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
+
+
+def test_wish_when_withdrawn_is_looked_for_no_more(running: list[Watched]) -> None:
+    """An answer to the old one is not posted."""
+    watched = Watched(Cluster({"orders": [0]}))
+    running.append(watched)
+    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.watcher.watch(None)
+    watched.watcher.start()
+    with pytest.raises(queue.Empty):
+        watched.cluster.looked.get(timeout=0.1)
+    assert watched.posted.empty()
+
+
+def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(running: list[Watched]) -> None:
+    """Not only when the next look is due, which may be minutes later."""
+    watched = Watched(Cluster({"orders": [0], "bills": [0]}), refresh_ms=600_000)
+    running.append(watched)
+    watched.cluster.on_look = lambda: watched.watcher.watch(TopicWish.read(["^b"]))
+    watched.watcher.watch(TopicWish.read(["^o"]))
+    watched.watcher.start()
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("bills",))
