@@ -24,7 +24,7 @@ from coopgroup.testing.trial.spec import WorkerSpec, dump_spec, load_spec
 __all__ = ["run"]
 
 TOPIC: Final = "throughput"
-PARTITIONS: Final = 8
+PARTITIONS: Final = 12
 RECORDS: Final = 2_000_000
 PAYLOAD: Final = bytes(100)
 BATCH: Final = 500

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["CooperativeConsumer"]
 
-_CONSUME_MAX = 1_000_000
-
 
 class CooperativeConsumer:
     """A consumer whose group rebalances incrementally and in cooperation.
@@ -53,9 +51,7 @@ class CooperativeConsumer:
     `position`, `memberid` and the look-ups may be called from any thread.
 
     Args:
-        configuration: keys of `confluent_kafka.Consumer`, and coopgroup's own
-            (`coopgroup.telemetry.file`, `coopgroup.leader.timeout.ms`,
-            `coopgroup.lookup.timeout.ms`).
+        configuration: keys of `confluent_kafka.Consumer`, and coopgroup's own (`coopgroup.…`).
         policy: when resources move; `SimplePolicy()` if not given.
         assignor: where they go; `StickyAssignor()` if not given. Both count only while this
             member leads the group, so give all members the same.
@@ -196,7 +192,7 @@ class CooperativeConsumer:
         """
         self._check_open()
         count = operator.index(num_messages)
-        if not 0 <= count <= _CONSUME_MAX:
+        if not 0 <= count <= 1_000_000:
             raise ValueError("num_messages must be between 0 and 1000000 (1M)")
         return self._delivery.take(count, timeout)
 
@@ -243,10 +239,8 @@ class CooperativeConsumer:
 
         Args:
             message: commit this record's offset + 1.
-            offsets: commit these; not together with a message. Without both, the positions of
-                all partitions (or what was stored) are committed.
-            asynchronous: whether to return at once; `on_commit` of the configuration then hears
-                the outcome.
+            offsets: commit these. Without both, all positions, or what was stored, are committed.
+            asynchronous: whether to return at once; the outcome is heard by `on_commit`.
 
         Returns:
             None if asynchronous, else what was committed.
@@ -304,7 +298,6 @@ class CooperativeConsumer:
         self, partitions: list[TopicPartition], timeout: float | None = -1
     ) -> list[TopicPartition]:
         """Offsets that the group has committed."""
-        self._check_open()
         return self._client.committed(partitions, _seconds(timeout))
 
     # --- flow ------------------------------------------------------------------------------------
@@ -333,25 +326,21 @@ class CooperativeConsumer:
         cached: bool = False,  # noqa: FBT001, FBT002  (as confluent_kafka has it)
     ) -> tuple[int, int]:
         """Lowest offset of a partition, and the highest + 1."""
-        self._check_open()
         return self._client.get_watermark_offsets(partition, _seconds(timeout), cached)
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float | None = -1
     ) -> list[TopicPartition]:
         """First offset at or after a time, given in ms since 1970 in place of the offset."""
-        self._check_open()
         return self._client.offsets_for_times(partitions, _seconds(timeout))
 
     def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
         """Metadata of the cluster, or of one topic."""
-        self._check_open()
         metadata: ClusterMetadata = self._client.list_topics(topic, _seconds(timeout))
         return metadata
 
     def cluster_id(self, timeout: float | None = -1) -> str | None:
         """Id of the cluster."""
-        self._check_open()
         return self._client.cluster_id(_seconds(timeout))
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -400,6 +389,7 @@ class CooperativeConsumer:
 
     @property
     def _client(self) -> Consumer:
+        self._check_open()
         client: Consumer = self._fetching.consumer
         return client
 

@@ -22,7 +22,7 @@ from coopgroup.kafka.partitions import to_partitions
 from coopgroup.model import EMPTY, ResourceSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from confluent_kafka import Message
 
@@ -165,6 +165,33 @@ class Fetching:
             raise
         finally:
             self._before = None
+
+    def fetch_past(self, count: int, wait_s: float, may_leave: Callable[[], bool]) -> list[Message]:
+        """Get a full batch straight to the application, past the hand-out, which is empty.
+
+        Args:
+            count: how many records, at least 1.
+            wait_s: how long to wait for them, in seconds.
+            may_leave: asked when they are there.
+
+        Returns:
+            The batch; none if it is not full or may not leave: its records are in the hand-out.
+
+        Raises:
+            BaseException: what a signal or a callback of the configuration raised meanwhile.
+        """
+        self._before = self.consumer.position(self._partitions)
+        try:
+            messages: list[Message] = self.consumer.consume(count, wait_s)
+            if len(messages) == count and not self.hand_out.paused and may_leave():
+                return messages
+            self.hand_out.add(messages)
+        except BaseException:
+            self._set_back_to(self._before)
+            raise
+        finally:
+            self._before = None
+        return []
 
     def positions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Where the application stands: offset of the next record that it gets; from any thread.

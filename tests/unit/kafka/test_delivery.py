@@ -108,12 +108,16 @@ def test_take_when_the_lease_is_over_gives_nothing() -> None:
     assert places(stage.delivery.take(1, 0)) == [(0, 2)]
 
 
-def test_take_when_the_lease_ends_while_fetching_gives_nothing() -> None:
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_take_when_the_lease_ends_while_fetching_gives_nothing(count: int) -> None:
     """A process that is frozen there wakes with records in its hands."""
     stage = Stage()
-    stage.librdkafka.feed([record(0, 1)])
+    stage.librdkafka.feed([record(0, 1), record(0, 2)])
     stage.librdkafka.on_fetch = lambda: setattr(stage.driver, "lease_until_s", now_s() - 1)
-    assert stage.delivery.take(1, 0.02) == []
+    assert stage.delivery.take(count, 0.02) == []
+    stage.librdkafka.on_fetch = None
+    stage.driver.lease_until_s = math.inf
+    assert places(stage.delivery.take(2, 0)) == [(0, 1), (0, 2)]
 
 
 def test_take_when_a_loss_comes_while_fetching_hears_it_first() -> None:

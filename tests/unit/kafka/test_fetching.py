@@ -199,3 +199,46 @@ def test_nothing_is_looked_up_when_partitions_are_fetched() -> None:
     fetching.begin([TopicPartition("a", 0)])
     assert not fetching.learn_topics(("a", "b"), 0.05)
     assert consumer.asked == []
+
+
+def test_fetch_past_when_the_batch_is_full_gives_it_straight_away() -> None:
+    """Nothing waits in the hand-out then."""
+    fetching, _ = begun(record(0, 7), record(1, 50), record(0, 8))
+    batch = fetching.fetch_past(3, 0, lambda: True)
+    assert [(one.partition(), one.offset()) for one in batch] == [(0, 7), (1, 50), (0, 8)]
+    assert (ready(fetching), positions(fetching)) == ([], [9, 51])
+
+
+@pytest.mark.parametrize(
+    ("count", "is_paused", "may_leave"), [(3, False, True), (2, True, True), (2, False, False)]
+)
+def test_fetch_past_when_the_batch_may_not_leave_keeps_it(
+    count: int, is_paused: bool, may_leave: bool
+) -> None:
+    """Not full, perhaps of a paused partition, or the group has something to say."""
+    fetching, _ = begun(record(0, 7), record(1, 50))
+    if is_paused:
+        fetching.pause([TopicPartition("t", 1)], HELD)
+    assert fetching.fetch_past(count, 0, lambda: may_leave) == []
+    assert ready(fetching) == ([(0, 7)] if is_paused else [(0, 7), (1, 50)])
+    assert positions(fetching) == [7, 50]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool) -> None:
+    """While librdkafka gives the batch, and right after."""
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+    librdkafka.failure = KeyboardInterrupt() if inside else None
+
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch_past(2, 0, interrupted)
+    assert librdkafka.calls == [
+        ("unassign", [(0, -1001)]),
+        ("assign", [(0, -1001)]),
+        ("unassign", [(1, -1001)]),
+        ("assign", [(1, 50)]),
+    ]
+    assert (ready(fetching), positions(fetching)) == ([], [-1001, -1001])
