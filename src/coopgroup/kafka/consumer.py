@@ -165,11 +165,8 @@ class CooperativeConsumer:
             driver = self._driver
             now = clock_gettime(CLOCK)
             # The lease first: when it stops to matter, the inbox already says why.
-            if (
-                now < driver.lease_until_s
-                and now < self._committing.due_at_s
-                and not self._inbox.waiting
-            ):
+            lease_holds = now < driver.lease_until_s
+            if lease_holds and now < self._committing.due_at_s and not self._inbox.waiting:
                 driver.polled_at_s = now
                 return message
             ready.appendleft(message)
@@ -227,7 +224,7 @@ class CooperativeConsumer:
         """The same as `incremental_unassign` of all that is given up."""
         self.incremental_unassign([])
 
-    # --- offsets ---------------------------------------------------------------------------------
+    # --- offsets and flow ------------------------------------------------------------------------
 
     def commit(
         self,
@@ -238,8 +235,8 @@ class CooperativeConsumer:
         """Commit offsets to the group, right through a rebalance.
 
         Args:
-            message: commit this record's offset + 1.
-            offsets: commit these. Without both, all positions, or what was stored, are committed.
+            message: commit its offset + 1.
+            offsets: commit these; without both, all positions, or what was stored, are committed.
             asynchronous: whether to return at once; the outcome is heard by `on_commit`.
 
         Returns:
@@ -300,8 +297,6 @@ class CooperativeConsumer:
         """Offsets that the group has committed."""
         return self._client.committed(partitions, _seconds(timeout))
 
-    # --- flow ------------------------------------------------------------------------------------
-
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`."""
         self._check_open()
@@ -317,7 +312,7 @@ class CooperativeConsumer:
         self._check_open()
         self._fetching.seek(partition)
 
-    # --- look-ups --------------------------------------------------------------------------------
+    # --- look-ups and the group ------------------------------------------------------------------
 
     def get_watermark_offsets(
         self,
@@ -352,8 +347,6 @@ class CooperativeConsumer:
             "set_sasl_credentials: make a new consumer with the new credentials",
         )
 
-    # --- the group -------------------------------------------------------------------------------
-
     def memberid(self) -> str | None:
         """Id that the group coordinator gave this member; None before it has one."""
         self._check_open()
@@ -367,7 +360,7 @@ class CooperativeConsumer:
     def close(self) -> None:
         """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.
 
-        What a callback raises comes out of it; the consumer is closed all the same.
+        What a callback raises comes out; the consumer is closed all the same.
         """
         if self._closing:
             return

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer
 
 from coopgroup import CooperativeConsumer
 
-PAGE = Path(__file__).parents[3] / "docs" / "consumer.md"
+PAGE = Path(__file__).parents[2] / "docs" / "consumer.md"
 ROW = re.compile(
     r"^\| (`\w+`(?:, `\w+`)*) \| (same|different|refused|ours) \| (.*)\|$", re.MULTILINE
 )

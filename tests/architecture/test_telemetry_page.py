@@ -10,7 +10,7 @@ import attrs
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import Envelope, StopReason, codec, records, to_json
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "telemetry.md").read_text()
 KIND = re.compile(r"^### `(\w+)`$", re.MULTILINE)
 FIELD = re.compile(r"^\| `(\w+)` \| (\w+) \| .+ \|$", re.MULTILINE)

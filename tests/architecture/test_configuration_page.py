@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.settings import merge_configuration, read_settings, refusal_of_librdkafka
 
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `([\w.]+)` \| ([\w ]+) \| (.*)\|$", re.MULTILINE)
 VERDICTS = dict[str, tuple[str, str]]
 BASE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
