@@ -49,7 +49,7 @@ JSON_KEYS: Final = (
 )
 
 
-@click.command
+@click.command("demo")
 @click.option(
     "--broker",
     default="auto",

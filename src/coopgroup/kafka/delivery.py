@@ -106,8 +106,7 @@ class Delivery:
                     # Nothing may be handed out, and the group is about to say why.
                     driver.inbox.wait(wait_s)
                     return
-                if not self.fetching.learn_topics(driver.member.topics, wait_s):
-                    self.fetching.fetch(count - len(ready), wait_s)
+                self.fetching.fetch(count - len(ready), wait_s)
                 now = now_s()
                 if now >= min(deadline_s, self.committing.due_at_s) or driver.inbox.waiting:
                     return

@@ -12,6 +12,7 @@ there. The same positions serve other threads that ask while a batch is under wa
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
@@ -34,6 +35,7 @@ _AHEAD_FIRST: Final = 32
 _AHEAD_BYTES_MAX: Final = 4_000_000
 # More topics than this are looked up with all others of the cluster, in one request.
 _SINGLE_TOPICS_MAX: Final = 5
+_LEARN_TIMEOUT_S: Final = 1.0
 
 
 @define(eq=False)
@@ -54,7 +56,6 @@ class Fetching:
     _ahead: int = field(default=_AHEAD_FIRST, init=False)
     # Positions before the batch under way; None while none is.
     _before: list[TopicPartition] | None = field(default=None, init=False)
-    _known_topics: set[str] = field(factory=set, init=False)
     # Where partitions go on that were set back: librdkafka has no position until the next record.
     _set_back: dict[Partition, int] = field(factory=dict, init=False)
 
@@ -67,6 +68,7 @@ class Fetching:
             KafkaException: librdkafka refuses them.
             TypeError: they are no list of partitions.
         """
+        self._learn_topics({one.topic for one in partitions} - set(self.fetched.names))
         self.consumer.incremental_assign(partitions)
         for one in partitions:
             self._begun_at[one.topic, one.partition] = one
@@ -115,34 +117,6 @@ class Fetching:
         self.consumer.close()
 
     # --- records ---------------------------------------------------------------------------------
-
-    def learn_topics(self, topics: Sequence[str], wait_s: float) -> bool:
-        """Have librdkafka look up, ahead of the first assignment, where partitions are.
-
-        Otherwise it would begin to look only then, at its next tick, and the first records would
-        come up to a second later.
-
-        Args:
-            topics: what the group subscribes to.
-            wait_s: how long to wait for the answer, in seconds.
-
-        Returns:
-            Whether something was looked up. Not without a connection, for instance: the next call
-            tries again.
-        """
-        unknown = [topic for topic in topics if topic not in self._known_topics]
-        if self.fetched or not unknown:
-            return False
-        try:
-            if len(unknown) > _SINGLE_TOPICS_MAX:
-                self.consumer.list_topics(timeout=wait_s)
-            else:
-                unknown = unknown[:1]
-                self.consumer.list_topics(unknown[0], timeout=wait_s)
-        except KafkaException:
-            return False
-        self._known_topics.update(unknown)
-        return True
 
     def fetch(self, wanted: int, wait_s: float) -> None:
         """Get records into the hand-out: up to a number of them, or some ahead where one will do.
@@ -247,6 +221,20 @@ class Fetching:
             self.consumer.incremental_assign([begin])
             if offset >= 0:
                 self._set_back[key] = offset
+
+    def _learn_topics(self, topics: set[str]) -> None:
+        """Have librdkafka look up where partitions are of topics that it did not fetch so far.
+
+        Otherwise it would begin to look at its next tick only, and the first records would come
+        up to a second later. Topics that are assigned exist, so none is created by being asked
+        for. Without an answer it comes as it would have come.
+        """
+        with contextlib.suppress(KafkaException):
+            if len(topics) > _SINGLE_TOPICS_MAX:
+                self.consumer.list_topics(timeout=_LEARN_TIMEOUT_S)
+                return
+            for topic in sorted(topics):
+                self.consumer.list_topics(topic, timeout=_LEARN_TIMEOUT_S)
 
     def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
         self.fetched = fetched

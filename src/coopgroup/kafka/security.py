@@ -344,7 +344,12 @@ def _refuse_what_we_cannot_do(configuration: Mapping[str, Any]) -> None:
             continue
         value = _text(configuration[key])
         if setting.verdict is Verdict.LIMITED and value.lower() not in setting.allowed:
-            raise ConfigurationError(key, configuration[key], setting.reason)
+            raise ConfigurationError(key, _shown(key, configuration[key]), setting.reason)
+
+
+def _shown(key: str, value: object) -> object:
+    """The value as an error may show it: not a secret."""
+    return "***" if key.endswith((".secret", ".password", ".pem")) else value
 
 
 def _text(value: object) -> str:

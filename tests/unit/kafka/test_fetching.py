@@ -157,48 +157,49 @@ class _TopicsOnly:
         """Answer, or raise as without a connection."""
         if not self.is_connected:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001
-        assert timeout == 0.05
+        assert timeout > 0
         self.asked.append(topic)
 
     def incremental_assign(self, _partitions: list[TopicPartition]) -> None:
         """Fetch."""
 
+    def incremental_unassign(self, _partitions: list[TopicPartition]) -> None:
+        """Fetch no longer."""
 
-def test_each_topic_is_looked_up_once_when_nothing_is_fetched_yet() -> None:
-    """One at a time, so that each wait is short; then there is nothing to do."""
+
+def test_a_topic_that_was_not_fetched_is_looked_up_before_it_is() -> None:
+    """It would begin to look at its next tick only; what is fetched it knows already."""
     consumer = _TopicsOnly()
     fetching = Fetching(consumer)
-    learnt = [fetching.learn_topics(("a", "b"), 0.05) for _ in range(3)]
-    assert (learnt, consumer.asked) == ([True, True, False], ["a", "b"])
+    fetching.begin([TopicPartition("a", 0), TopicPartition("a", 1)])
+    fetching.begin([TopicPartition("a", 2), TopicPartition("b", 0)])
+    assert consumer.asked == ["a", "b"]
+
+
+def test_a_topic_is_looked_up_again_when_nothing_of_it_was_fetched_meanwhile() -> None:
+    """What librdkafka knew of it may have gone out of date."""
+    consumer = _TopicsOnly()
+    fetching = Fetching(consumer)
+    fetching.begin([TopicPartition("a", 0)])
+    fetching.end(ResourceSet({"a": [0]}))
+    fetching.begin([TopicPartition("a", 0)])
+    assert consumer.asked == ["a", "a"]
 
 
 def test_many_topics_are_looked_up_at_once() -> None:
     """A request for each of a thousand topics would take longer than one for all."""
     consumer = _TopicsOnly()
-    fetching = Fetching(consumer)
-    topics = tuple(str(number) for number in range(1_000))
-    learnt = [fetching.learn_topics(topics, 0.05) for _ in range(2)]
-    assert (learnt, consumer.asked) == ([True, False], [None])
+    Fetching(consumer).begin([TopicPartition(str(number), 0) for number in range(1_000)])
+    assert consumer.asked == [None]
 
 
-def test_it_is_tried_again_when_there_was_no_connection() -> None:
-    """The caller does something else meanwhile."""
+def test_partitions_are_fetched_all_the_same_when_there_is_no_connection() -> None:
+    """The look-up only saves time."""
     consumer = _TopicsOnly()
     fetching = Fetching(consumer)
     consumer.is_connected = False
-    assert not fetching.learn_topics(("a",), 0.05)
-    consumer.is_connected = True
-    assert fetching.learn_topics(("a",), 0.05)
-    assert consumer.asked == ["a"]
-
-
-def test_nothing_is_looked_up_when_partitions_are_fetched() -> None:
-    """What is retained must not wait for a look-up."""
-    consumer = _TopicsOnly()
-    fetching = Fetching(consumer)
     fetching.begin([TopicPartition("a", 0)])
-    assert not fetching.learn_topics(("a", "b"), 0.05)
-    assert consumer.asked == []
+    assert (fetching.fetched, consumer.asked) == (ResourceSet({"a": [0]}), [])
 
 
 def test_fetch_past_when_the_batch_is_full_gives_it_straight_away() -> None:
