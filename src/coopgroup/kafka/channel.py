@@ -230,6 +230,7 @@ class Channel:
         try:
             sock = await self._open_socket()
             transport = self._wrap(sock)
+            _read_to_the_end(transport)
             sock = None
             await transport.handshake()
             connection = self._new_connection()
@@ -401,6 +402,23 @@ def _discard(
         transport.abort(error)
     if sock is not None:
         sock.close()
+
+
+def _read_to_the_end(transport: KafkaTCPTransport) -> None:
+    """Have what a broker sent last read before the end of the stream.
+
+    A broker sends its refusal of credentials together with the end, and kafka-python drops what
+    it read together with the end (seen with 3.0.12): wrong passwords would look like a broker
+    that hangs up. The end itself is there again at the next read.
+    """
+    receive: Callable[[], tuple[bytes, BaseException | None]]
+    receive = transport._sock_recv  # noqa: SLF001  (there is no other place to mend it)
+
+    def receive_last() -> tuple[bytes, BaseException | None]:
+        received, error = receive()
+        return received, None if received else error
+
+    setattr(transport, "_sock_recv", receive_last)  # noqa: B010  (mypy knows it as a method)
 
 
 def _failure(error: object) -> TransportFailure:

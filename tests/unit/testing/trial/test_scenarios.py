@@ -13,7 +13,16 @@ MS = 1_000_000
 
 def test_scenarios_when_listed_come_in_their_order() -> None:
     """Noise first, then from the gentlest to the roughest."""
-    assert list(SCENARIOS) == ["quiet", "join", "leave", "bounce", "kill", "rolling", "scale"]
+    assert list(SCENARIOS) == [
+        "quiet",
+        "join",
+        "leave",
+        "close",
+        "bounce",
+        "kill",
+        "rolling",
+        "scale",
+    ]
 
 
 def test_scenarios_when_prepared_name_only_known_members() -> None:
