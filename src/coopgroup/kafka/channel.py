@@ -411,7 +411,7 @@ def _read_to_the_end(transport: KafkaTCPTransport) -> None:
     it read together with the end (seen with 3.0.12): wrong passwords would look like a broker
     that hangs up. The end itself is there again at the next read.
     """
-    receive: Callable[[], tuple[bytes, BaseException | None]]
+    receive: Any
     receive = transport._sock_recv  # noqa: SLF001  (there is no other place to mend it)
 
     def receive_last() -> tuple[bytes, BaseException | None]:
