@@ -35,12 +35,14 @@ class ConfigurationError(CoopgroupError, ValueError):
     Args:
         field: name of the key, option or argument.
         value: what was given.
-        expected: what would be right, as the end of the sentence "expected …".
+        expected: what would be right, as the end of the sentence "expected …"; or, where nothing
+            would be, "no such key: …" with what to use instead.
     """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         """Build the one-line message."""
-        super().__init__(f"{field}: got {value!r}, expected {expected}")
+        joint = "but there is" if expected.startswith("no such ") else "expected"
+        super().__init__(f"{field}: got {value!r}, {joint} {expected}")
         self.field = field
         self.value = value
         self.expected = expected

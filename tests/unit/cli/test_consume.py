@@ -151,7 +151,7 @@ def test_consume_when_errors_repeat_tells_of_each_once(
         (["orders", "--group", "g", "--config", "x"], "--config: got 'x', expected KEY=VALUE"),
         (
             ["orders", "--group", "g", "--config", "foo=1"],
-            "foo: got '1', expected no such key: it is unknown",
+            "foo: got '1', but there is no such key: it is unknown",
         ),
         (["orders", "--group", ""], "group.id: got '', expected the name of the group"),
         (["orders", "--group", "g", "--policy", "x"], "policy: got 'x', expected one of simple"),

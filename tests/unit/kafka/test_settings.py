@@ -177,7 +177,7 @@ def test_configuration_when_a_key_is_no_string_is_refused() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("foo", 1, "foo: got 1, expected no such key: it is unknown"),
+        ("foo", 1, "foo: got 1, but there is no such key: it is unknown"),
         (
             "fetch.min.bytes",
             -4,
