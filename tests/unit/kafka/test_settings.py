@@ -138,7 +138,8 @@ def test_settings_when_a_value_cannot_be_are_refused(
     """One line: the key, what was given, what would be right."""
     with pytest.raises(ConfigurationError) as caught:
         read(**{key: value})
-    assert str(caught.value) == f"{key}: got {value!r}, expected {expected}"
+    said = f"but there is {expected}" if expected.startswith("no such") else f"expected {expected}"
+    assert str(caught.value) == f"{key}: got {value!r}, {said}"
 
 
 def test_configuration_when_given_twice_is_merged_as_confluent_kafka_does() -> None:
