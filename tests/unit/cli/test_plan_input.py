@@ -140,7 +140,10 @@ def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
         ),
         (member(topics="t"), "members.m.topics: got 't', expected a list of strings"),
         (member(topics=["t", 1]), "members.m.topics: got ['t', 1], expected a list of strings"),
-        (member(own={}), "members.m.own: got {}, but there is no such field; there are topics, owne"),
+        (
+            member(own={}),
+            "members.m.own: got {}, but there is no such field; there are topics, owne",
+        ),
         (member(owned=[]), "members.m.owned: got [], expected an object of lists of indices"),
         (member(owned={"t": 1}), "members.m.owned.t: got 1, expected a list of integers"),
         (member(owned={"t": None}), "members.m.owned.t: got null, expected a list of integers"),
