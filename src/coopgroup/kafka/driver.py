@@ -285,7 +285,10 @@ class GroupDriver:
         lease_until_s = _lease_until_s(self.member)
         self.lease_until_s = min(self.lease_until_s, lease_until_s)
         for effect in effects:
-            self._carry_out(effect)
+            try:
+                self._carry_out(effect)
+            except Exception as error:  # noqa: BLE001 -- the other effects must come about
+                self._report_error(error)
         self.lease_until_s = lease_until_s
 
     def _carry_out(self, effect: SessionEffect) -> None:

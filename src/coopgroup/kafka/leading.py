@@ -11,9 +11,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
-from confluent_kafka import KafkaException
 
-from coopgroup.errors import CoopgroupError
 from coopgroup.kafka.clock import now_s
 from coopgroup.leader import Lags, TopicMetadata, read_members
 from coopgroup.member.events import RejoinRequested
@@ -145,13 +143,13 @@ class RoundLeader:
     def _metadata(self, request: RoundRequest) -> TopicMetadata | None:
         try:
             return self.lookup.metadata(request.topics)
-        except (KafkaException, CoopgroupError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 -- a round is always answered
             self.sink.warn("metadata_unavailable", error=str(error))
             return None
 
     def _look_up_lags(self, metadata: TopicMetadata) -> Lags | None:
         try:
             self._lags = self.lookup.lags(metadata.resources)
-        except (KafkaException, CoopgroupError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 -- a round is always answered
             self.sink.warn("lags_unavailable", error=str(error), last_known=self._lags is not None)
         return self._lags

@@ -90,7 +90,15 @@ class TelemetrySink:
             line = json.dumps(to_json(envelope), separators=(",", ":"))
             with self._lock:
                 if self._file is not None:
-                    self._file.write(line + "\n")
+                    self._append(self._file, line)
+
+    def _append(self, file: IO[str], line: str) -> None:
+        """Write a line; a file that cannot be written must not end the group's thread."""
+        try:
+            file.write(line + "\n")
+        except OSError as error:
+            self._file = None
+            self.warn("telemetry_file_given_up", path=self.file_path, error=str(error))
 
     def warn(self, event: str, **fields: object) -> None:
         """Log something that is no record of the group: an exception of a callback, say."""

@@ -11,7 +11,6 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
-from confluent_kafka import KafkaException
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged
@@ -139,7 +138,7 @@ class TopicWatcher:
             if wish.patterns:
                 self._evaluate(wish)
             missing = self._compare() if self.leads() else False
-        except (KafkaException, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 -- a dead watcher would notice nothing any more
             self.sink.warn("topics_unavailable", error=str(error))
             return _RETRY_MS
         if self.lookup.is_in_doubt:
