@@ -1,6 +1,6 @@
 """`Session`: one member and its duty as a leader, still without clock, thread or socket.
 
-The Kafka driver and the simulator both host sessions; neither knows more of the group protocol
+The Kafka driver hosts sessions, a simulator can; no host knows more of the group protocol
 than this module says. The host's duties, in this order:
 
 1. Give every event to `step` with the monotonic time, and carry out the effects in order.

@@ -338,10 +338,7 @@ def _lease_until_s(member: Member) -> float:
     """Until when records may be handed out; for ever where nothing is held."""
     if not member.owned:
         return math.inf
-    until_ms = member.lease_until_ms
-    if member.rejoin_by_ms is not None:
-        until_ms = min(until_ms, member.rejoin_by_ms)
-    return until_ms / 1000
+    return member.hold_until_ms / 1000
 
 
 def has_left(member: Member) -> bool:

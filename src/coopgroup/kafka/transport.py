@@ -8,10 +8,9 @@ Theory of operation. A broker serves one request of a connection at a time, so a
 waits for the group would hold up everything behind it. Therefore there are two lanes, each with a
 connection of its own to every broker it talks to:
 
-- JOIN: FindCoordinator, JoinGroup, SyncGroup, LeaveGroup;
-- COMMIT: OffsetCommit and Heartbeat, which must go through while a join waits. What cannot
-  wait for a join belongs here too: a LeaveGroup that ends it, or a FindCoordinator because the
-  coordinator has moved.
+- JOIN: JoinGroup and SyncGroup, and heartbeats while neither waits;
+- COMMIT: OffsetCommit, FindCoordinator, LeaveGroup, and heartbeats while a join or sync waits:
+  whatever must go through meanwhile.
 
 The lanes are the caller's choice, request by request. Requests of one lane to one broker are sent
 and answered in order. To end a join that waits, close its lane (`close_lane`) and send LeaveGroup
