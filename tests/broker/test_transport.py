@@ -34,6 +34,7 @@ from coopgroup.testing import KafkaCluster
 
 TOPIC = "orders"
 ANSWER_S = 15.0
+LONG_MS = 30_000
 # Answers that mean: the broker is not ready to coordinate yet.
 NOT_YET = {14, 15, 16}
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class Member:
         self.generation = -1
 
     def begin(
-        self, lane: Lane, request: GroupRequest, timeout_ms: int | None = None
+        self, lane: Lane, request: GroupRequest, timeout_ms: int = LONG_MS
     ) -> "queue.Queue[Any]":
         """Send a request; its outcome comes through the queue."""
         outcomes: queue.Queue[Any] = queue.Queue()
@@ -63,7 +64,7 @@ class Member:
         self.transport.send(lane, request, outcomes.put, node=node, timeout_ms=timeout_ms)
         return outcomes
 
-    def ask(self, lane: Lane, request: GroupRequest, timeout_ms: int | None = None) -> Any:  # noqa: ANN401
+    def ask(self, lane: Lane, request: GroupRequest, timeout_ms: int = LONG_MS) -> Any:  # noqa: ANN401
         """Send a request and wait for its outcome."""
         return self.begin(lane, request, timeout_ms).get(timeout=ANSWER_S)
 

@@ -44,13 +44,10 @@ from coopgroup.model.group_api import (
     Coordinator,
     FindCoordinatorRequest,
     GroupRequest,
-    JoinGroupRequest,
 )
 
-__all__ = ["FailureKind", "GroupTransport", "TransportFailure"]
+__all__ = ["FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
 
-# Java's client adds the same: the coordinator answers at the very end of the rebalance time-out.
-JOIN_SLACK_MS: Final = 5_000
 LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1
 OnAnswer: TypeAlias = Callable[[Answer | TransportFailure], None]
@@ -124,7 +121,7 @@ class GroupTransport:
         on_answer: OnAnswer,
         *,
         node: Coordinator | None,
-        timeout_ms: int | None = None,
+        timeout_ms: int,
     ) -> None:
         """Send a request and return at once.
 
@@ -135,8 +132,8 @@ class GroupTransport:
                 failure. It must be quick, for it holds up all other answers; what it raises is
                 given to `report`.
             node: the group coordinator; None for FindCoordinator, which goes to any broker.
-            timeout_ms: time for the answer, connecting included; None takes the configured
-                time-out, to which a join adds its rebalance time-out.
+            timeout_ms: time for the answer, connecting included. A coordinator lets a join and a
+                sync wait for others, which the caller allows for.
 
         Raises:
             RuntimeError: the transport is not running.
@@ -144,10 +141,6 @@ class GroupTransport:
         """
         if node is None and not isinstance(request, FindCoordinatorRequest):
             raise ValueError(f"{type(request).__name__} needs the group coordinator as its node")
-        if timeout_ms is None:
-            timeout_ms = self.settings.request_timeout_ms
-            if isinstance(request, JoinGroupRequest):
-                timeout_ms = max(timeout_ms, request.rebalance_timeout_ms + JOIN_SLACK_MS)
         job = _Job(
             lane=lane,
             request=request,

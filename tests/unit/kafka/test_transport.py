@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
 from coopgroup.kafka.security import ConnectionSettings, read_connection_settings
-from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.transport import FailureKind, GroupTransport, OnAnswer, TransportFailure
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
     Coordinator,
@@ -36,6 +36,9 @@ LOOK_UP = FindCoordinatorRequest(group_id="g")
 HEARTBEAT = HeartbeatRequest(group_id="nobody", generation=1, member_id="m", group_instance_id=None)
 # The mock answers so for a group that nobody has joined; a real broker says 25.
 UNKNOWN_GROUP = HeartbeatAnswer(error_code=69)
+ANSWER_MS = 2_000
+# For the mock's slow joins, and for requests that a test lets wait.
+LONG_MS = 30_000
 
 
 def settings_for(*servers: str) -> ConnectionSettings:
@@ -63,12 +66,19 @@ def ask(
     transport: GroupTransport,
     request: Any,  # noqa: ANN401
     node: Coordinator | None = None,
-    timeout_ms: int | None = 2_000,
+    timeout_ms: int = ANSWER_MS,
 ) -> Any:  # noqa: ANN401
     """Send a request and wait for its outcome."""
     outcomes: queue.Queue[Any] = queue.Queue()
     transport.send(Lane.COMMIT, request, outcomes.put, node=node, timeout_ms=timeout_ms)
     return outcomes.get(timeout=15)
+
+
+def send_heartbeat(
+    transport: GroupTransport, lane: Lane, node: Coordinator, on_answer: OnAnswer
+) -> None:
+    """Send a heartbeat that may wait for longer than any test takes."""
+    transport.send(lane, HEARTBEAT, on_answer, node=node, timeout_ms=LONG_MS)
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +133,10 @@ def test_group_works_when_the_broker_speaks_old_versions(broker: str, node: Coor
             protocols=(("first", b"subscription"),),
             reason="left out",
         )
-        first = ask(transport, join, node, timeout_ms=None)
+        first = ask(transport, join, node, timeout_ms=LONG_MS)
         member_id = first.member_id
         if first.error_code == 79:
-            first = ask(transport, evolve(join, member_id=member_id), node, timeout_ms=None)
+            first = ask(transport, evolve(join, member_id=member_id), node, timeout_ms=LONG_MS)
         assert first.generation > 0
         assert first == JoinGroupAnswer(
             error_code=0,
@@ -250,7 +260,7 @@ def test_requests_fail_when_the_broker_hangs_up() -> None:
     with listening() as (server, address), transport_to(address) as transport:
         outcomes: queue.Queue[Any] = queue.Queue()
         for _ in range(3):
-            transport.send(Lane.JOIN, HEARTBEAT, outcomes.put, node=coordinator_at(address))
+            send_heartbeat(transport, Lane.JOIN, coordinator_at(address), outcomes.put)
         server.accept()[0].close()
         kinds = [outcomes.get(timeout=5).kind for _ in range(3)]
         assert kinds == [FailureKind.DISCONNECTED] * 3
@@ -310,7 +320,7 @@ def test_exception_is_reported_when_a_callback_raises(broker: str, node: Coordin
         raise error
 
     with transport_to(broker, reported=reported) as transport:
-        transport.send(Lane.COMMIT, HEARTBEAT, fail, node=node)
+        send_heartbeat(transport, Lane.COMMIT, node, fail)
         assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
     assert reported == [error]
 
@@ -333,7 +343,7 @@ def test_transport_goes_on_when_its_loop_crashes(
     monkeypatch.setattr(NetworkSelector, "poll", poll_once_broken)
     with listening() as (_, silent), transport_to(broker, reported=reported) as transport:
         outcomes: queue.Queue[Any] = queue.Queue()
-        transport.send(Lane.JOIN, HEARTBEAT, outcomes.put, node=coordinator_at(silent))
+        send_heartbeat(transport, Lane.JOIN, coordinator_at(silent), outcomes.put)
         assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
         broken.set()
         transport.close_lane(Lane.COMMIT)
@@ -367,7 +377,7 @@ def test_close_is_refused_when_called_on_the_own_thread(broker: str, node: Coord
         transport.close()
 
     with transport_to(broker, reported=reported) as transport:
-        transport.send(Lane.COMMIT, HEARTBEAT, close, node=node)
+        send_heartbeat(transport, Lane.COMMIT, node, close)
         assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
     assert [str(error) for error in reported] == [
         "the transport cannot be closed from its own thread"
@@ -387,7 +397,7 @@ def test_every_request_has_one_outcome_when_closed_in_full_flow(
         nonlocal sent
         while True:
             try:
-                transport.send(Lane.COMMIT, HEARTBEAT, outcomes.append, node=node)
+                send_heartbeat(transport, Lane.COMMIT, node, outcomes.append)
             except RuntimeError:
                 return
             sent += 1
