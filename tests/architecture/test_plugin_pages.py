@@ -5,11 +5,8 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from coopgroup.assignors import Assignor, StickyAssignor
-from coopgroup.assignors import registry as assignor_registry
-from coopgroup.model.named_factories import NamedFactories
-from coopgroup.policies import Policy, SimplePolicy
-from coopgroup.policies import registry as policy_registry
+from coopgroup.assignors import Assignor, StickyAssignor, assignor_names
+from coopgroup.policies import Policy, SimplePolicy, policy_names
 from tests.architecture.tree import ROOT
 
 
@@ -27,19 +24,19 @@ def test_assignor_page_when_run_defines_and_registers_an_assignor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its assertions hold, and what it defines satisfies the Protocol."""
-    fresh = NamedFactories[Assignor]("assignor", {"sticky": StickyAssignor})
-    monkeypatch.setattr(assignor_registry, "_ASSIGNORS", fresh)
+    factories = {"sticky": StickyAssignor}
+    monkeypatch.setattr("coopgroup.assignors.registry._ASSIGNORS._factories", factories)
     names = _run("custom_assignor.md")
     assert isinstance(names["ColocatedAssignor"](), Assignor)
-    assert fresh.names == ("colocated", "sticky")
+    assert assignor_names() == ("colocated", "sticky")
 
 
 def test_policy_page_when_run_defines_and_registers_a_policy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its assertions hold, and what it defines satisfies the Protocol."""
-    fresh = NamedFactories[Policy]("policy", {"simple": SimplePolicy})
-    monkeypatch.setattr(policy_registry, "_POLICIES", fresh)
+    factories = {"simple": SimplePolicy}
+    monkeypatch.setattr("coopgroup.policies.registry._POLICIES._factories", factories)
     names = _run("custom_policy.md")
     assert isinstance(names["SettledPolicy"](), Policy)
-    assert fresh.names == ("settled", "simple")
+    assert policy_names() == ("settled", "simple")

@@ -1,7 +1,7 @@
 """`NamedFactories`: how users name an assignor or a policy, and add their own.
 
 One place decides what a wrong name and a wrong option are answered with: one line that lists what
-there is.
+there is. The registries offer the methods of their `NamedFactories` as functions of their own.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ class NamedFactories(Generic[T]):
         self._kind = kind
         self._factories = dict(factories)
 
-    @property
     def names(self) -> tuple[str, ...]:
-        """All names, ascending."""
+        """All names to choose from, ascending."""
         return tuple(sorted(self._factories))
 
     def register(self, name: str, factory: Callable[..., T]) -> None:
-        """Add a factory.
+        """Let users choose something of their own by name.
 
         Args:
-            name: by which users choose it.
-            factory: takes the options as keyword arguments.
+            name: by which it is chosen.
+            factory: takes its options as keyword arguments; its class, say.
 
         Raises:
             ConfigurationError: the name is empty, or belongs to another factory.
@@ -62,10 +61,10 @@ class NamedFactories(Generic[T]):
         self._factories[name] = factory
 
     def create(self, name: str, options: Mapping[str, object] | None = None) -> T:
-        """Make the thing of that name.
+        """Make what has that name.
 
         Args:
-            name: one of `names`.
+            name: one of those that there are.
             options: keyword arguments of its factory; None for none.
 
         Raises:
@@ -74,7 +73,7 @@ class NamedFactories(Generic[T]):
         """
         factory = self._factories.get(name)
         if factory is None:
-            raise ConfigurationError(self._kind, name, f"one of {', '.join(self.names)}")
+            raise ConfigurationError(self._kind, name, f"one of {', '.join(self.names())}")
         chosen = dict(options or {})
         self._check_options(name, factory, chosen)
         return factory(**chosen)

@@ -6,17 +6,14 @@ import sys
 import pytest
 
 from coopgroup.assignors import (
-    Assignor,
     CooperativeStickyAssignor,
     LagAwareAssignor,
     StickyAssignor,
     assignor_names,
     create_assignor,
     register_assignor,
-    registry,
 )
 from coopgroup.errors import ConfigurationError
-from coopgroup.model.named_factories import NamedFactories
 
 
 def test_create_when_named_makes_that_assignor() -> None:
@@ -66,8 +63,8 @@ def test_create_when_name_is_unknown_lists_what_there_is() -> None:
 
 def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user's assignor is chosen like ours."""
-    fresh = NamedFactories[Assignor]("assignor", {"sticky": StickyAssignor})
-    monkeypatch.setattr(registry, "_ASSIGNORS", fresh)
+    factories = {"sticky": StickyAssignor}
+    monkeypatch.setattr("coopgroup.assignors.registry._ASSIGNORS._factories", factories)
     register_assignor("mine", LagAwareAssignor)
     assert create_assignor("mine", {"scope": "topic"}) == LagAwareAssignor()
     assert assignor_names() == ("mine", "sticky")

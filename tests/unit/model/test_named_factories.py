@@ -29,7 +29,7 @@ def _kitchen() -> NamedFactories[object]:
 def test_create_when_named_makes_the_thing_with_its_options() -> None:
     """Options are the keyword arguments of the factory."""
     kitchen = _kitchen()
-    assert kitchen.names == ("bag", "kettle", "mug")
+    assert kitchen.names() == ("bag", "kettle", "mug")
     assert kitchen.create("kettle") == _Kettle()
     assert kitchen.create("kettle", {"litres": 2}) == _Kettle(litres=2)
     assert kitchen.create("mug", {"colour": "red"}) == _Mug(colour="red")

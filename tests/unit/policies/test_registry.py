@@ -3,15 +3,7 @@
 import pytest
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.model.named_factories import NamedFactories
-from coopgroup.policies import (
-    Policy,
-    SimplePolicy,
-    create_policy,
-    policy_names,
-    register_policy,
-    registry,
-)
+from coopgroup.policies import SimplePolicy, create_policy, policy_names, register_policy
 
 
 def test_create_when_named_makes_that_policy() -> None:
@@ -38,6 +30,6 @@ def test_create_when_option_is_unknown_names_it() -> None:
 
 def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     """A user's policy is chosen like ours."""
-    monkeypatch.setattr(registry, "_POLICIES", NamedFactories[Policy]("policy", {}))
+    monkeypatch.setattr("coopgroup.policies.registry._POLICIES._factories", {})
     register_policy("mine", SimplePolicy)
     assert (create_policy("mine"), policy_names()) == (SimplePolicy(), ("mine",))
