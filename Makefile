@@ -1,5 +1,5 @@
 # Everything a developer does here. `make help` lists it; only python3 (3.11+), a JDK (17+), Maven
-# and make need to be on the machine.
+# and make need to be on the machine; chromium is installed where it is missing.
 
 PYTHON ?= python3
 VENV := .venv
@@ -37,6 +37,7 @@ test: tools lint types imports docs wheel pytest ## every check; the closing lin
 tools:
 	@scripts/require python '$(PYTHON)'
 	@scripts/require java
+	@scripts/require chromium
 
 lint: setup ## ruff: rules and format
 	$(BIN)/ruff check
@@ -79,7 +80,7 @@ lock: setup ## compile the locks from pyproject.toml
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	    --no-header --quiet --upgrade -o requirements.txt
 	$(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
-	    --no-header --quiet --upgrade --constraints requirements.txt --group dev -o requirements-dev.txt
+	    --no-header --quiet --upgrade --constraints requirements.txt --extra report --group dev -o requirements-dev.txt
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build
