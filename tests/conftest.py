@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["coopgroup.testing.plugin"]
 
 _TESTS = Path(__file__).parent
-_MARKED_FOLDERS = frozenset({"broker", "interop", "property", "spark", "stateful"})
 
 # A shared machine with two cores makes single examples slow for no fault of theirs, so no example
 # has a deadline; pytest-timeout bounds the test as a whole.
@@ -34,9 +33,10 @@ settings.load_profile(
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test the marker of the folder that it lives in."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each test the marker (pyproject.toml lists them) of the folder that it lives in."""
+    markers = {line.partition(":")[0] for line in config.getini("markers")}
     for item in items:
         folder = item.path.relative_to(_TESTS).parts[0]
-        if folder in _MARKED_FOLDERS:
+        if folder in markers:
             item.add_marker(folder)
