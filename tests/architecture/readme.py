@@ -1,17 +1,26 @@
-"""The README's Python examples.
+"""The README's Python examples, its links and its tables.
 
-A block marked `python` runs as it stands. A block marked `python broker` is a program that consumes
-the topic `orders` at `localhost:9092` until it is interrupted; the broker tests run it.
+A block marked `python broker` is a program that consumes the topic `orders` at `localhost:9092`
+until it is interrupted. test_readme.py runs it on librdkafka's mock broker, the broker tests run it
+twice on a real one.
 """
+
+from itertools import groupby
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tests.architecture.tree import ROOT
 
+Table = list[list[str]]
+
+
+def _text() -> str:
+    return (ROOT / "README.md").read_text()
+
 
 def _tokens() -> list[Token]:
-    return MarkdownIt().parse((ROOT / "README.md").read_text())
+    return MarkdownIt().parse(_text())
 
 
 def readme_examples(kind: str) -> list[str]:
@@ -22,6 +31,18 @@ def readme_examples(kind: str) -> list[str]:
 def readme_fences() -> list[str]:
     """The info strings of all code blocks of README.md, in order."""
     return [token.info for token in _tokens() if token.type == "fence"]
+
+
+def readme_tables(begin: str, end: str) -> list[Table]:
+    """The tables between two markers: the cells of the header, then those of each row."""
+    block = _text().partition(begin)[2].partition(end)[0]
+    runs = groupby(block.splitlines(), key=lambda line: line.startswith("|"))
+    return [_cells(list(lines)) for is_table, lines in runs if is_table]
+
+
+def _cells(lines: list[str]) -> Table:
+    header, _rule, *rows = lines
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in (header, *rows)]
 
 
 def readme_links() -> list[str]:

@@ -1,30 +1,74 @@
 """What the README shows works, and what it points to is there."""
 
 import ast
-from pathlib import Path
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
 
 import pytest
+from confluent_kafka import Message, Producer
 
 import coopgroup
-from tests.architecture.readme import readme_examples, readme_fences, readme_links
+from coopgroup.testing.trial.brokers import Stage, open_stage
+from coopgroup.testing.trial.scenarios import SCENARIOS
+from tests.architecture.readme import readme_examples, readme_fences, readme_links, readme_tables
 from tests.architecture.tree import ROOT
+from tests.benchmarks import headline
+
+RECORDS = 8
 
 
-def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each example that needs no broker runs as it stands, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-    for example in readme_examples("python"):
-        exec(compile(example, "README.md", "exec"), {"__name__": "__main__"})  # noqa: S102 - the README's own text
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """A mock broker whose topic `orders` has RECORDS records, evenly over its partitions."""
+    with open_stage("mock", 4, lambda _line: None) as opened:
+        producer = Producer({**opened.client_config, "log_level": 0})
+        for number in range(RECORDS):
+            producer.produce("orders", f"order-{number}", partition=number % 4)
+        assert producer.flush(30) == 0
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "number", range(len(readme_examples("python broker"))), ids=lambda number: f"example{number}"
+)
+def test_example_runs(
+    number: int,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """An example prints what its topic holds; told to end after that, it ends well."""
+    config = {
+        **stage.client_config,
+        **stage.cooperative_config,
+        "group.id": f"readme-{number}",
+    }
+
+    class Consumer(coopgroup.CooperativeConsumer):
+        """The consumer, but on the mock broker and for as many records as there are."""
+
+        def __init__(self, configuration: dict[str, Any], **more: Any) -> None:  # noqa: ANN401
+            super().__init__({**configuration, **config}, **more)
+
+        def __iter__(self) -> Iterator[Message]:
+            return islice(super().__iter__(), RECORDS)
+
+    monkeypatch.setattr(coopgroup, "CooperativeConsumer", Consumer)
+    code = compile(readme_examples("python broker")[number], "README.md", "exec")
+    exec(code, {"__name__": "__main__"})  # noqa: S102 - the README's own text
+    expected = sorted(f"{record % 4} order-{record}" for record in range(RECORDS))
+    assert sorted(capsys.readouterr().out.splitlines()) == expected
 
 
 def test_examples_are_of_a_kind_that_is_tested() -> None:
     """No slip in its mark leaves a block of Python out of these tests and of the broker tests."""
     kinds = {kind for kind in readme_fences() if "py" in kind.lower()}
-    assert sorted(kinds - {"python", "python broker"}) == []
+    assert sorted(kinds) == ["python broker"]
 
 
-def test_examples_on_a_broker_import_what_is_public() -> None:
-    """Examples that need a broker (run by the broker tests) import public names only."""
+def test_examples_import_what_is_public() -> None:
+    """Examples import public names only."""
     imported = {
         alias.name
         for example in readme_examples("python broker")
@@ -34,6 +78,17 @@ def test_examples_on_a_broker_import_what_is_public() -> None:
     }
     assert imported
     assert sorted(imported - set(coopgroup.__all__)) == []
+
+
+@pytest.mark.parametrize("table", range(3), ids=["pauses", "unavailability", "counts"])
+def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
+    """The tables are those of the benchmark: a column for each kind, a row for each scenario."""
+    tables = readme_tables(headline.BEGIN, headline.END)
+    assert len(tables) == 3
+    (_, *kinds), *rows = tables[table]
+    assert kinds == list(headline.DEFAULT_KINDS)
+    assert [row[0] for row in rows] == [scenario.title for scenario in SCENARIOS.values()]
+    assert [row for row in rows if len(row) != 1 + len(kinds) or not all(row)] == []
 
 
 def test_links_lead_somewhere() -> None:
