@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import define, field
 from confluent_kafka import KafkaException, TopicPartition
 
+from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.handout import HandOut, Partition
 from coopgroup.kafka.partitions import to_partitions
 from coopgroup.model import EMPTY, ResourceSet
@@ -227,14 +228,19 @@ class Fetching:
 
         Otherwise it would begin to look at its next tick only, and the first records would come
         up to a second later. Topics that are assigned exist, so none is created by being asked
-        for. Without an answer it comes as it would have come.
+        for. Without an answer it comes as it would have come. The application waits meanwhile,
+        so all look-ups together have one limit.
         """
+        deadline_s = now_s() + _LEARN_TIMEOUT_S
         with contextlib.suppress(KafkaException):
             if len(topics) > _SINGLE_TOPICS_MAX:
                 self.consumer.list_topics(timeout=_LEARN_TIMEOUT_S)
                 return
             for topic in sorted(topics):
-                self.consumer.list_topics(topic, timeout=_LEARN_TIMEOUT_S)
+                left_s = deadline_s - now_s()
+                if left_s <= 0:
+                    return
+                self.consumer.list_topics(topic, timeout=left_s)
 
     def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
         self.fetched = fetched

@@ -8,6 +8,7 @@ the callback raises, for the group waits for it. What follows in the queue then 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define, field, frozen
@@ -22,7 +23,7 @@ from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from confluent_kafka import TopicPartition
 
@@ -103,13 +104,12 @@ class GroupNotices:
             raise self._failure
 
     def serve_calls(self) -> None:
-        """Run finished calls only, each of them whatever the one before raises."""
-        call = self.driver.inbox.take_call()
-        if call is not None:
-            try:
-                call()
-            finally:
-                self.serve_calls()
+        """Run finished calls only, each of them whatever the one before raises.
+
+        Raises:
+            Exception: the first that a call raised.
+        """
+        _run_all(iter(self.driver.inbox.take_call, None))
 
     def give_up(self) -> None:
         """Stop everything that is held, as the last thing before the group is left.
@@ -132,13 +132,11 @@ class GroupNotices:
 
     def _serve_last(self) -> None:
         """Hear what the group said last; partitions granted now are not begun any more."""
-        notice = self.driver.inbox.take()
-        if notice is not None:
-            try:
-                if isinstance(notice, (RevokeResources, LoseResources)):
-                    self._obey(notice)
-            finally:
-                self._serve_last()
+        _run_all(
+            partial(self._obey, notice)
+            for notice in iter(self.driver.inbox.take, None)
+            if isinstance(notice, (RevokeResources, LoseResources))
+        )
 
     def _finish_busy(self, busy: ResourceSet | None) -> None:
         rest = EMPTY if busy is None else busy & self.held
@@ -248,6 +246,21 @@ class GroupNotices:
                 KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
                 "the group revokes: possible in on_revoke and on_lost only",
             )
+
+
+def _run_all(calls: Iterable[Callable[[], None]]) -> None:
+    """Make calls until there are no more, then raise the first error, or that it is to end."""
+    failure: BaseException | None = None
+    for call in calls:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 -- raised once all have run
+            # Ctrl-C must not be lost behind what a callback raised before it.
+            outranked = isinstance(failure, Exception) and not isinstance(error, Exception)
+            if failure is None or outranked:
+                failure = error
+    if failure is not None:
+        raise failure
 
 
 def _resources(partitions: list[TopicPartition]) -> ResourceSet:

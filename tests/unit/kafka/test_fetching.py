@@ -1,5 +1,7 @@
 """No record is lost between librdkafka and the hand-out, whatever interrupts."""
 
+import time
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -147,17 +149,22 @@ class _TopicsOnly:
     Attributes:
         asked: topics that were looked up, None for all.
         is_connected: whether look-ups are answered.
+        delay_s: how long an answer takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delay_s: float = 0.0) -> None:
         self.asked: list[str | None] = []
         self.is_connected = True
+        self.delay_s = delay_s
 
     def list_topics(self, topic: str | None = None, *, timeout: float) -> None:
         """Answer, or raise as without a connection."""
         if not self.is_connected:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001
         assert timeout > 0
+        time.sleep(min(self.delay_s, timeout))
+        if timeout < self.delay_s:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
         self.asked.append(topic)
 
     def incremental_assign(self, _partitions: list[TopicPartition]) -> None:
@@ -200,6 +207,15 @@ def test_partitions_are_fetched_all_the_same_when_there_is_no_connection() -> No
     consumer.is_connected = False
     fetching.begin([TopicPartition("a", 0)])
     assert (fetching.fetched, consumer.asked) == (ResourceSet({"a": [0]}), [])
+
+
+def test_slow_look_ups_of_topics_share_one_limit() -> None:
+    """The application waits in `poll` meanwhile: for a second, and not for one a topic."""
+    consumer = _TopicsOnly(delay_s=0.3)
+    fetching = Fetching(consumer)
+    fetching.begin([TopicPartition(topic, 0) for topic in "abcde"])
+    assert set(consumer.asked) <= {"a", "b", "c"}
+    assert fetching.fetched.names == tuple("abcde")
 
 
 def test_fetch_past_when_the_batch_is_full_gives_it_straight_away() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ BOTH = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
 ZERO = ResourceSet({"t": [0]})
 CONSUMER = object()
+PENDING = 1_500  # more than Python's calls may nest
 
 
 @define
@@ -281,6 +283,56 @@ def test_serve_calls_when_one_raises_runs_the_others() -> None:
     with pytest.raises(LookupError):
         stage.notices.serve_calls()
     assert (ran, stage.driver.inbox.waiting) == ([1, 2], False)
+
+
+def test_serve_calls_when_thousands_wait_runs_them_all() -> None:
+    """Each a commit of an application that did not poll for a while; the first error comes out."""
+    stage = Stage()
+    ran: list[int] = []
+
+    def fail(number: int) -> None:
+        ran.append(number)
+        raise LookupError(str(number))
+
+    for number in range(PENDING):
+        stage.driver.inbox.call_soon(partial(fail, number))
+    with pytest.raises(LookupError, match=r"^0$"):
+        stage.notices.serve_calls()
+    assert (ran, stage.driver.inbox.waiting) == (list(range(PENDING)), False)
+
+
+def test_serve_calls_when_interrupted_says_so_after_the_rest_ran() -> None:
+    """An error of a callback does not hide Ctrl-C, in whichever order they come."""
+    for errors in ([LookupError(), KeyboardInterrupt()], [KeyboardInterrupt(), LookupError()]):
+        stage = Stage()
+        left = list(errors)
+
+        def fail(left: list[BaseException] = left) -> None:
+            raise left.pop(0)
+
+        stage.driver.inbox.call_soon(fail)
+        stage.driver.inbox.call_soon(fail)
+        with pytest.raises(KeyboardInterrupt):
+            stage.notices.serve_calls()
+        assert left == []
+
+
+def test_give_up_when_thousands_of_notices_wait_hears_them_all() -> None:
+    """Every revocation is carried out, and the first error comes out."""
+    stage = Stage()
+    heard: list[int] = []
+
+    def fail(_: object, partitions: list[TopicPartition]) -> None:
+        heard.extend(one.partition for one in partitions)
+        raise LookupError(str(partitions[0].partition))
+
+    stage.notices.callbacks = Callbacks(on_revoke=fail)
+    for number in range(PENDING):
+        stage.driver.inbox.put(RevokeResources(resources=ResourceSet({"t": [number]})))
+    with pytest.raises(LookupError, match=r"^0$"):
+        stage.notices.give_up()
+    assert heard == list(range(PENDING))
+    assert len(revoked(stage)) == PENDING
 
 
 @pytest.mark.parametrize("wrong", [1, [1], None])
