@@ -113,7 +113,8 @@ def _proves_peace(turn: Turn, sent: Outstanding) -> None:
     waits for its sync, and drops it after the rebalance time-out whatever its heartbeats.
     """
     member = turn.member
-    turn.set(attempts=0)
+    if member.state in _SETTLED:
+        turn.set(attempts=0)  # else a coordinator that refuses every sync would be asked at once
     if sent.generation == member.claim_generation:
         turn.set(settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms))
     elif RequestKind.SYNC_GROUP in member.outstanding:
@@ -132,7 +133,6 @@ def _joined(turn: Turn, answer: JoinGroupAnswer) -> None:
         protocol_chosen=answer.protocol_name or turn.member.config.protocol_name,
         leads=leads,
         decided=(),
-        attempts=0,
         joining_since_ms=None,
     )
     if not was_in_generation:
@@ -190,7 +190,10 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         scheduled_rebalance_timeout_ms=delay_ms,
     )
     turn.emit(Report(record=record))
+    commits, lapsed = commit_queue.lapse(turn.member.commits, gained)
+    turn.finish_commits(lapsed)
     turn.set(
+        commits=commits,
         owned=owned | assignment.assigned,
         revoking=stopping,
         scheduled_rejoin_ms=turn.now_ms + delay_ms if delay_ms > 0 else None,
@@ -231,7 +234,7 @@ def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: s
         case Action.PROCEED:
             if turn.member.state is MemberState.LEAVING and kind is RequestKind.LEAVE_GROUP:
                 turn.leave_group_behind()
-        case Action.RETRY | Action.SEEK | Action.REJOIN:
+        case Action.RETRY | Action.SEEK | Action.REJOIN | Action.REJOIN_LATER:
             _try_again(turn, kind, action, cause)
         case Action.LOSE:
             turn.lose(cause, keep_id=True)

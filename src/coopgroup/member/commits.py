@@ -5,8 +5,11 @@ Rules of this file (KAFKA commits in a rebalance, peers: librdkafka#4059, zio-ka
 - one OffsetCommit is under way at a time, and what waits is merged into the next one, the newest
   offset of a partition wins: a retried commit can never overtake a later one;
 - a commit that meets a round waits for its end and is sent again under the new generation, for
-  the partitions that are still owned; those that are not get ILLEGAL_GENERATION;
-- what is lost is not committed.
+  the partitions that are still owned; those that are not get ILLEGAL_GENERATION. So does what was
+  given up and came back: another member may have committed more in between;
+- what is lost is not committed;
+- a commit costs the same however many wait: the queue is copied when a request is sent or
+  answered, never when a commit joins it.
 """
 
 from __future__ import annotations
@@ -16,15 +19,27 @@ from typing import TYPE_CHECKING
 import attrs
 from attrs import frozen
 
+from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from coopgroup.member.events import Offset
     from coopgroup.model import ResourceSet
 
-__all__ = ["Commits", "Finished", "PendingCommit", "enqueue", "fail_all", "settle", "take_batch"]
+__all__ = [
+    "Commits",
+    "Finished",
+    "PendingCommit",
+    "abandon",
+    "await_commits",
+    "enqueue",
+    "fail_all",
+    "lapse",
+    "settle",
+    "take_batch",
+]
 
 Codes = tuple[tuple[str, int, int], ...]
 Finished = tuple[int, Codes]
@@ -37,17 +52,21 @@ class PendingCommit:
     Attributes:
         commit_id: its number.
         offsets: what is still to be committed.
+        generation: last generation that the member had completed when it was asked for.
         codes: outcome of the partitions that are through already.
         sent: whether it is part of the request under way.
         resent: whether it was sent before, so that ownership must be checked before it goes out
             again: the partition may have another owner by now.
+        last_try: whether the answer to the request under way ends it, whatever it says.
     """
 
     commit_id: int
     offsets: tuple[Offset, ...]
+    generation: int
     codes: Codes = ()
     sent: bool = False
     resent: bool = False
+    last_try: bool = False
 
 
 @frozen(kw_only=True)
@@ -59,35 +78,71 @@ class Commits:
         retry_at_ms: nothing is sent before; 0 for at once.
         attempts: failed tries in a row.
         await_sync: a round must complete before anything is sent.
+        awaited: ids of commits that must end before what they commit is given up.
     """
 
-    queue: tuple[PendingCommit, ...] = ()
+    queue: Chain[PendingCommit] = attrs.field(factory=Chain)
     retry_at_ms: int = 0
     attempts: int = 0
     await_sync: bool = False
+    awaited: frozenset[int] = frozenset()
 
 
-def enqueue(commits: Commits, commit_id: int, offsets: tuple[Offset, ...]) -> Commits:
-    """Add a commit at the end."""
-    pending = PendingCommit(commit_id=commit_id, offsets=offsets)
-    return attrs.evolve(commits, queue=(*commits.queue, pending))
+def enqueue(
+    commits: Commits, commit_id: int, offsets: tuple[Offset, ...], *, generation: int
+) -> Commits:
+    """Add a commit at the end.
+
+    Args:
+        commits: the queue.
+        commit_id: its number.
+        offsets: at most one per partition.
+        generation: last one that the member completed.
+    """
+    pending = PendingCommit(commit_id=commit_id, offsets=offsets, generation=generation)
+    return attrs.evolve(commits, queue=commits.queue.append(pending))
+
+
+def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
+    """Remember which of the commits asked for so far concern resources about to be given up.
+
+    Commits that follow are not waited for: a stopped application has no more to say about them.
+    """
+    if not commits.queue:
+        return commits
+    concerned = {
+        pending.commit_id
+        for pending in commits.queue
+        if any((one.topic, one.partition) in resources for one in pending.offsets)
+    }
+    return attrs.evolve(commits, awaited=commits.awaited | concerned)
 
 
 def take_batch(
-    commits: Commits, owned: ResourceSet
+    commits: Commits, owned: ResourceSet, *, generation: int
 ) -> tuple[Commits, tuple[Offset, ...], tuple[Finished, ...]]:
     """Mark everything as sent and merge it, the newest offset of each partition winning.
+
+    Args:
+        commits: the queue, nothing of it sent.
+        owned: what the member owns.
+        generation: that the request will carry.
 
     Returns:
         The queue, the offsets to send (ascending by partition), and commits that ended because
         nothing of them is owned any more.
     """
-    checked = tuple(_without_disowned(pending, owned) for pending in commits.queue)
-    finished, rest = _split_finished(checked)
-    newest = {
-        (offset.topic, offset.partition): offset for pending in rest for offset in pending.offsets
-    }
-    sent = tuple(attrs.evolve(pending, sent=True) for pending in rest)
+    commits, finished = _ended(
+        commits,
+        [
+            _refused(pending, lambda pair: pair not in owned)
+            if pending.resent or pending.generation != generation
+            else pending
+            for pending in commits.queue
+        ],
+    )
+    newest = {(one.topic, one.partition): one for rest in commits.queue for one in rest.offsets}
+    sent = Chain.of(attrs.evolve(pending, sent=True) for pending in commits.queue)
     offsets = tuple(newest[key] for key in sorted(newest))
     return attrs.evolve(commits, queue=sent), offsets, finished
 
@@ -117,7 +172,8 @@ def settle(
             code = code_of(offset.topic, offset.partition)
             action = action_for(RequestKind.OFFSET_COMMIT, code)
             actions.add(action)
-            if action in _WAITING or (action in _RETRYING and not exhausted):
+            again = action in _WAITING or (action in _RETRYING and not exhausted)
+            if again and not pending.last_try:
                 kept.append(offset)
             else:
                 codes.append((offset.topic, offset.partition, code))
@@ -130,23 +186,50 @@ def settle(
                 resent=True,
             )
         )
-    finished, rest = _split_finished(tuple(settled))
-    return attrs.evolve(commits, queue=rest), finished, frozenset(actions)
+    commits, finished = _ended(commits, settled)
+    return commits, finished, frozenset(actions)
+
+
+def abandon(commits: Commits, commit_id: int) -> tuple[Commits, tuple[Finished, ...]]:
+    """Send a commit no more: its caller was told that it timed out.
+
+    One that is under way cannot be taken back, and its answer ends it, whatever it says; one that
+    was sent before may have arrived all the same. One that has ended already is not found.
+    """
+
+    def given_up(pending: PendingCommit) -> PendingCommit:
+        if pending.commit_id != commit_id:
+            return pending
+        if pending.sent:
+            return attrs.evolve(pending, last_try=True)
+        return _refused(pending, lambda _: True, ErrorCode.REQUEST_TIMED_OUT)
+
+    return _ended(commits, [given_up(pending) for pending in commits.queue])
+
+
+def lapse(commits: Commits, gained: ResourceSet) -> tuple[Commits, tuple[Finished, ...]]:
+    """Send nothing more of what the member had given up or lost and has been given again.
+
+    What waits is older than the ownership that begins now: in between another member may have
+    committed more. A request under way carries the old generation and is refused by the
+    coordinator; its answer ends the commits, whatever it says.
+    """
+    if not commits.queue:
+        return commits, ()
+
+    def lapsed(pending: PendingCommit) -> PendingCommit:
+        if not pending.sent:
+            return _refused(pending, lambda pair: pair in gained)
+        concerned = any((one.topic, one.partition) in gained for one in pending.offsets)
+        return attrs.evolve(pending, last_try=True) if concerned else pending
+
+    return _ended(commits, [lapsed(pending) for pending in commits.queue])
 
 
 def fail_all(commits: Commits, code: int) -> tuple[Commits, tuple[Finished, ...]]:
     """End everything with one code: the membership under which it was asked for is over."""
-    ended = tuple(
-        attrs.evolve(
-            pending,
-            offsets=(),
-            codes=tuple(
-                sorted((*pending.codes, *((o.topic, o.partition, code) for o in pending.offsets)))
-            ),
-        )
-        for pending in commits.queue
-    )
-    finished, _ = _split_finished(ended)
+    failed = [_refused(pending, lambda _: True, code) for pending in commits.queue]
+    _, finished = _ended(commits, failed)
     return Commits(), finished
 
 
@@ -154,20 +237,32 @@ _RETRYING = frozenset({Action.RETRY, Action.SEEK})
 _WAITING = frozenset({Action.AFTER_SYNC})
 
 
-def _without_disowned(pending: PendingCommit, owned: ResourceSet) -> PendingCommit:
-    if not pending.resent:
+def _refused(
+    pending: PendingCommit,
+    concerns: Callable[[tuple[str, int]], bool],
+    code: int = ErrorCode.ILLEGAL_GENERATION,
+) -> PendingCommit:
+    """The commit without the partitions concerned, which end with a code."""
+    kept, codes = [], list(pending.codes)
+    for one in pending.offsets:
+        if concerns((one.topic, one.partition)):
+            codes.append((one.topic, one.partition, int(code)))
+        else:
+            kept.append(one)
+    if len(kept) == len(pending.offsets):
         return pending
-    kept = tuple(o for o in pending.offsets if (o.topic, o.partition) in owned)
-    disowned = tuple(
-        (o.topic, o.partition, int(ErrorCode.ILLEGAL_GENERATION))
-        for o in pending.offsets
-        if (o.topic, o.partition) not in owned
-    )
-    return attrs.evolve(pending, offsets=kept, codes=tuple(sorted((*pending.codes, *disowned))))
+    return attrs.evolve(pending, offsets=tuple(kept), codes=tuple(sorted(codes)))
 
 
-def _split_finished(
-    queue: tuple[PendingCommit, ...],
-) -> tuple[tuple[Finished, ...], tuple[PendingCommit, ...]]:
-    finished = tuple((one.commit_id, one.codes) for one in queue if not one.offsets)
-    return finished, tuple(one for one in queue if one.offsets)
+def _ended(
+    commits: Commits, queue: Iterable[PendingCommit]
+) -> tuple[Commits, tuple[Finished, ...]]:
+    """The queue as it is now, less the commits of which nothing is left: those have ended."""
+    finished, rest = [], []
+    for pending in queue:
+        if pending.offsets:
+            rest.append(pending)
+        else:
+            finished.append((pending.commit_id, pending.codes))
+    awaited = commits.awaited.difference(commit_id for commit_id, _ in finished)
+    return attrs.evolve(commits, queue=Chain.of(rest), awaited=awaited), tuple(finished)

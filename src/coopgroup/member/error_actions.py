@@ -88,6 +88,10 @@ class Action(enum.Enum):
     REJOIN = "rejoin"
     """A round has begun: join it, keeping every claim."""
 
+    REJOIN_LATER = "rejoin after a back-off"
+    """The round failed at the broker: join the next one, keeping every claim, but not at once. A
+    join begins a round for the whole group, and this one may fail like the last."""
+
     LOSE = "lose generation"
     """The generation is over for this member: everything is lost; join again with the same id."""
 
@@ -161,11 +165,11 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.NO_ANSWER:                      _A.SEEK,   # then join again: the claims still stand
         _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
         _C.NOT_COORDINATOR:                _A.SEEK,
-        _C.UNKNOWN_SERVER_ERROR:           _A.REJOIN,
-        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.REJOIN,
+        _C.UNKNOWN_SERVER_ERROR:           _A.REJOIN_LATER,  # also: too large for the broker's log
+        _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.REJOIN_LATER,
+        _C.REQUEST_TIMED_OUT:              _A.REJOIN_LATER,
+        _C.INVALID_REQUEST:                _A.REJOIN_LATER,  # librdkafka's mock: came too late
         _C.REBALANCE_IN_PROGRESS:          _A.REJOIN,
-        _C.REQUEST_TIMED_OUT:              _A.REJOIN,
-        _C.INVALID_REQUEST:                _A.REJOIN,  # librdkafka's mock: the sync came too late
         # The round ended without this sync. The claims went into the join of that round, so no
         # one else can have been given them (KAFKA-14016): keep them and join again.
         _C.ILLEGAL_GENERATION:             _A.REJOIN,

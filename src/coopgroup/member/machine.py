@@ -150,7 +150,12 @@ def _revoked(turn: Turn, event: RevocationCompleted) -> None:
 
 def _request_commit(turn: Turn, event: CommitRequested) -> None:
     if turn.member.state in AT_WORK:
-        commits = enqueue(turn.member.commits, event.commit_id, event.offsets)
+        commits = enqueue(
+            turn.member.commits,
+            event.commit_id,
+            event.offsets,
+            generation=turn.member.claim_generation,
+        )
         turn.set(commits=commits)
         return
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)

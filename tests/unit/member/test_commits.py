@@ -1,13 +1,23 @@
 """Commits: in order, merged, through rounds, never of what another member may own by now."""
 
+from collections import Counter
+from collections.abc import Callable
+
 import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind
+from coopgroup.member.chain import WIDTH, Chain
 from coopgroup.member.commits import Commits, PendingCommit, enqueue, fail_all, settle, take_batch
 from coopgroup.member.effects import FinishCommit, Lane, LoseResources
 from coopgroup.member.error_actions import Action
-from coopgroup.member.events import ApplicationStalled, CommitRequested, Offset, RevocationCompleted
+from coopgroup.member.events import (
+    ApplicationStalled,
+    CommitRequested,
+    LossHandled,
+    Offset,
+    RevocationCompleted,
+)
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import OffsetCommitAnswer, OffsetCommitRequest
 from tests.support.members import (
@@ -40,6 +50,11 @@ def committed(driven: DrivenMember) -> tuple[int, dict[int, int]]:
     request = driven.request(COMMIT).request
     assert isinstance(request, OffsetCommitRequest)
     return request.generation, {row[1]: row[2] for row in request.offsets}
+
+
+def joining_after_a_refused_sync() -> DrivenMember:
+    """Has joined generation 2 and does not know what it was assigned there."""
+    return syncing_again().refuse(RequestKind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def test_commit_when_stable_goes_out_at_once_on_its_own_lane() -> None:
@@ -203,8 +218,8 @@ def test_commit_after_a_stalled_application_is_refused() -> None:
 
 def test_queue_as_values() -> None:
     """Take, settle and fail on the queue itself."""
-    queue = enqueue(Commits(), 1, (Offset("T", 1, 5), Offset("T", 0, 3)))
-    taken, offsets, finished = take_batch(queue, HELD)
+    queue = enqueue(Commits(), 1, (Offset("T", 1, 5), Offset("T", 0, 3)), generation=1)
+    taken, offsets, finished = take_batch(queue, HELD, generation=1)
     assert offsets == (Offset("T", 0, 3), Offset("T", 1, 5))
     assert finished == ()
     codes = {0: 0, 1: int(ErrorCode.REQUEST_TIMED_OUT)}
@@ -212,7 +227,72 @@ def test_queue_as_values() -> None:
     assert finished == ()
     assert actions == frozenset({Action.PROCEED, Action.RETRY})
     left = PendingCommit(
-        commit_id=1, offsets=(Offset("T", 1, 5),), codes=(("T", 0, 0),), resent=True
+        commit_id=1, offsets=(Offset("T", 1, 5),), generation=1, codes=(("T", 0, 0),), resent=True
     )
-    assert settled.queue == (left,)
+    assert settled.queue == Chain.of([left])
     assert fail_all(settled, 25) == (Commits(), ((1, (("T", 0, 0), ("T", 1, 25))),))
+
+
+def test_commit_when_it_waits_until_another_generation_is_sent_for_what_is_owned() -> None:
+    """It waited behind another one; meanwhile its partition went to another member."""
+    driven = revoking().give(RevocationCompleted(resources=HELD))
+    driven.give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))  # T-1: late, and given up
+    driven.join(3).sync(ResourceSet({"T": [0]}))
+    driven.answer(COMMIT, answer((0, 0)))
+    assert committed(driven) == (3, {0: 20})
+    driven.answer(COMMIT, answer((0, 0)))
+    codes = (("T", 0, 0), ("T", 1, int(ErrorCode.ILLEGAL_GENERATION)))
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
+
+
+@pytest.mark.parametrize("reach", [syncing_again, joining_after_a_refused_sync])
+def test_commit_between_two_generations_is_sent_for_what_is_owned(
+    reach: Callable[[], DrivenMember],
+) -> None:
+    """What is asked for before the assignment is known belongs to the generation before."""
+    driven = reach().give(commit(1, (0, 10), (7, 5)))
+    if driven.member.state is MemberState.SYNCING:
+        driven.sync()
+    assert committed(driven) == (2, {0: 10})
+
+
+def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -> None:
+    """Between the two somebody else may have committed more."""
+    driven = losing().give(LossHandled()).give(commit(1, (0, 10))).join(5).sync()
+    codes = (("T", 0, int(ErrorCode.ILLEGAL_GENERATION)),)
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
+    assert COMMIT not in driven.member.outstanding
+
+
+def test_commit_under_way_is_not_sent_again_when_its_partition_comes_back() -> None:
+    """Its answer, late as it is, goes to the caller."""
+    given_up = revoking().give(RevocationCompleted(resources=HELD))
+    driven = given_up.give(commit(1, (0, 10), (1, 5))).join(3).sync(HELD)
+    driven.answer(COMMIT, answer((0, 0), (1, ErrorCode.ILLEGAL_GENERATION)))
+    codes = (("T", 0, 0), ("T", 1, int(ErrorCode.ILLEGAL_GENERATION)))
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
+    assert driven.sent() == []
+
+
+def test_100_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> None:
+    """The queue is not copied for each, one request carries them all, and every caller is heard."""
+    count = 100_000
+    commits, written = Commits(), 0
+    for commit_id in range(count):
+        before = {id(level) for level in commits.queue.levels}
+        offsets = (Offset("T", commit_id % 2, commit_id),)
+        commits = enqueue(commits, commit_id, offsets, generation=1)
+        written += sum(len(level) for level in commits.queue.levels if id(level) not in before)
+    assert written < count * WIDTH
+    commits, sent, finished = take_batch(commits, HELD, generation=1)
+    assert (sent, finished) == ((Offset("T", 0, count - 2), Offset("T", 1, count - 1)), ())
+    asked = Counter[int]()
+
+    def code_of(_: str, partition: int) -> int:
+        asked[partition] += 1
+        return 0
+
+    commits, finished, actions = settle(commits, code_of, 10)
+    assert asked == {0: count // 2, 1: count // 2}
+    assert [commit_id for commit_id, _ in finished] == list(range(count))
+    assert (commits, actions) == (Commits(), frozenset({Action.PROCEED}))

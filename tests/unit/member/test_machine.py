@@ -176,7 +176,7 @@ def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
 
 
 def test_retries_wait_longer_each_time() -> None:
-    """100 ms, doubled up to the limit, and from the start after a success."""
+    """100 ms, doubled up to the limit, and from the start after a round that was completed."""
     driven = joining()
     waits = []
     for _ in range(6):
@@ -184,7 +184,8 @@ def test_retries_wait_longer_each_time() -> None:
         waits.append(driven.member.retry_at_ms - driven.now_ms)
         driven.wait(waits[-1])
     assert waits == [100, 200, 400, 800, 1_000, 1_000]
-    assert driven.join().member.attempts == 0
+    assert driven.join().member.attempts == 6
+    assert driven.sync().member.attempts == 0
 
 
 # --- what a round says -------------------------------------------------------------------------

@@ -1,0 +1,72 @@
+"""`Chain`: a frozen sequence that grows at its end, each item at a constant cost.
+
+A tuple that grows by one is copied as a whole: a queue of n items costs n squared. A chain is a
+number with digits to the base of `WIDTH`: full blocks of items become one node of the next level,
+so an item is copied with its few neighbours only. Equal content has equal levels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["WIDTH", "Chain"]
+
+WIDTH: Final = 32
+
+_Item = TypeVar("_Item")
+
+
+@frozen
+class Chain(Generic[_Item]):
+    """A sequence of items.
+
+    Attributes:
+        levels: less than `WIDTH` nodes each, the newest items first; a node of level k is k
+            tuples deep.
+    """
+
+    levels: tuple[tuple[Any, ...], ...] = ()
+
+    @classmethod
+    def of(cls, items: Iterable[_Item]) -> Chain[_Item]:
+        """The chain of some items, in their order."""
+        levels = []
+        nodes: tuple[Any, ...] = tuple(items)
+        while nodes:
+            full = len(nodes) // WIDTH * WIDTH
+            levels.append(nodes[full:])
+            nodes = tuple(nodes[at : at + WIDTH] for at in range(0, full, WIDTH))
+        return cls(tuple(levels))
+
+    def append(self, item: _Item) -> Chain[_Item]:
+        """The chain with one more item at its end."""
+        levels, node = list(self.levels), item
+        for level, nodes in enumerate(self.levels):
+            grown: Any = (*nodes, node)
+            if len(grown) < WIDTH:
+                levels[level] = grown
+                return Chain(tuple(levels))
+            levels[level], node = (), grown
+        return Chain((*levels, (node,)))
+
+    def __iter__(self) -> Iterator[_Item]:
+        """The items, oldest first."""
+        for depth in reversed(range(len(self.levels))):
+            yield from _items(self.levels[depth], depth)
+
+    def __bool__(self) -> bool:
+        """Whether there is any item."""
+        return bool(self.levels)
+
+
+def _items(nodes: tuple[Any, ...], depth: int) -> Iterator[Any]:
+    if not depth:
+        yield from nodes
+        return
+    for node in nodes:
+        yield from _items(node, depth - 1)
