@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from coopgroup.kafka.security import read_connection_settings
+from coopgroup.kafka.connection_settings import read_connection_settings
 from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (

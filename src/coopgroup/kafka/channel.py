@@ -35,7 +35,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 
-from coopgroup.kafka.security import ConnectionSettings
+from coopgroup.kafka.connection_settings import ConnectionSettings
 
 __all__ = ["Call", "Channel", "FailureKind", "TransportFailure"]
 

@@ -15,7 +15,7 @@ from attrs import frozen
 from confluent_kafka import KafkaError
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.security import ConnectionSettings, read_connection_settings
+from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.member import MemberConfig
 
 __all__ = [

@@ -35,8 +35,8 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
 from coopgroup.kafka.channel import Call, Channel, FailureKind, Outcome, TransportFailure
+from coopgroup.kafka.connection_settings import ConnectionSettings
 from coopgroup.kafka.requests import build_message, read_answer
-from coopgroup.kafka.security import ConnectionSettings
 from coopgroup.kafka.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (

@@ -16,7 +16,7 @@ from attrs import evolve
 from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
-from coopgroup.kafka.security import ConnectionSettings, read_connection_settings
+from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.kafka.transport import FailureKind, GroupTransport, OnAnswer, TransportFailure
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (

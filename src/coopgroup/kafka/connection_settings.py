@@ -1,0 +1,163 @@
+"""The connection settings of a user's configuration, for the connections of the group RPCs.
+
+This file maps librdkafka's keys (`connection_keys` lists them) to what kafka-python's connection
+takes, with librdkafka's defaults. How to authenticate is read in `sasl`, whom to trust in `tls`.
+
+Source of the defaults: CONFIGURATION.md of librdkafka 2.x.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.connection_keys import refuse_what_we_cannot_do
+from coopgroup.kafka.librdkafka_values import choice, switch, text, whole
+from coopgroup.kafka.sasl import OAuthTokenSource, sasl_arguments
+from coopgroup.kafka.tls import tls_context
+
+__all__ = ["ConnectionSettings", "read_connection_settings"]
+
+PORT_DEFAULT: Final = 9092
+_PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+_ADDRESS_FAMILIES: Final[Mapping[str, socket.AddressFamily]] = MappingProxyType(
+    {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
+)
+
+
+@frozen(kw_only=True)
+class ConnectionSettings:
+    """How to reach and convince the brokers.
+
+    Attributes:
+        bootstrap_servers: (host, port) in the user's order.
+        client_id: name of this client in the brokers' logs and quotas.
+        request_timeout_ms: a request without an answer for so long has failed.
+        connect_timeout_ms: bound of connect, TLS and SASL together.
+        reconnect_backoff_ms: first wait after a failed connect; it doubles with each failure.
+        reconnect_backoff_max_ms: longest such wait.
+        metadata_max_age_ms: the list of brokers is read again after so long.
+        address_family: which IP family to use.
+        socket_options: (level, option, value) for every socket.
+        ssl_context: None without TLS.
+        token_source: OAuth tokens, None with every other mechanism.
+        connection: further arguments of kafka-python's connection.
+        api_version: brokers to speak like, (2, 3) say, for librdkafka's mock; None negotiates.
+    """
+
+    bootstrap_servers: tuple[tuple[str, int], ...]
+    client_id: str
+    request_timeout_ms: int
+    connect_timeout_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    metadata_max_age_ms: int
+    address_family: socket.AddressFamily
+    socket_options: tuple[tuple[int, int, int], ...]
+    ssl_context: ssl.SSLContext | None
+    token_source: OAuthTokenSource | None
+    connection: Mapping[str, Any]
+    api_version: tuple[int, ...] | None = None
+
+
+def read_connection_settings(configuration: Mapping[str, Any]) -> ConnectionSettings:
+    """Read the connection settings of a configuration; keys of other matters are left alone.
+
+    Args:
+        configuration: the user's configuration in the keys of confluent_kafka.Consumer.
+
+    Raises:
+        ConfigurationError: a connection setting is unknown, wrong, contradicts another one, or
+            cannot be honoured on the group's connections.
+    """
+    refuse_what_we_cannot_do(configuration)
+    protocol = choice(configuration, "security.protocol", _PROTOCOLS, "plaintext")
+    sasl, token_source = sasl_arguments(configuration) if "sasl" in protocol else ({}, None)
+    receive_max = whole(configuration, "receive.message.max.bytes", 100_000_000, 1000)
+    reconnect_backoff_ms = whole(configuration, "reconnect.backoff.ms", 50, 0)
+    return ConnectionSettings(
+        bootstrap_servers=_bootstrap_servers(configuration),
+        client_id=str(configuration.get("client.id", "coopgroup")),
+        request_timeout_ms=whole(configuration, "socket.timeout.ms", 30_000, 10),
+        connect_timeout_ms=whole(configuration, "socket.connection.setup.timeout.ms", 10_000, 10),
+        reconnect_backoff_ms=max(reconnect_backoff_ms, 1),
+        # librdkafka waits up to 10 s; a member that waits so long loses its session.
+        reconnect_backoff_max_ms=max(
+            whole(configuration, "reconnect.backoff.max.ms", 1_000, 0), reconnect_backoff_ms, 1
+        ),
+        metadata_max_age_ms=whole(configuration, "metadata.max.age.ms", 900_000, 1),
+        address_family=_ADDRESS_FAMILIES[
+            choice(configuration, "broker.address.family", tuple(_ADDRESS_FAMILIES), "any")
+        ],
+        socket_options=_socket_options(configuration),
+        ssl_context=tls_context(configuration) if "ssl" in protocol else None,
+        token_source=token_source,
+        api_version=_api_version(configuration),
+        connection=MappingProxyType(
+            {
+                "security_protocol": protocol.upper(),
+                "receive_message_max_bytes": receive_max,
+                **sasl,
+            }
+        ),
+    )
+
+
+def _api_version(configuration: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The version that brokers are taken to have if it is not negotiated.
+
+    librdkafka's mock broker knows no newer request for it than the first, to which kafka-python
+    cannot read the answer.
+    """
+    key = "broker.version.fallback"
+    if switch(configuration, "api.version.request", default=True):
+        return None
+    numbers = text(configuration.get(key, "0.10.0")).split(".")
+    if not all(number.isdigit() for number in numbers) or len(numbers) < 2:
+        raise ConfigurationError(key, configuration.get(key), "a version of Kafka such as 2.3.0")
+    return tuple(int(number) for number in numbers[:2])
+
+
+def _bootstrap_servers(configuration: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
+    key = "bootstrap.servers" if "bootstrap.servers" in configuration else "metadata.broker.list"
+    servers = [part.strip() for part in text(configuration.get(key)).split(",") if part.strip()]
+    if not servers:
+        raise ConfigurationError(
+            "bootstrap.servers", configuration.get(key, ""), "HOST:PORT, more after commas"
+        )
+    return tuple(_server(key, server) for server in servers)
+
+
+def _server(key: str, server: str) -> tuple[str, int]:
+    """Split "PROTOCOL://HOST:PORT"; IPv6 addresses stand in brackets."""
+    address = server.rpartition("://")[2]
+    host, colon, port = address.rpartition(":")
+    if not colon or address.endswith("]"):
+        host, port = address, str(PORT_DEFAULT)
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise ConfigurationError(key, server, "HOST:PORT, more after commas")
+    return host, int(port)
+
+
+def _socket_options(configuration: Mapping[str, Any]) -> tuple[tuple[int, int, int], ...]:
+    options = []
+    # Group RPCs are small and wait for their answers: Nagle's delay only harms here.
+    if switch(configuration, "socket.nagle.disable", default=True):
+        options.append((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
+    if switch(configuration, "socket.keepalive.enable", default=False):
+        options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+    for key, option in (
+        ("socket.send.buffer.bytes", socket.SO_SNDBUF),
+        ("socket.receive.buffer.bytes", socket.SO_RCVBUF),
+    ):
+        size = whole(configuration, key, 0, 0)
+        if size:
+            options.append((socket.SOL_SOCKET, option, size))
+    return tuple(options)

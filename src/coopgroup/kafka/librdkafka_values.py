@@ -1,0 +1,61 @@
+"""Values of librdkafka's keys: text, numbers and switches as it spells them.
+
+Rule of this file: what is wrong is a `ConfigurationError` that names the key and what it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from coopgroup.errors import ConfigurationError
+
+__all__ = ["choice", "switch", "text", "whole"]
+
+INT32_MAX: Final = 2**31 - 1
+
+
+def text(value: object) -> str:
+    """Return a value as librdkafka spells it."""
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def choice(
+    configuration: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str
+) -> str:
+    """Return one of the allowed values (in lower case), however the user's letters are cased.
+
+    Raises:
+        ConfigurationError: the value is none of them.
+    """
+    value = text(configuration.get(key, default)).lower()
+    if value not in allowed:
+        raise ConfigurationError(key, configuration[key], "one of " + ", ".join(allowed))
+    return value
+
+
+def switch(configuration: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    """Return a switch.
+
+    Raises:
+        ConfigurationError: the value is neither true nor false.
+    """
+    return choice(configuration, key, ("true", "false"), text(default)) == "true"
+
+
+def whole(configuration: Mapping[str, Any], key: str, default: int, minimum: int) -> int:
+    """Return a whole number of at most 31 bits.
+
+    Raises:
+        ConfigurationError: the value is no number, or less than the minimum, or too large.
+    """
+    value = configuration.get(key, default)
+    try:
+        number = int(text(value))
+    except ValueError:
+        number = -1
+    if not minimum <= number <= INT32_MAX:
+        raise ConfigurationError(key, value, f"a whole number from {minimum} to {INT32_MAX}")
+    return number

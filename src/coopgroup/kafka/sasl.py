@@ -1,0 +1,137 @@
+"""How the connections of the group RPCs authenticate: librdkafka's sasl.* keys and `oauth_cb`."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from attrs import define, field
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.librdkafka_values import text
+
+__all__ = ["OAuthTokenSource", "sasl_arguments"]
+
+# Java's client lets a token live for this share of its lifetime before it asks for the next one.
+TOKEN_LIFE_SHARE: Final = 0.8
+OAUTH_PLAIN_RESULT: Final = 2
+OAUTH_FULL_RESULT: Final = 4
+_PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS: Final = (*_PASSWORD_MECHANISMS, "GSSAPI", "OAUTHBEARER")
+
+
+@define(kw_only=True)
+class OAuthTokenSource:
+    """Tokens from confluent-kafka's `oauth_cb`, in the form that kafka-python asks for.
+
+    The callback gets the text of `sasl.oauthbearer.config` and returns (token, expiry in seconds
+    since the epoch), or (token, expiry, principal, extensions). A token is used again until
+    80 % of its life is over.
+
+    `renew` may wait for a token service and therefore runs on a thread of its own, before a
+    connection is made; `token` is what the connection's loop calls, and as a rule only reads.
+    """
+
+    callback: Callable[[str], tuple[Any, ...]]
+    argument: str
+    clock: Callable[[], float] = time.time
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    _token: str = field(default="", init=False)
+    _extensions: dict[str, str] = field(factory=dict, init=False)
+    _renew_at: float = field(default=0.0, init=False)
+
+    def renew(self) -> None:
+        """Ask the callback for a token unless the last one is still good.
+
+        Raises:
+            ConfigurationError: the callback returned something else than a token.
+            Exception: whatever the callback raises.
+        """
+        with self._lock:
+            now = self.clock()
+            if self._token and now < self._renew_at:
+                return
+            answer = self.callback(self.argument)
+            if len(answer) not in {OAUTH_PLAIN_RESULT, OAUTH_FULL_RESULT}:
+                raise ConfigurationError(
+                    "oauth_cb",
+                    f"{len(answer)} values",
+                    "(token, expiry_s) or (token, expiry_s, principal, extensions)",
+                )
+            self._token = str(answer[0])
+            self._renew_at = now + (float(answer[1]) - now) * TOKEN_LIFE_SHARE
+            if len(answer) == OAUTH_FULL_RESULT:
+                self._extensions = {str(key): str(value) for key, value in answer[3].items()}
+
+    def token(self) -> str:
+        """Return a token that is good now (the name is kafka-python's)."""
+        self.renew()
+        return self._token
+
+    def extensions(self) -> dict[str, str]:
+        """Return the SASL extensions (KIP-342) that came with the token."""
+        return dict(self._extensions)
+
+
+# kafka-python checks the type; being registered spares us inheriting from its class.
+AbstractTokenProvider.register(OAuthTokenSource)
+
+
+def sasl_arguments(
+    configuration: Mapping[str, Any],
+) -> tuple[dict[str, Any], OAuthTokenSource | None]:
+    """Read how to authenticate.
+
+    Args:
+        configuration: the user's configuration in the keys of confluent_kafka.Consumer.
+
+    Returns:
+        Arguments of kafka-python's connection, and the source of tokens among them; None with
+        every mechanism but OAUTHBEARER.
+
+    Raises:
+        ConfigurationError: the mechanism is unknown, or lacks what it needs.
+    """
+    key = "sasl.mechanism" if "sasl.mechanism" in configuration else "sasl.mechanisms"
+    mechanism = text(configuration.get(key, "GSSAPI")).upper()
+    if mechanism not in _MECHANISMS:
+        raise ConfigurationError(key, configuration[key], "one of " + ", ".join(_MECHANISMS))
+    arguments: dict[str, Any] = {"sasl_mechanism": mechanism}
+    if mechanism in _PASSWORD_MECHANISMS:
+        arguments |= _password_arguments(configuration, mechanism)
+    elif mechanism == "GSSAPI":
+        if importlib.util.find_spec("gssapi") is None:
+            raise ConfigurationError(key, mechanism, "the Python package gssapi to be installed")
+        arguments["sasl_kerberos_service_name"] = text(
+            configuration.get("sasl.kerberos.service.name", "kafka")
+        )
+    else:
+        token_source = _token_source(configuration)
+        return {**arguments, "sasl_oauth_token_provider": token_source}, token_source
+    return arguments, None
+
+
+def _password_arguments(configuration: Mapping[str, Any], mechanism: str) -> dict[str, str]:
+    username, password = (
+        text(configuration.get(key)) for key in ("sasl.username", "sasl.password")
+    )
+    for key, value in (("sasl.username", username), ("sasl.password", password)):
+        if not value:
+            raise ConfigurationError(key, value, f"a value, because the mechanism is {mechanism}")
+    if mechanism != "PLAIN":
+        # RFC 5802, saslname: kafka-python sends the name as it is given.
+        username = username.replace("=", "=3D").replace(",", "=2C")
+    return {"sasl_plain_username": username, "sasl_plain_password": password}
+
+
+def _token_source(configuration: Mapping[str, Any]) -> OAuthTokenSource:
+    callback = configuration.get("oauth_cb")
+    if not callable(callback):
+        raise ConfigurationError("oauth_cb", callback, "a callable, because it is OAUTHBEARER")
+    return OAuthTokenSource(
+        callback=callback, argument=text(configuration.get("sasl.oauthbearer.config"))
+    )

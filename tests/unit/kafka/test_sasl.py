@@ -1,0 +1,104 @@
+"""How the group's connections authenticate."""
+
+from typing import Any
+
+import pytest
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.connection_settings import read_connection_settings
+from coopgroup.kafka.sasl import OAuthTokenSource
+
+SCRAM = {
+    "bootstrap.servers": "localhost:9092",
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "user",
+    "sasl.password": "secret",
+}
+
+
+def test_password_settings_follow_when_the_mechanism_is_scram() -> None:
+    """The name is escaped as RFC 5802 asks, since kafka-python sends it as it is."""
+    settings = read_connection_settings(SCRAM | {"sasl.username": "a=b,c"})
+    assert dict(settings.connection) == {
+        "security_protocol": "SASL_PLAINTEXT",
+        "receive_message_max_bytes": 100_000_000,
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "a=3Db=2Cc",
+        "sasl_plain_password": "secret",
+    }
+
+
+def test_name_is_left_alone_when_the_mechanism_is_plain() -> None:
+    """PLAIN has no escapes."""
+    settings = read_connection_settings(
+        SCRAM | {"sasl.mechanism": "plain", "sasl.username": "a=b,c"}
+    )
+    assert settings.connection["sasl_plain_username"] == "a=b,c"
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"sasl.mechanism": "DIGEST-MD5"}, "sasl.mechanism"),
+        ({"sasl.username": ""}, "sasl.username"),
+        ({"sasl.password": None}, "sasl.password"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "oauth_cb"),
+    ],
+)
+def test_sasl_is_refused_when_something_is_missing(changes: dict[str, Any], key: str) -> None:
+    """A mechanism without what it needs fails in the constructor, not at the first connect."""
+    with pytest.raises(ConfigurationError) as caught:
+        read_connection_settings(SCRAM | changes)
+    assert caught.value.field == key
+
+
+def test_token_is_used_again_when_it_is_still_good() -> None:
+    """The callback is asked again when 80 % of the token's life is over, and not before."""
+    asked: list[str] = []
+    now = 1_000.0
+
+    def callback(argument: str) -> tuple[str, float]:
+        asked.append(argument)
+        return f"token-{len(asked)}", now + 100
+
+    source = OAuthTokenSource(callback=callback, argument="text", clock=lambda: now)
+    tokens = [source.token()]
+    now += 79
+    tokens.append(source.token())
+    now += 2
+    tokens.append(source.token())
+    assert (tokens, asked) == (["token-1", "token-1", "token-2"], ["text", "text"])
+
+
+def test_extensions_come_along_when_the_callback_gives_them() -> None:
+    """The long form of the callback's result brings extensions (KIP-342)."""
+    source = OAuthTokenSource(
+        callback=lambda _: ("token", 2e9, "principal", {"a": 1}), argument="", clock=lambda: 1e9
+    )
+    assert (source.token(), source.extensions()) == ("token", {"a": "1"})
+    assert isinstance(source, AbstractTokenProvider)
+
+
+def test_callback_is_refused_when_it_returns_no_token() -> None:
+    """A result of the wrong shape names the callback."""
+    source = OAuthTokenSource(callback=lambda _: ("token",), argument="")
+    with pytest.raises(ConfigurationError) as caught:
+        source.renew()
+    assert caught.value.field == "oauth_cb"
+
+
+def test_token_source_reaches_the_connection_when_it_is_oauthbearer() -> None:
+    """Both the connection and the transport, which renews it off the loop, have the source."""
+    settings = read_connection_settings(
+        SCRAM
+        | {
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda argument: (argument, 2e9),
+            "sasl.oauthbearer.config": "scope=x",
+        }
+    )
+    assert settings.token_source is not None
+    assert settings.token_source.token() == "scope=x"
+    assert settings.connection["sasl_oauth_token_provider"] is settings.token_source
