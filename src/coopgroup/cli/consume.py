@@ -21,6 +21,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from coopgroup.assignors.registry import create_assignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.kafka.subscription import read_topics
 from coopgroup.policies.registry import create_policy
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def command(  # noqa: PLR0913  (one parameter for each option)
 
     A TOPIC that begins with ^ is a regular expression.
     """
+    read_topics(list(topics))  # what is wrong with them is said before anything connects
     configuration = {
         "bootstrap.servers": bootstrap_server,
         "group.id": group,
@@ -92,7 +94,12 @@ def command(  # noqa: PLR0913  (one parameter for each option)
     )
     try:
         with consumer:
-            _subscribe(consumer, list(topics))
+            consumer.subscribe(
+                list(topics),
+                on_assign=_show("assigned"),
+                on_revoke=_show("revoked"),
+                on_lost=_show("lost"),
+            )
             line = json_line if as_json else text_line
             _print_records(consumer, line, max_records, interrupted)
     except KafkaException as error:
@@ -162,18 +169,6 @@ def _interruption() -> threading.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupt)
     return interrupted
-
-
-def _subscribe(consumer: CooperativeConsumer, topics: list[str]) -> None:
-    try:
-        consumer.subscribe(
-            topics,
-            on_assign=_show("assigned"),
-            on_revoke=_show("revoked"),
-            on_lost=_show("lost"),
-        )
-    except KafkaException as error:
-        raise click.ClickException(_one_line(error.args[0])) from None
 
 
 def _show(what: str) -> Callable[[Any, list[TopicPartition]], None]:

@@ -6,6 +6,7 @@ soon as its topics are known.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -26,10 +27,16 @@ if TYPE_CHECKING:
     from coopgroup.kafka.notices import Callbacks, GroupNotices
     from coopgroup.kafka.watching import TopicWatcher
 
-__all__ = ["Subscription"]
+__all__ = ["Subscription", "read_topics"]
 
 _LEAVE_TIMEOUT_S: Final = 5.0
 _STEP_S: Final = 0.01
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAME_RULE: Final = (
+    "a name of 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-' "
+    "that is neither '.' nor '..'"
+)
+_SHOWN_MAX: Final = 100  # characters of a name or a pattern that an error shows
 
 
 @define(eq=False)
@@ -53,8 +60,8 @@ class Subscription:
         """Subscribe, in place of an earlier subscription.
 
         Raises:
-            KafkaException: no topic, an empty name, a pattern that is none, or the group could
-                not be left before.
+            KafkaException: no topic, a name that no topic can have, a pattern that is none, or
+                the group could not be left before.
             TypeError: no list of names.
         """
         wish = _read_wish(topics)
@@ -106,13 +113,42 @@ class Subscription:
         return has_left(self.driver.member)
 
 
+def read_topics(topics: list[str]) -> TopicWish:
+    """Read what is to be subscribed to: names, and patterns that begin with ^.
+
+    Kafka's rule for names is applied at once: a topic that breaks it would be waited for in vain,
+    and the group's own messages have no room for a name of any length.
+
+    Raises:
+        ConfigurationError: a name that no topic can have, or a pattern that is none.
+    """
+    for topic in topics:
+        _check_topic(topic)
+    return TopicWish.read(topics)
+
+
+def _check_topic(topic: str) -> None:
+    if topic.startswith("^"):
+        try:
+            re.compile(topic)
+        except (re.error, OverflowError, RecursionError) as cause:
+            expected = f"a regular expression ({_shortened(str(cause))})"
+            raise ConfigurationError("topics", _shortened(topic), expected) from None
+    elif _NAME.fullmatch(topic) is None or topic in {".", ".."}:
+        raise ConfigurationError("topics", _shortened(topic), _NAME_RULE)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
 def _read_wish(topics: list[str]) -> TopicWish:
     if not isinstance(topics, list) or not all(isinstance(one, str) for one in topics):
         raise TypeError("expected list of topic unicode strings")
     try:
-        if topics and all(topics):
-            return TopicWish.read(topics)
-        reason = "a topic without a name" if topics else "the list of topics is empty"
+        if topics:
+            return read_topics(topics)
+        reason = "the list of topics is empty"
     except ConfigurationError as error:
         reason = str(error)
     raise kafka_exception(

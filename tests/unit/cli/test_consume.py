@@ -165,17 +165,37 @@ def test_consume_when_asked_wrongly_exits_with_2(
     assert capsys.readouterr() == ("", f"coopgroup: {complaint}\n")
 
 
-def test_consume_when_given_a_broken_pattern_exits_with_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("topic", "complaint"),
+    [
+        (
+            "^(",
+            (
+                "topics: got '^(', expected a regular expression "
+                "(missing ), unterminated subpattern at position 1)"
+            ),
+        ),
+        (
+            "two words",
+            (
+                "topics: got 'two words', expected a name of 1 to 249 characters out of a-z, A-Z, "
+                "0-9, '.', '_' and '-' that is neither '.' nor '..'"
+            ),
+        ),
+    ],
+)
+def test_consume_when_given_a_wrong_topic_exits_with_2_before_it_connects(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    topic: str,
+    complaint: str,
 ) -> None:
-    """What `subscribe` refuses is a mistake of the command line as well."""
+    """A mistake of the command line: one line, and no broker hears of it."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    arguments = ["consume", "^(", "--group", "g", "--bootstrap-server", "127.0.0.1:1"]
-    assert run(arguments) == 2
-    assert capsys.readouterr().err.splitlines()[-1] == (
-        "coopgroup: Failed to set subscription: topics: got '^(', expected a regular expression "
-        "(missing ), unterminated subpattern at position 1)"
-    )
+    made: list[object] = []
+    monkeypatch.setattr(consume, "CooperativeConsumer", lambda *args, **_: made.append(args))
+    assert run(["consume", "orders", topic, "--group", "g"]) == 2
+    assert (capsys.readouterr(), made) == (("", f"coopgroup: {complaint}\n"), [])
 
 
 def test_consume_when_interrupted_closes_and_exits_with_130(

@@ -1,0 +1,134 @@
+"""Which names and patterns can be subscribed to; the group itself is tested on brokers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from attrs import define, field
+from confluent_kafka import KafkaException
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.notices import Callbacks
+from coopgroup.kafka.subscription import Subscription, read_topics
+from coopgroup.kafka.watching import TopicWish
+from coopgroup.member import MemberState
+from tests.unit.kafka.fakes import FakeDriver
+
+RULE = (
+    "expected a name of 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-' "
+    "that is neither '.' nor '..'"
+)
+
+
+@define
+class Watcher:
+    """Notes what is wished for."""
+
+    wishes: list[TopicWish | None] = field(factory=list)
+
+    def watch(self, wish: TopicWish | None) -> None:
+        """As the real one."""
+        self.wishes.append(wish)
+
+
+@define
+class Silence:
+    """Notices and commits, neither of which matter here."""
+
+    callbacks: Callbacks | None = None
+
+    def start_clock(self) -> None:
+        """As the real one."""
+
+
+def subscription() -> tuple[Subscription, Watcher]:
+    """One of a consumer that is in no group."""
+    driver: Any = FakeDriver()
+    driver.member.state = MemberState.UNSUBSCRIBED
+    watcher = Watcher()
+    parts: Any = (watcher, Silence(), Silence())
+    made = Subscription(driver=driver, watcher=parts[0], notices=parts[1], committing=parts[2])
+    return made, watcher
+
+
+@pytest.mark.parametrize("name", ["o", "a.b_c-D9", "...", "x" * 249, "__consumer_offsets"])
+def test_topic_name_of_kafka_is_wished_for(name: str) -> None:
+    """Kafka's own rule, no stricter."""
+    made, watcher = subscription()
+    made.enter([name, "^or.*"], Callbacks())
+    (wish,) = watcher.wishes
+    assert wish is not None
+    assert (sorted(wish.names), [one.pattern for one in wish.patterns]) == ([name], ["^or.*"])
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("", "''"),
+        (".", "'.'"),
+        ("..", "'..'"),
+        ("two words", "'two words'"),
+        ("orders\n", r"'orders\n'"),
+        ("bücher", "'bücher'"),
+        ("a/b", "'a/b'"),
+        ("\udcff", r"'\udcff'"),
+        ("x" * 250, f"'{'x' * 100}…'"),
+        ("x" * 40_000, f"'{'x' * 100}…'"),
+    ],
+)
+def test_topic_name_that_kafka_cannot_have_is_refused(name: str, shown: str) -> None:
+    """In one line of a length that people read; nothing is watched."""
+    made, watcher = subscription()
+    with pytest.raises(KafkaException) as caught:
+        made.enter(["orders", name], Callbacks())
+    error = caught.value.args[0]
+    assert error.name() == "_INVALID_ARG"
+    assert error.str() == f"Failed to set subscription: topics: got {shown}, {RULE}"
+    assert watcher.wishes == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shown", "reason"),
+    [
+        ("^[", "'^['", "unterminated character set at position 1"),
+        ("^a{99999999999}", "'^a{99999999999}'", "the repetition number is too large"),
+        ("^(?P=" + "x" * 9_999 + ")", f"'^(?P={'x' * 95}…'", f"unknown group name '{'x' * 80}…"),
+        ("^" + "(" * 9_999 + ")" * 9_999, f"'^{'(' * 99}…'", "maximum recursion depth exceeded"),
+    ],
+)
+def test_pattern_that_does_not_compile_is_refused(pattern: str, shown: str, reason: str) -> None:
+    """Whatever Python's compiler of patterns raises."""
+    made, watcher = subscription()
+    with pytest.raises(KafkaException, match="_INVALID_ARG") as caught:
+        made.enter([pattern], Callbacks())
+    assert (
+        caught.value.args[0]
+        .str()
+        .startswith(
+            f"Failed to set subscription: topics: got {shown}, expected a regular expression ({reason}"
+        )
+    )
+    assert watcher.wishes == []
+
+
+def test_list_without_topics_is_refused() -> None:
+    """As confluent_kafka; `unsubscribe` is for that."""
+    made, _ = subscription()
+    with pytest.raises(KafkaException, match=r"_INVALID_ARG.*the list of topics is empty"):
+        made.enter([], Callbacks())
+
+
+@pytest.mark.parametrize("wrong", ["orders", ("orders",), [b"orders"], None])
+def test_topics_that_are_no_list_of_strings_are_refused(wrong: Any) -> None:  # noqa: ANN401
+    """As confluent_kafka."""
+    made, _ = subscription()
+    with pytest.raises(TypeError, match="expected list of topic unicode strings"):
+        made.enter(wrong, Callbacks())
+
+
+def test_read_topics_when_wrong_raises_what_a_command_line_shows() -> None:
+    """No connection is needed to say so."""
+    with pytest.raises(ConfigurationError, match=re.escape(f"topics: got '.', {RULE}")):
+        read_topics(["."])
