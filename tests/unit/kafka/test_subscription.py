@@ -103,13 +103,8 @@ def test_pattern_that_does_not_compile_is_refused(pattern: str, shown: str, reas
     made, watcher = subscription()
     with pytest.raises(KafkaException, match="_INVALID_ARG") as caught:
         made.enter([pattern], Callbacks())
-    assert (
-        caught.value.args[0]
-        .str()
-        .startswith(
-            f"Failed to set subscription: topics: got {shown}, expected a regular expression ({reason}"
-        )
-    )
+    said = f"topics: got {shown}, expected a regular expression ({reason}"
+    assert caught.value.args[0].str().startswith(f"Failed to set subscription: {said}")
     assert watcher.wishes == []
 
 
