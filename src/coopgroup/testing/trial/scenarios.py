@@ -17,7 +17,8 @@ from typing import Final
 from attrs import evolve, frozen
 
 from coopgroup.testing.trial.analysis import Facts, TrialLog, Window, measure
-from coopgroup.testing.trial.controller import Group, Trial
+from coopgroup.testing.trial.controller import Trial
+from coopgroup.testing.trial.group import Group
 
 __all__ = ["MEMBERS", "SCENARIOS", "Outcome", "Scenario", "measure_steps", "play_scenarios"]
 

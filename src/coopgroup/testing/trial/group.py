@@ -1,0 +1,298 @@
+"""A group of worker processes: who is in it, how its members come and go, when it is at rest.
+
+Rule of this file: nothing here reads a consumer's mind. Whether a group has settled is decided from
+the records that its members hand out.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from attrs import define, field
+
+from coopgroup.testing.trial.analysis import IncarnationLog, TrialLog, merge
+from coopgroup.testing.trial.processes import (
+    Incarnation,
+    TrialError,
+    end_input,
+    failure,
+    start_python,
+)
+from coopgroup.testing.trial.recording import EventReader, RowReader, Rows
+from coopgroup.testing.trial.spec import WorkerSpec
+from coopgroup.testing.trial.watch import GroupWatch
+
+__all__ = ["Group"]
+
+READY_S_MAX: Final = 30.0
+CLOSE_S_MAX: Final = 15.0
+POLL_S: Final = 0.05
+FREEZE_S: Final = (1.0, 1.75)
+SETTLE_S_MAX: Final = 30.0
+
+
+@define(kw_only=True)
+class Group:
+    """Members of one group, by name; `Trial.group` makes it.
+
+    A member's name stays when its process is replaced; `incarnations` has all processes.
+
+    Attributes:
+        kind: one of `KINDS`.
+        group_id: its name.
+        settings: fields of `WorkerSpec` that are the same for all members.
+        partition_count: partitions of all topics.
+        folder: where the logs of its members go.
+        acknowledged: tells what was acknowledged so far, dtype `ACKNOWLEDGED`.
+        chance: of everything random here.
+        incarnations: all processes, in the order in which they were started.
+        watch: what the group is doing right now.
+    """
+
+    kind: str
+    group_id: str
+    settings: Mapping[str, Any]
+    partition_count: int
+    folder: Path
+    acknowledged: Callable[[], Rows]
+    chance: random.Random
+    incarnations: list[Incarnation] = field(init=False, factory=list)
+    _prepared: dict[str, Incarnation] = field(init=False, factory=dict)
+    _members: dict[str, Incarnation] = field(init=False, factory=dict)
+    watch: GroupWatch = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin to watch the logs to come."""
+        self.watch = GroupWatch(partition_count=self.partition_count)
+
+    @property
+    def living(self) -> tuple[str, ...]:
+        """Names of the members whose process has not ended, sorted."""
+        return tuple(sorted(name for name, member in self._members.items() if member.is_alive))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all members that ever started, sorted."""
+        return tuple(sorted(self._members))
+
+    def member(self, name: str) -> Incarnation:
+        """The present process of a member.
+
+        Raises:
+            TrialError: nobody of that name was started.
+        """
+        try:
+            return self._members[name]
+        except KeyError:
+            raise TrialError(f"{self.group_id} has no member {name}") from None
+
+    # --- start and end --------------------------------------------------------------------------
+
+    def prepare(self, *names: str) -> None:
+        """Start the processes of members up to the point where they would join.
+
+        A new interpreter costs most of a core for a moment, which must not disturb a measurement:
+        prepare members before a window, start them within.
+        """
+        for name in names:
+            log_path = self.folder / f"{self.group_id}-{len(self.incarnations)}-{name}"
+            spec = WorkerSpec(
+                kind=self.kind,
+                name=name,
+                group_id=self.group_id,
+                log_path=str(log_path),
+                **self.settings,
+            )
+            process = start_python("coopgroup.testing.trial.worker", spec)
+            incarnation = Incarnation(name, log_path, process)
+            self.incarnations.append(incarnation)
+            self._prepared[name] = incarnation
+            self.watch.add(name, incarnation.records_path, incarnation.events_path)
+        for name in names:
+            self._wait_ready(self._prepared[name])
+
+    def start(self, *names: str) -> None:
+        """Let members join, each in a new process unless one is prepared."""
+        self.prepare(*(name for name in names if name not in self._prepared))
+        for name in names:
+            incarnation = self._prepared.pop(name)
+            self._members[name] = incarnation
+            incarnation.tell("go")
+
+    def stop(self, *names: str) -> None:
+        """Ask members to close (SIGTERM) and wait until they have.
+
+        Raises:
+            TrialError: one failed; its events and its standard error say why.
+        """
+        self.ask_to_stop(*names)
+        for name in names:
+            self.wait_stopped(name)
+
+    def retire(self, *names: str) -> None:
+        """Ask members to leave for good (SIGUSR1) and wait until they have.
+
+        Raises:
+            TrialError: one failed; its events and its standard error say why.
+        """
+        self.ask_to_retire(*names)
+        for name in names:
+            self.wait_stopped(name)
+
+    def ask_to_stop(self, *names: str) -> None:
+        """Ask members to close (SIGTERM) and do not wait."""
+        self._signal(signal.SIGTERM, names)
+
+    def ask_to_retire(self, *names: str) -> None:
+        """Ask members to leave for good, handing over where they can, and do not wait."""
+        self._signal(signal.SIGUSR1, names)
+
+    def _signal(self, number: signal.Signals, names: tuple[str, ...]) -> None:
+        for name in names:
+            self.resume(name)
+            self.member(name).process.send_signal(number)
+
+    def wait_stopped(self, name: str) -> None:
+        """Wait until a member that was asked to has closed; kill it if it does not.
+
+        Raises:
+            TrialError: it failed or had to be killed.
+        """
+        incarnation = self.member(name)
+        process, log_path = incarnation.process, incarnation.log_path
+        try:
+            status = process.wait(CLOSE_S_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise failure(f"{name} did not close in {CLOSE_S_MAX:.0f} s", log_path) from None
+        if status != 0:
+            raise failure(f"{name} ended with status {status}", log_path)
+
+    def kill(self, *names: str) -> None:
+        """End members at once (SIGKILL)."""
+        for name in names:
+            process = self.member(name).process
+            process.kill()
+            process.wait()
+
+    def kill_all(self) -> None:
+        """End every process of the group at once, prepared ones too."""
+        for incarnation in self.incarnations:
+            if incarnation.is_alive:
+                incarnation.process.kill()
+                incarnation.process.wait()
+            end_input(incarnation.process)
+
+    # --- disturbance ----------------------------------------------------------------------------
+
+    def freeze(self, *names: str) -> None:
+        """Freeze members (SIGSTOP); their connections stay open."""
+        for name in names:
+            incarnation = self.member(name)
+            incarnation.process.send_signal(signal.SIGSTOP)
+            incarnation.is_frozen = True
+
+    def resume(self, *names: str) -> None:
+        """Let frozen members go on (SIGCONT)."""
+        for name in names:
+            incarnation = self.member(name)
+            if incarnation.is_frozen:
+                incarnation.process.send_signal(signal.SIGCONT)
+                incarnation.is_frozen = False
+
+    def desynchronise(self) -> None:
+        """Freeze every member for a random 1 to 1.75 s, each for its own.
+
+        Members that join together send their heartbeats together and hear of a rebalance in the
+        same moment, which flatters every kind of consumer. Frozen for longer than the heartbeat
+        interval, each sends the next one when it wakes. The waits that this makes lie before the
+        window: the group has to settle again first.
+        """
+        began = time.monotonic()
+        names = self.living
+        durations = {name: self.chance.uniform(*FREEZE_S) for name in names}
+        self.freeze(*names)
+        for name in sorted(names, key=lambda name: durations[name]):
+            time.sleep(max(0.0, began + durations[name] - time.monotonic()))
+            self.resume(name)
+
+    # --- observation ----------------------------------------------------------------------------
+
+    def wait_settled(
+        self, *, quiet_s: float = 2.0, timeout_s: float = SETTLE_S_MAX, fair: bool = True
+    ) -> bool:
+        """Wait until the group is at rest.
+
+        At rest: every partition was handed out in the last half second by a living member, every
+        living member has a partition, and no member told of a callback for `quiet_s` seconds.
+
+        Args:
+            quiet_s: how long no callback may have been heard of.
+            timeout_s: when to give up.
+            fair: whether each living member must have a partition.
+
+        Returns:
+            False if the group was not at rest in time.
+
+        Raises:
+            TrialError: a member failed.
+        """
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            if self.is_settled(quiet_s=quiet_s, fair=fair):
+                return True
+            time.sleep(POLL_S)
+        return False
+
+    def is_settled(self, *, quiet_s: float, fair: bool = True) -> bool:
+        """Whether the group is at rest now; see `wait_settled`.
+
+        Raises:
+            TrialError: a member failed, so that rest would be that of a smaller group.
+        """
+        for name, member in sorted(self._members.items()):
+            status = member.process.poll()
+            if status is not None and status > 0:  # a killed one has the negative of its signal
+                raise failure(f"{name} ended with status {status}", member.log_path)
+        living = [member for member in self._members.values() if member.is_alive]
+        logs = frozenset(member.records_path for member in living)
+        return self.watch.is_settled(logs, quiet_s=quiet_s, fair=fair)
+
+    def has_consumed(self, acknowledged: Rows) -> bool:
+        """Whether the last acknowledged record of each partition was handed out."""
+        self.watch.refresh()
+        ends = np.full(self.partition_count, -1, np.int64)
+        np.maximum.at(ends, acknowledged["partition"], acknowledged["offset"])
+        return bool((self.watch.last_offsets >= ends).all())
+
+    def log(self) -> TrialLog:
+        """Everything that the group left behind so far, put in order."""
+        return merge(
+            [
+                IncarnationLog(
+                    member=incarnation.member,
+                    rows=RowReader(incarnation.records_path).read_new(),
+                    events=EventReader(incarnation.events_path).read_new(),
+                )
+                for incarnation in self.incarnations
+            ],
+            self.acknowledged(),
+        )
+
+    def _wait_ready(self, incarnation: Incarnation) -> None:
+        reader = EventReader(incarnation.events_path)
+        deadline = time.monotonic() + READY_S_MAX
+        while not reader.read_new():
+            if not incarnation.is_alive:
+                raise failure(f"{incarnation.member} failed to start", incarnation.log_path)
+            if time.monotonic() >= deadline:
+                raise TrialError(f"{incarnation.member} was not ready in {READY_S_MAX:.0f} s")
+            time.sleep(POLL_S)
