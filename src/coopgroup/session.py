@@ -9,19 +9,24 @@ than this module says. The host's duties, in this order:
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
 4. For `LeadRound`, where it delays nobody and with a time limit: `read_members`, look up metadata
    and lags, `lead_round`, and give `RoundLed`; when the limit is over, `lead_round` without
-   metadata. After a round that was refused (`RoundLed.led.refused`) give `RejoinRequested` a while
-   later: what it could not place has no owner until then.
+   metadata. Members that cannot be read are None; the round is answered all the same. After a
+   round that was refused (`RoundLed.led.refused`) give `RejoinRequested` a while later: what it
+   could not place has no owner until then.
 5. Run `GrantResources`, `RevokeResources` and `LoseResources` on the application's thread in the
    order given. A revocation is complete when the callback has returned and the offsets are
-   committed; only then give `RevocationCompleted`, for the join that follows no longer claims the
-   resources, and another member may have them at once.
+   committed, or at least asked for; only then give `RevocationCompleted`, for the join that follows
+   no longer claims the resources, and another member may have them at once. That join waits for
+   every commit of the resources that was asked for before.
 6. Hand nothing out once `member.hold_until_ms` has passed, whatever the session has been told
    so far: after a pause of the process the clock knows it first.
+7. When `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
+   `fail`: a member that missed an event would wait for ever for what it takes to be on its way.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+import types
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import attrs
 from attrs import frozen
@@ -35,7 +40,14 @@ from coopgroup.leader import (
     fallback_round,
     lead,
 )
-from coopgroup.member import Member, MemberState, next_deadline_ms
+from coopgroup.member import (
+    ErrorCode,
+    Member,
+    MemberState,
+    RequestKind,
+    Trigger,
+    next_deadline_ms,
+)
 from coopgroup.member import step as step_member
 from coopgroup.member.effects import (
     CancelJoin,
@@ -50,13 +62,16 @@ from coopgroup.member.effects import (
 )
 from coopgroup.member.events import Event as MemberEvent
 from coopgroup.member.events import RoundDecided
+from coopgroup.member.turn import Turn
+from coopgroup.model import ResourceSet
+from coopgroup.model.claims import NO_GENERATION
 from coopgroup.policies.base import RoundContext
+from coopgroup.policies.state import PolicyState
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
     from coopgroup.model.group_api import JoinedMember
     from coopgroup.policies.base import Policy
-    from coopgroup.policies.state import PolicyState
 
 __all__ = [
     "LeadRound",
@@ -65,7 +80,9 @@ __all__ = [
     "SessionEffect",
     "SessionEvent",
     "backing_off",
+    "fail",
     "lead_round",
+    "one_line",
     "session_deadline_ms",
     "step",
 ]
@@ -100,6 +117,13 @@ class RoundLed:
     led: LedRound
 
 
+# Only a member at work can fail: the way there from the states in which it waits.
+_BEFORE_FAILURE: Final = types.MappingProxyType(
+    {
+        MemberState.UNSUBSCRIBED: Trigger.SUBSCRIBED,
+        MemberState.LOSING: Trigger.LOSS_HANDLED,
+    }
+)
 SessionEvent: TypeAlias = MemberEvent | RoundLed
 SessionEffect: TypeAlias = (
     Send
@@ -150,6 +174,37 @@ def step(
     return session, (*before, *(_translated(session, effect, now_ms) for effect in effects))
 
 
+def fail(
+    session: Session, message: str, *, now_ms: int
+) -> tuple[Session, tuple[SessionEffect, ...]]:
+    """End the membership because of an error inside this process.
+
+    The member is FAILED then, whatever it held is lost, and the application gets the error; it may
+    leave and subscribe anew. One that was leaving is out of the group, and one that had failed
+    already stays as it is.
+
+    Args:
+        session: the session before the step that went wrong.
+        message: what happened, for the application.
+        now_ms: the host's monotonic clock, in ms.
+    """
+    turn = Turn(member=session.member, now_ms=now_ms)
+    match session.member.state:
+        case MemberState.FAILED:
+            return session, ()
+        case MemberState.LEAVING:
+            turn.forget(*RequestKind)
+            turn.leave_group_behind()
+        case state:
+            if state in _BEFORE_FAILURE:
+                turn.move(_BEFORE_FAILURE[state], message)
+            turn.fail(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+            # An answer may be what could not be taken: nothing counts as on its way any more.
+            turn.forget(*RequestKind)
+    session = Session(member=turn.member)
+    return session, tuple(_translated(session, effect, now_ms) for effect in turn.effects)
+
+
 def session_deadline_ms(session: Session) -> int | None:
     """When the host must give `Woken` at the latest, in ms; None for never."""
     return next_deadline_ms(session.member)
@@ -162,7 +217,7 @@ def backing_off(session: Session) -> bool:
 
 def lead_round(
     duty: LeadRound,
-    request: RoundRequest,
+    request: RoundRequest | None,
     metadata: TopicMetadata | None,
     lags: Lags | None,
     *,
@@ -170,37 +225,96 @@ def lead_round(
     policy: Policy,
     failure: str = "the metadata could not be looked up",
 ) -> RoundLed:
-    """Decide a round. Pure, and as slow as the assignor is.
+    """Decide a round, whatever assignor and policy are. Pure, and as slow as the assignor is.
 
     Args:
         duty: the effect.
-        request: its members, decoded by `read_members`.
+        request: its members, decoded by `read_members`; None when that failed, and the round then
+            tells nobody anything, which members take for "keep what you hold".
         metadata: what exists of the subscribed names; None when that is not known, and the round
             then moves nothing.
         lags: figures for assignors that need them, None for none.
         assignor: says where.
         policy: says when.
-        failure: why there is no metadata, for the record.
+        failure: why there is no metadata, or no request, for the record.
     """
-    if metadata is None:
-        led = fallback_round(
-            request,
-            None,
-            assignor=assignor,
-            policy=policy,
-            context=duty.context,
-            reason=failure,
-        )
-    else:
-        led = lead(
+    if request is not None and metadata is not None:
+        try:
+            led = lead(
+                request,
+                metadata,
+                NO_LAGS if lags is None else lags,
+                assignor=assignor,
+                policy=policy,
+                context=duty.context,
+            )
+            state: object = led.state  # as a user's policy returned it
+            if isinstance(state, PolicyState):
+                return RoundLed(generation=duty.generation, led=led)
+            given = type(state).__name__
+            failure = f"policy {_name(policy)}: expected a PolicyState, got a {given}"
+        except Exception as error:  # noqa: BLE001 -- a round is always answered
+            failure = one_line(error)
+    led = _refused(duty, request, metadata, _name(assignor), _name(policy), failure)
+    return RoundLed(generation=duty.generation, led=led)
+
+
+def one_line(error: BaseException) -> str:
+    """What was raised, for a record."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
+        said = "…"
+    return f"{type(error).__name__}: {said}"
+
+
+def _refused(
+    duty: LeadRound,
+    request: RoundRequest | None,
+    metadata: TopicMetadata | None,
+    assignor: str,
+    policy: str,
+    reason: str,
+) -> LedRound:
+    """The round that moves nothing, from as much as can be used of what is known."""
+    nobody = RoundRequest(claims=(), topics=())
+    nothing = TopicMetadata(resources=ResourceSet())
+    forgetful = attrs.evolve(duty.context, state=None)
+
+    def answer(
+        request: RoundRequest, metadata: TopicMetadata | None, context: RoundContext
+    ) -> LedRound:
+        return fallback_round(
             request,
             metadata,
-            NO_LAGS if lags is None else lags,
-            assignor=assignor,
-            policy=policy,
-            context=duty.context,
+            assignor=cast("Assignor", _Named(name=assignor)),
+            policy=cast("Policy", _Named(name=policy)),
+            context=context,
+            reason=reason,
         )
-    return RoundLed(generation=duty.generation, led=led)
+
+    if request is not None:
+        for known, context in ((metadata, duty.context), (None, forgetful)):
+            try:
+                return answer(request, known, context)
+            except Exception:  # noqa: BLE001, S112 -- a memory that is none, say
+                continue
+    return answer(nobody, nothing, forgetful)
+
+
+@frozen(kw_only=True)
+class _Named:
+    """Stands for an assignor or a policy where only the name counts, which it may lack."""
+
+    name: str
+
+
+def _name(plugin: object) -> str:
+    try:
+        name = getattr(plugin, "name", None)
+    except Exception:  # noqa: BLE001 -- a property of a user
+        name = None
+    return name if isinstance(name, str) else type(plugin).__name__
 
 
 def _leads(member: Member, generation: int) -> bool:
@@ -208,12 +322,16 @@ def _leads(member: Member, generation: int) -> bool:
 
 
 def _remember(session: Session) -> Session:
-    """Forget what was remembered as a leader once another member has led a round."""
+    """Forget what was remembered as a leader once another member leads a round.
+
+    Not only when this member has completed that round: its own sync of it may fail, and it may
+    lead the next one.
+    """
     member = session.member
     led = session.led_generation
-    if led is not None and member.claim_generation > led:
-        return attrs.evolve(session, policy_state=None, led_generation=None)
-    return session
+    if led is None or member.leads or member.generation in {NO_GENERATION, led}:
+        return session
+    return attrs.evolve(session, policy_state=None, led_generation=None)
 
 
 def _translated(

@@ -5,10 +5,16 @@ import pytest
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.leader import TopicMetadata, read_members
-from coopgroup.member import ErrorCode, MemberState, RequestKind
-from coopgroup.member.events import Answered, Woken
-from coopgroup.model import ResourceSet
-from coopgroup.model.group_api import JoinedMember, JoinGroupAnswer, JoinGroupRequest
+from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member
+from coopgroup.member.effects import FailMember, LoseResources, Send
+from coopgroup.member.events import Answered, LeaveRequested, SubscriptionChanged, Woken
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import (
+    JoinedMember,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    SyncGroupAnswer,
+)
 from coopgroup.policies import SimplePolicy
 from coopgroup.protocol import decode_assignment
 from coopgroup.session import (
@@ -17,13 +23,25 @@ from coopgroup.session import (
     Session,
     SessionEffect,
     backing_off,
+    fail,
     lead_round,
+    one_line,
     session_deadline_ms,
     step,
 )
 from coopgroup.telemetry import RoundLed as RoundLedRecord
 from coopgroup.telemetry import RoundRefused
-from tests.support.members import DrivenMember, joined, joining, leading, rejoining, stable, synced
+from tests.support.members import (
+    CONFIG,
+    EVERY_STATE,
+    DrivenMember,
+    joined,
+    joining,
+    leading,
+    rejoining,
+    stable,
+    synced,
+)
 
 ORDERS = TopicMetadata(resources=ResourceSet({"T": range(3)}))
 NOW_MS = 10_000
@@ -102,6 +120,85 @@ def test_memory_when_another_member_led_a_round_is_forgotten() -> None:
     answered = Answered(request_id=request_id, answer=synced(ORDERS.resources))
     session, _ = step(session, answered, now_ms=NOW_MS)
     assert (session.policy_state, session.led_generation) == (None, None)
+
+
+@pytest.mark.parametrize("generation", [3, 1])
+def test_memory_when_this_members_sync_of_anothers_round_fails_is_forgotten(
+    generation: int,
+) -> None:
+    """It joined as a follower and leads the round after: the last round was another's.
+
+    A lower generation is that of a group that the coordinator has made anew.
+    """
+    session, duty = led_by(rejoining(), 2)
+    session, _ = step(session, decide(duty), now_ms=NOW_MS)
+    driven = DrivenMember(member=session.member).sync(follow_up=True)
+    session = attrs.evolve(session, member=driven.member)
+    request_id = driven.member.outstanding[RequestKind.JOIN_GROUP].request_id
+    follows = Answered(request_id=request_id, answer=joined(generation))
+    session, _ = step(session, follows, now_ms=NOW_MS)
+    driven = DrivenMember(member=session.member)
+    begun_anew = SyncGroupAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS, assignment=b"")
+    driven.answer(RequestKind.SYNC_GROUP, begun_anew)
+    session = attrs.evolve(session, member=driven.member)
+    request_id = driven.member.outstanding[RequestKind.JOIN_GROUP].request_id
+    _, again = lead(session, request_id, answer_to_leader(driven, generation + 1))
+    assert (again.context.state, again.context.generation) == (None, 2)
+
+
+def test_memory_when_the_leader_returns_into_its_own_round_is_kept() -> None:
+    """KIP-814: a static leader gets the assignment that it made itself."""
+    session, duty = led_by(rejoining(), 2)
+    led = decide(duty)
+    session, _ = step(session, led, now_ms=NOW_MS)
+    driven = DrivenMember(member=session.member).sync(follow_up=True)
+    session = attrs.evolve(session, member=driven.member)
+    request_id = driven.member.outstanding[RequestKind.JOIN_GROUP].request_id
+    returns = Answered(request_id=request_id, answer=joined(2, leads=True, skip=True))
+    session, _ = step(session, returns, now_ms=NOW_MS)
+    assert (session.policy_state, session.led_generation) == (led.led.state, 2)
+
+
+@pytest.mark.parametrize("state", EVERY_STATE)
+def test_fail_from_every_state_ends_the_membership(state: MemberState) -> None:
+    """The application hears of it, and nothing is held or waited for any more."""
+    member = EVERY_STATE[state]().member
+    session, effects = fail(Session(member=member), "a bug", now_ms=NOW_MS)
+    heard = [one for one in effects if isinstance(one, FailMember)]
+    lost = [one.resources for one in effects if isinstance(one, LoseResources)]
+    if state is MemberState.FAILED:
+        assert (session.member, effects) == (member, ())
+        return
+    assert session.member.outstanding == {}
+    assert (session.member.owned, session.member.member_id) == (EMPTY, "")
+    assert lost == ([member.owned] if member.owned else [])
+    if state is MemberState.LEAVING:
+        assert (session.member.state, heard) == (MemberState.UNSUBSCRIBED, [])
+        return
+    assert session.member.state is MemberState.FAILED
+    assert heard == [FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message="a bug")]
+
+
+def test_fail_is_over_when_the_application_subscribes_anew() -> None:
+    """It leaves first, as with any error; the coordinator is looked up again if need be."""
+    session = Session(member=new_member(CONFIG))
+    session, _ = step(session, SubscriptionChanged(topics=("T",)), now_ms=NOW_MS)
+    session, _ = fail(session, "a bug", now_ms=NOW_MS)
+    session, _ = step(session, LeaveRequested(reason="anew"), now_ms=NOW_MS)
+    session, effects = step(session, SubscriptionChanged(topics=("T",)), now_ms=NOW_MS)
+    assert session.member.state is MemberState.JOINING
+    assert any(isinstance(one, Send) for one in effects)
+
+
+def test_one_line_when_an_exception_cannot_be_told_names_it() -> None:
+    """Users may write exceptions of their own."""
+
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    assert one_line(MuteError()) == "MuteError: …"
+    assert one_line(ValueError("two\n  lines")) == "ValueError: two lines"
 
 
 def test_decision_when_its_round_is_over_is_dropped() -> None:

@@ -1,22 +1,25 @@
 """The leader's duty on a thread of its own: look up, decide, in bounded time.
 
 Rules of this file: a round is always answered. Lags that cannot be looked up are those of the
-last look-up, else 0; metadata that cannot be looked up, or an assignor that takes too long, gives
-the round that moves nothing, and another round is asked for a little later.
+last look-up, else 0; metadata that cannot be looked up, an assignor that takes too long, or
+anything that is raised, gives the round that moves nothing, and another round is asked for a
+little later. The time limit covers everything from the first byte that is read.
 """
 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from attrs import define, field
+import attrs
+from attrs import define, field, frozen
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.leader import Lags, TopicMetadata, read_members
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import ResourceSet
-from coopgroup.session import RoundLed, lead_round
+from coopgroup.session import RoundLed, lead_round, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +31,41 @@ if TYPE_CHECKING:
     from coopgroup.policies.base import Policy
     from coopgroup.session import LeadRound
 
-__all__ = ["RoundLeader"]
+__all__ = ["RoundLeader", "SeenTopics"]
 
 # After a round that moved nothing: long enough not to spin, short enough not to be an outage. What
 # keeps failing is tried less and less often, for each try is a rebalance of the whole group.
 _RETRY_AFTER_S: Final = 1.0
 _RETRY_AFTER_S_MAX: Final = 30.0
 _STOP_TIMEOUT_S: Final = 2.0
+
+
+@frozen(kw_only=True)
+class SeenTopics:
+    """What a leader saw when it led; one value, so that both parts are of the same look-up.
+
+    Attributes:
+        topics: names that the group subscribed to, ascending.
+        partitions: what existed of them.
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: ResourceSet = field(factory=ResourceSet)
+
+
+@define(eq=False)
+class _Round:
+    """A round under way.
+
+    Attributes:
+        duty: what is to be decided.
+        once: whoever gets it gives the outcome, and keeps it.
+        request: the members as far as they are read.
+    """
+
+    duty: LeadRound
+    once: threading.Lock = field(factory=threading.Lock, init=False)
+    request: RoundRequest | None = field(default=None, init=False)
 
 
 @define(eq=False)
@@ -48,8 +79,7 @@ class RoundLeader:
         timeout_ms: bound of a round, look-ups included.
         post: gives events to the driver, from any thread.
         sink: for what went wrong.
-        topics: names that the group subscribed to in the last round that was led here.
-        partitions: what existed of them then.
+        seen: topics of the last round that was led here, and what existed of them since.
     """
 
     assignor: Assignor
@@ -58,25 +88,30 @@ class RoundLeader:
     timeout_ms: int
     post: Callable[[RoundLed | RejoinRequested], None]
     sink: TelemetrySink
-    topics: tuple[str, ...] = ()
-    partitions: ResourceSet = field(factory=ResourceSet)
+    seen: SeenTopics = field(factory=SeenTopics)
     _lags: Lags | None = field(default=None, init=False)
     _refusals: int = field(default=0, init=False)
     # One decision at a time: an assignor need not be fit for two threads, and one that hangs must
     # not gather more and more of them.
     _turn: threading.Lock = field(factory=threading.Lock, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)  # of the list
+    _stopped: bool = field(default=False, init=False)
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)  # of these two, and `seen`
 
     def start(self, duty: LeadRound) -> None:
         """Decide a round in the background; exactly one outcome counts, the first."""
-        self._launch(threading.Thread(target=self._lead, args=(duty,)))
+        led = _Round(duty)
+        try:
+            self._launch(threading.Thread(target=self._lead, args=(led,)))
+        except RuntimeError as error:  # no thread is to be had
+            self._refuse(led, one_line(error))
 
     def stop(self) -> None:
         """End what is under way, look-ups included; an assignor at work is waited for briefly."""
         self.lookup.close()
         deadline = now_s() + _STOP_TIMEOUT_S
         with self._lock:
+            self._stopped = True
             threads = tuple(self._threads)
         for thread in threads:
             if isinstance(thread, threading.Timer):
@@ -84,72 +119,101 @@ class RoundLeader:
         for thread in threads:
             thread.join(max(0.0, deadline - now_s()))
 
+    def replace_seen(self, before: SeenTopics, partitions: ResourceSet) -> bool:
+        """Note partitions that appeared or vanished, unless a round was led since `before`.
+
+        Returns:
+            Whether it was noted.
+        """
+        with self._lock:
+            if self.seen is not before:
+                return False
+            self.seen = attrs.evolve(before, partitions=partitions)
+            return True
+
     def _launch(self, thread: threading.Thread) -> None:
         thread.name = "coopgroup-leader"
         thread.daemon = True
         with self._lock:
+            if self._stopped:
+                return
             thread.start()
             self._threads = [*(one for one in self._threads if one.is_alive()), thread]
 
-    def _lead(self, duty: LeadRound) -> None:
-        once = threading.Lock()  # whoever gets it gives the outcome, and keeps it
-        request = read_members(duty.members)
-        timer = threading.Timer(self.timeout_ms / 1000, self._give_up, (duty, once, request))
-        self._launch(timer)
-        if not self._turn.acquire(timeout=self.timeout_ms / 1000):
-            return  # the timer answers
+    def _lead(self, led: _Round) -> None:
+        timer = threading.Timer(self.timeout_ms / 1000, self._give_up, (led,))
         try:
-            if not once.locked():
-                self._decide(duty, once, request)
+            self._launch(timer)
+            led.request = read_members(led.duty.members)
+            if self._turn.acquire(timeout=self.timeout_ms / 1000):  # else the timer answers
+                try:
+                    self._decide(led, led.request)
+                finally:
+                    self._turn.release()
+        except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed
+            self._refuse(led, one_line(error))
         finally:
-            self._turn.release()
-            timer.cancel()
+            if led.once.locked():
+                timer.cancel()
 
-    def _decide(self, duty: LeadRound, once: threading.Lock, request: RoundRequest) -> None:
+    def _decide(self, led: _Round, request: RoundRequest) -> None:
+        if led.once.locked():
+            return
         metadata = self._metadata(request)
         lags = None
         if metadata is not None and self.assignor.needs_lags:
             lags = self._look_up_lags(metadata)
-        led = lead_round(duty, request, metadata, lags, assignor=self.assignor, policy=self.policy)
+        outcome = lead_round(
+            led.duty, request, metadata, lags, assignor=self.assignor, policy=self.policy
+        )
         if metadata is not None:
-            self.topics, self.partitions = request.topics, metadata.resources
-        self._finish(led, once)
+            with self._lock:
+                self.seen = SeenTopics(topics=request.topics, partitions=metadata.resources)
+        self._finish(led, outcome)
 
-    def _give_up(self, duty: LeadRound, once: threading.Lock, request: RoundRequest) -> None:
-        failure = f"no decision within coopgroup.leader.timeout.ms ({self.timeout_ms})"
-        led = lead_round(
-            duty,
-            request,
+    def _give_up(self, led: _Round) -> None:
+        self._refuse(led, f"no decision within coopgroup.leader.timeout.ms ({self.timeout_ms})")
+
+    def _refuse(self, led: _Round, failure: str) -> None:
+        outcome = lead_round(
+            led.duty,
+            led.request,
             None,
             None,
             assignor=self.assignor,
             policy=self.policy,
             failure=failure,
         )
-        self._finish(led, once)
+        self._finish(led, outcome)
 
-    def _finish(self, led: RoundLed, once: threading.Lock) -> None:
-        if not once.acquire(blocking=False):
+    def _finish(self, led: _Round, outcome: RoundLed) -> None:
+        if not led.once.acquire(blocking=False):
             return
-        self.post(led)
-        if not led.led.refused:
+        self.post(outcome)
+        if not outcome.led.refused:
             self._refusals = 0
             return
         wait_s = min(_RETRY_AFTER_S * 2.0 ** min(self._refusals, 10), _RETRY_AFTER_S_MAX)
         self._refusals += 1
         event = RejoinRequested(reason="the last round moved nothing")
-        self._launch(threading.Timer(wait_s, self.post, (event,)))
+        try:
+            self._launch(threading.Timer(wait_s, self.post, (event,)))
+        except RuntimeError:  # no thread is to be had: too early is better than never
+            self.post(event)
 
     def _metadata(self, request: RoundRequest) -> TopicMetadata | None:
         try:
             return self.lookup.metadata(request.topics)
         except Exception as error:  # noqa: BLE001 -- a round is always answered
-            self.sink.warn("metadata_unavailable", error=str(error))
+            with suppress(Exception):  # a log that fails must not cost the round
+                self.sink.warn("metadata_unavailable", error=str(error))
             return None
 
     def _look_up_lags(self, metadata: TopicMetadata) -> Lags | None:
         try:
             self._lags = self.lookup.lags(metadata.resources)
         except Exception as error:  # noqa: BLE001 -- a round is always answered
-            self.sink.warn("lags_unavailable", error=str(error), last_known=self._lags is not None)
+            known = self._lags is not None
+            with suppress(Exception):
+                self.sink.warn("lags_unavailable", error=str(error), last_known=known)
         return self._lags

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
@@ -137,15 +138,13 @@ class TopicWatcher:
         try:
             if wish.patterns:
                 self._evaluate(wish)
-            missing = self._compare() if self.leads() else False
+            pause_ms = self._compare() if self.leads() else self.refresh_ms
+            in_doubt = self.lookup.is_in_doubt
         except Exception as error:  # noqa: BLE001 -- a dead watcher would notice nothing any more
-            self.sink.warn("topics_unavailable", error=str(error))
+            with suppress(Exception):
+                self.sink.warn("topics_unavailable", error=str(error))
             return _RETRY_MS
-        if self.lookup.is_in_doubt:
-            return _RETRY_MS
-        if missing and self.refresh_ms >= 0:
-            return min(self.refresh_ms, _MISSING_TOPIC_MS)
-        return self.refresh_ms
+        return _RETRY_MS if in_doubt else pause_ms
 
     def _evaluate(self, wish: TopicWish) -> None:
         topics = wish.matching(self.lookup.topic_names())
@@ -154,11 +153,14 @@ class TopicWatcher:
                 self._topics = topics
                 self.post(SubscriptionChanged(topics=topics))
 
-    def _compare(self) -> bool:
-        """Ask for a round where other partitions exist now; whether a topic is missing."""
-        topics = self.leader.topics
-        found = self.lookup.metadata(topics).resources
-        if found != self.leader.partitions:
-            self.leader.partitions = found
+    def _compare(self) -> int:
+        """Ask for a round where other partitions exist now; the pause until the next time."""
+        seen = self.leader.seen
+        found = self.lookup.metadata(seen.topics).resources
+        if found != seen.partitions:
+            if not self.leader.replace_seen(seen, found):
+                return _RETRY_MS  # a round was led meanwhile, perhaps with what was found here
             self.post(RejoinRequested(reason="partitions changed"))
-        return not set(topics) <= set(found.names)
+        if self.refresh_ms >= 0 and not set(seen.topics) <= set(found.names):
+            return min(self.refresh_ms, _MISSING_TOPIC_MS)
+        return self.refresh_ms

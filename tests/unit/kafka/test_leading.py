@@ -1,25 +1,30 @@
 """The leader's duty: one decision at a time, always an answer, and an end when told to."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
+from attrs import frozen
 
 from coopgroup.assignors.sticky import StickyAssignor
-from coopgroup.kafka.leading import RoundLeader
+from coopgroup.kafka import leading as leading_module
+from coopgroup.kafka.leading import RoundLeader, SeenTopics
 from coopgroup.kafka.lookup import ClusterLookup
 from coopgroup.kafka.telemetry_sink import TelemetrySink
-from coopgroup.leader import TopicMetadata
+from coopgroup.leader import TopicMetadata, read_members
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import GroupSnapshot, ResourceSet
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.model.resource_set import Int32Array, Int64Array
-from coopgroup.policies.base import RoundContext
+from coopgroup.policies.base import Offer, RoundContext, StagedRound
 from coopgroup.policies.simple import SimplePolicy
-from coopgroup.protocol import Subscription, encode_subscription
+from coopgroup.policies.state import PolicyState
+from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
 from coopgroup.session import LeadRound, RoundLed
+from coopgroup.telemetry import RoundRefused
 
 WAIT_S_MAX = 5.0
 EXISTING = ResourceSet({"orders": [0, 1]})
@@ -66,12 +71,17 @@ class _Gate:
         return StickyAssignor().assign(group, lags)
 
 
-def _duty(generation: int) -> LeadRound:
-    metadata = encode_subscription(Subscription(topics=("orders",)))
+def _duty(
+    generation: int, *, owned: ResourceSet | None = None, state: PolicyState | None = None
+) -> LeadRound:
+    subscription = Subscription(
+        topics=("orders",), owned=owned or ResourceSet(), generation=generation - 1
+    )
+    metadata = encode_subscription(subscription)
     return LeadRound(
         generation=generation,
         members=(JoinedMember(member_id="a", group_instance_id=None, metadata=metadata),),
-        context=RoundContext(leader_id="a", generation=generation - 1, now_ms=0, state=None),
+        context=RoundContext(leader_id="a", generation=generation - 1, now_ms=0, state=state),
     )
 
 
@@ -145,3 +155,229 @@ def test_no_thread_is_left_when_it_is_stopped(
 
 def _answers(posted: list[RoundLed | RejoinRequested]) -> list[RoundLed]:
     return [one for one in posted if isinstance(one, RoundLed)]
+
+
+# --- whatever is raised, the round is answered ------------------------------------------------
+
+
+class _NoLagsAssignor:
+    """Forgets to say whether it needs lags."""
+
+    name = "forgetful"
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        """Never asked."""
+        return StickyAssignor().assign(group, lags)
+
+
+class _NamelessPolicy:
+    """The simple policy without a name."""
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        """As the simple policy does."""
+        return SimplePolicy().offer(group, context)
+
+    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+        """As the simple policy does."""
+        return SimplePolicy().stage(group, target, context)
+
+
+class _StatelessPolicy(_NamelessPolicy):
+    """Returns a state that is none."""
+
+    name = "stateless"
+
+    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+        """As the simple policy does, but for the state."""
+        plan = SimplePolicy().stage(group, target, context).plan
+        return StagedRound(plan=plan, state=cast("PolicyState", {"anything": 1}))
+
+
+class _QuittingAssignor(_NoLagsAssignor):
+    """Ends its thread."""
+
+    needs_lags = False
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        """As a script does that knows nothing of threads."""
+        raise SystemExit(f"{len(group.members)} members, {len(lags)} lags")
+
+
+@frozen
+class _BrokenHandler:
+    """What an application may have put onto the logger."""
+
+    level: int = logging.NOTSET
+
+    def handle(self, record: logging.LogRecord) -> None:
+        """Fail as a log server that is gone."""
+        raise OSError(f"cannot write {record.name}")
+
+
+def _leader_of(
+    posted: list[RoundLed | RejoinRequested],
+    *,
+    assignor: object = None,
+    policy: object = None,
+    lookup: object = None,
+    timeout_ms: int = 5_000,
+) -> RoundLeader:
+    return RoundLeader(
+        assignor=cast("Any", assignor or StickyAssignor()),
+        policy=cast("Any", policy or SimplePolicy()),
+        lookup=cast("ClusterLookup", lookup or _Lookup()),
+        timeout_ms=timeout_ms,
+        post=posted.append,
+        sink=TelemetrySink("group"),
+    )
+
+
+def _refusal(answer: RoundLed) -> str:
+    """Why nothing moves."""
+    (record,) = (one for one in answer.led.records if isinstance(one, RoundRefused))
+    (reason,) = record.violations
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("assignor", "policy", "reason"),
+    [
+        (_NoLagsAssignor(), None, "needs_lags"),
+        (None, _NamelessPolicy(), "name"),
+        (None, _StatelessPolicy(), "policy stateless: expected a PolicyState, got a dict"),
+        (_QuittingAssignor(), None, "SystemExit: 1 members, 2 lags"),
+        (object(), object(), "attribute"),
+    ],
+)
+def test_round_when_anything_is_raised_moves_nothing(
+    posted: list[RoundLed | RejoinRequested], assignor: object, policy: object, reason: str
+) -> None:
+    """At once, not when the time is over; the record says why, and the members keep all."""
+    leader = _leader_of(posted, assignor=assignor, policy=policy)
+    leader.start(_duty(2, owned=EXISTING))
+    _wait(lambda: bool(_answers(posted)))
+    (answer,) = _answers(posted)
+    assert reason in _refusal(answer)
+    (message,) = answer.led.assignments
+    assert decode_assignment(message[1]).assigned == EXISTING
+    assert isinstance(answer.led.state, PolicyState)
+    leader.stop()
+    assert _leader_threads() == []
+
+
+def test_round_when_the_memory_is_broken_moves_nothing(
+    posted: list[RoundLed | RejoinRequested],
+) -> None:
+    """A state that no policy can have made; the next round begins without one."""
+    leader = _leader_of(posted)
+    leader.start(_duty(2, owned=EXISTING, state=cast("PolicyState", object())))
+    _wait(lambda: bool(_answers(posted)))
+    (answer,) = _answers(posted)
+    assert answer.led.refused
+    assert decode_assignment(answer.led.assignments[0][1]).assigned == EXISTING
+    assert answer.led.state.members == ("a",)
+    leader.stop()
+
+
+def test_round_when_the_members_cannot_be_read_leaves_all_as_it_is(
+    posted: list[RoundLed | RejoinRequested],
+) -> None:
+    """One id twice: no member is told anything, which each takes for "keep what you hold"."""
+    leader = _leader_of(posted)
+    duty = _duty(2)
+    leader.start(LeadRound(generation=2, members=duty.members * 2, context=duty.context))
+    _wait(lambda: bool(_answers(posted)))
+    (answer,) = _answers(posted)
+    assert "members: got 'a' twice" in _refusal(answer)
+    assert answer.led.assignments == ()
+    leader.stop()
+
+
+def test_round_when_reading_the_members_takes_too_long_is_answered(
+    posted: list[RoundLed | RejoinRequested], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time limit covers everything."""
+    opened = threading.Event()
+
+    def read_slowly(members: tuple[JoinedMember, ...]) -> object:
+        opened.wait(WAIT_S_MAX)
+        return read_members(members)
+
+    monkeypatch.setattr(leading_module, "read_members", read_slowly)
+    leader = _leader_of(posted, timeout_ms=50)
+    leader.start(_duty(1))
+    _wait(lambda: bool(_answers(posted)))
+    assert "leader.timeout.ms (50)" in _refusal(_answers(posted)[0])
+    opened.set()
+    leader.stop()
+    assert len(_answers(posted)) == 1
+
+
+def test_round_when_no_thread_is_to_be_had_is_answered(
+    posted: list[RoundLed | RejoinRequested], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever asked for it; and another round is asked for."""
+    leader = _leader_of(posted)
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    leader.start(_duty(1))
+    monkeypatch.undo()
+    (answer,) = _answers(posted)
+    assert "RuntimeError: can't start new thread" in _refusal(answer)
+    assert isinstance(posted[-1], RejoinRequested)
+    leader.stop()
+
+
+def test_round_when_the_log_cannot_be_written_is_decided(
+    posted: list[RoundLed | RejoinRequested], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warning of lags that are missing must not cost the round."""
+    logger = logging.getLogger("coopgroup")
+    monkeypatch.setattr(logger, "handlers", [_BrokenHandler()])
+    leader = _leader_of(posted, assignor=_NeedyAssignor())
+    leader.start(_duty(1))
+    _wait(lambda: bool(_answers(posted)))
+    assert not _answers(posted)[0].led.refused
+    leader.stop()
+
+
+class _NeedyAssignor(_NoLagsAssignor):
+    """Needs lags, which `_Lookup` does not know."""
+
+    needs_lags = True
+
+
+def test_nothing_is_launched_when_it_was_stopped(
+    leader: RoundLeader,
+    gate: _Gate,
+    posted: list[RoundLed | RejoinRequested],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No thread of a stopped leader may be torn out of NumPy when the interpreter ends."""
+    monkeypatch.setattr(leading_module, "_STOP_TIMEOUT_S", 0.01)
+    leader.start(_duty(1))
+    _wait(lambda: gate.inside == 1)
+    leader.stop()
+    leader.start(_duty(2))
+    assert sum(not isinstance(one, threading.Timer) for one in _leader_threads()) == 1
+    gate.opened.set()
+    _wait(lambda: _leader_threads() == [])
+    assert {one.generation for one in _answers(posted)} <= {1}
+
+
+def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
+    posted: list[RoundLed | RejoinRequested],
+) -> None:
+    """Topics and partitions always belong to one look-up."""
+    leader = _leader_of(posted)
+    before = leader.seen
+    leader.start(_duty(1))
+    _wait(lambda: bool(_answers(posted)))
+    assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
+    assert not leader.replace_seen(before, ResourceSet())
+    assert leader.replace_seen(leader.seen, ResourceSet({"orders": [0]}))
+    assert leader.seen == SeenTopics(topics=("orders",), partitions=ResourceSet({"orders": [0]}))
+    leader.stop()

@@ -12,6 +12,7 @@ from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.leading import RoundLeader, SeenTopics
 from coopgroup.kafka.watching import TopicWatcher, TopicWish
 from coopgroup.leader import TopicMetadata
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged
@@ -47,12 +48,16 @@ class Cluster:
     on_look: Callable[[], None] | None = None
     looked: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
 
-    def topic_names(self) -> tuple[str, ...]:
-        """All names."""
-        self.looked.put("names")
+    def _happen(self) -> None:
+        """Let happen what is to happen during a look, once."""
         on_look, self.on_look = self.on_look, None
         if on_look is not None:
             on_look()
+
+    def topic_names(self) -> tuple[str, ...]:
+        """All names."""
+        self.looked.put("names")
+        self._happen()
         if self.error is not None:
             raise self.error
         return tuple(sorted(self.topics))
@@ -61,6 +66,7 @@ class Cluster:
         """Of some."""
         self.looked.put("metadata")
         known = {name: self.topics[name] for name in names if name in self.topics}
+        self._happen()
         return TopicMetadata(resources=ResourceSet(known))
 
     def close(self) -> None:
@@ -75,16 +81,26 @@ class Watched:
     leads: bool = False
     refresh_ms: int = 20
     assigned: Any = None
+    log_fails: bool = False
     posted: queue.SimpleQueue[Any] = field(factory=queue.SimpleQueue)
     warned: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
     watcher: TopicWatcher = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make it; it is not started."""
-        leader: Any = SimpleNamespace(topics=("a", "b"), partitions=ResourceSet({"a": [0]}))
+        unused: Any = None
+        leader = RoundLeader(
+            assignor=unused,
+            policy=unused,
+            lookup=unused,
+            timeout_ms=1,
+            post=unused,
+            sink=unused,
+            seen=SeenTopics(topics=("a", "b"), partitions=ResourceSet({"a": [0]})),
+        )
         self.assigned = leader
         lookup: Any = self.cluster
-        sink: Any = SimpleNamespace(warn=lambda event, **_: self.warned.put(event))
+        sink: Any = SimpleNamespace(warn=self._warn)
         self.watcher = TopicWatcher(
             lookup=lookup,
             leader=leader,
@@ -93,6 +109,11 @@ class Watched:
             sink=sink,
             refresh_ms=self.refresh_ms,
         )
+
+    def _warn(self, event: str, **_: object) -> None:
+        self.warned.put(event)
+        if self.log_fails:
+            raise OSError("no log")
 
 
 @pytest.fixture
@@ -140,13 +161,48 @@ def test_leader_asks_for_a_round_when_partitions_change(running: list[Watched]) 
     for topics in ({"a": [0, 1]}, {"a": [0, 1], "b": [0]}, {"b": [0]}):
         watched.cluster.topics = topics
         assert watched.posted.get(timeout=WAIT_S) == RejoinRequested(reason="partitions changed")
-        assert watched.assigned.partitions == ResourceSet(topics)
+        assert watched.assigned.seen == SeenTopics(
+            topics=("a", "b"), partitions=ResourceSet(topics)
+        )
+
+
+def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(running: list[Watched]) -> None:
+    """What was found belongs to other topics: neither noted nor a reason for a round.
+
+    It is looked again soon, not only when the next look is due.
+    """
+    watched = Watched(Cluster({"a": [0, 1], "c": [0]}), leads=True, refresh_ms=600_000)
+    running.append(watched)
+    led = SeenTopics(topics=("c",), partitions=ResourceSet({"c": [0]}))
+
+    def lead() -> None:
+        watched.assigned.seen = led
+
+    watched.cluster.on_look = lead
+    watched.watcher.watch(TopicWish.read(["a", "b"]))
+    assert watched.posted.get_nowait() == SubscriptionChanged(topics=("a", "b"))
+    watched.watcher.start()
+    for _ in range(2):
+        assert watched.cluster.looked.get(timeout=WAIT_S) == "metadata"
+    assert watched.assigned.seen is led
+    assert watched.posted.empty()
 
 
 def test_look_that_fails_is_told_and_tried_again(running: list[Watched]) -> None:
     """Within a second or so."""
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001  (public constant)
     watched = Watched(Cluster({"orders": [0]}, error), refresh_ms=-1)
+    running.append(watched)
+    watched.watcher.start()
+    watched.watcher.watch(TopicWish.read(["^o"]))
+    assert watched.warned.get(timeout=WAIT_S) == "topics_unavailable"
+    watched.cluster.error = None
+    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
+
+
+def test_look_that_fails_is_tried_again_when_the_log_fails_too(running: list[Watched]) -> None:
+    """A dead watcher would notice nothing any more."""
+    watched = Watched(Cluster({"orders": [0]}, OSError("no broker")), refresh_ms=-1, log_fails=True)
     running.append(watched)
     watched.watcher.start()
     watched.watcher.watch(TopicWish.read(["^o"]))
