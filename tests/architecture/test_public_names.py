@@ -1,12 +1,11 @@
 """The names that `import coopgroup` offers."""
 
 import importlib
-import subprocess
-import sys
 
 import pytest
 
 import coopgroup
+from tests.support.programs import output_of
 
 
 @pytest.mark.parametrize("name", coopgroup.__all__)
@@ -31,11 +30,4 @@ def test_import_when_no_name_is_used_imports_no_dependency() -> None:
         "heavy = {'attr', 'confluent_kafka', 'kafka', 'numpy', 'pyspark', 'structlog'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", program],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    ).stdout
-    assert output == "[]\n"
+    assert output_of(program) == "[]\n"

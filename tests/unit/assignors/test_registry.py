@@ -1,8 +1,5 @@
 """Assignors by name."""
 
-import subprocess
-import sys
-
 import pytest
 
 from coopgroup.assignors import (
@@ -14,6 +11,7 @@ from coopgroup.assignors import (
     register_assignor,
 )
 from coopgroup.errors import ConfigurationError
+from tests.support.programs import outputs_under_two_hash_seeds
 
 
 def test_create_when_named_makes_that_assignor() -> None:
@@ -87,13 +85,4 @@ def test_targets_when_made_under_two_hash_seeds_are_the_same() -> None:
         "    target = create_assignor(name).assign(group, np.arange(len(group.resources)) % 4)\n"
         "    print(name, target.tolist())\n"
     )
-    shown = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={"PYTHONHASHSEED": seed},
-            check=True,
-            capture_output=True,
-        ).stdout
-        for seed in ("0", "1")
-    }
-    assert len(shown) == 1
+    assert len(outputs_under_two_hash_seeds(program)) == 1

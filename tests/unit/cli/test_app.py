@@ -10,6 +10,7 @@ import pytest
 from coopgroup import __version__
 from coopgroup.cli import app
 from coopgroup.errors import ConfigurationError, CoopgroupError
+from tests.support.programs import output_of
 
 
 @pytest.mark.parametrize("name", sorted(app.COMMANDS))
@@ -97,14 +98,7 @@ def test_help_when_run_imports_no_client() -> None:
         "heavy = {'attr', 'confluent_kafka', 'kafka', 'numpy', 'pyspark', 'rich', 'structlog'}\n"
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", program],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    ).stdout
-    assert output.splitlines()[-1] == "[]"
+    assert output_of(program).splitlines()[-1] == "[]"
 
 
 def test_module_when_run_is_the_program() -> None:

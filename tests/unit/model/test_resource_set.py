@@ -1,14 +1,13 @@
 """`ResourceSet`: order, errors, immutability, and a million resources."""
 
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import EMPTY, Resource, ResourceSet
+from tests.support.programs import outputs_under_two_hash_seeds
 
 
 def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
@@ -135,13 +134,4 @@ def test_set_when_built_under_two_hash_seeds_is_the_same() -> None:
         "made = ResourceSet.from_pairs({(f'topic-{n % 7}', n) for n in range(50)})\n"
         "print(made, made | ResourceSet({n: [1] for n in {'x', 'y', 'z'}}))\n"
     )
-    shown = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={"PYTHONHASHSEED": seed},
-            check=True,
-            capture_output=True,
-        ).stdout
-        for seed in ("0", "1")
-    }
-    assert len(shown) == 1
+    assert len(outputs_under_two_hash_seeds(program)) == 1
