@@ -13,23 +13,7 @@ import pytest
 from coopgroup.kafka.connection_settings import read_connection_settings
 from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.member.effects import Lane
-from coopgroup.model.group_api import (
-    Coordinator,
-    FindCoordinatorAnswer,
-    FindCoordinatorRequest,
-    GroupRequest,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-    JoinedMember,
-    JoinGroupAnswer,
-    JoinGroupRequest,
-    LeaveGroupAnswer,
-    LeaveGroupRequest,
-    OffsetCommitAnswer,
-    OffsetCommitRequest,
-    SyncGroupAnswer,
-    SyncGroupRequest,
-)
+from coopgroup.model import group_api as api
 from coopgroup.testing import KafkaCluster
 
 TOPIC = "orders"
@@ -51,29 +35,29 @@ class Member:
             read_connection_settings(configuration), self.reported.append
         )
         self.transport.start()
-        self.node = Coordinator(node_id=-1, host="", port=0)
+        self.node = api.Coordinator(node_id=-1, host="", port=0)
         self.member_id = ""
         self.generation = -1
 
     def begin(
-        self, lane: Lane, request: GroupRequest, timeout_ms: int = LONG_MS
+        self, lane: Lane, request: api.GroupRequest, timeout_ms: int = LONG_MS
     ) -> "queue.Queue[Any]":
         """Send a request; its outcome comes through the queue."""
         outcomes: queue.Queue[Any] = queue.Queue()
-        node = None if isinstance(request, FindCoordinatorRequest) else self.node
+        node = None if isinstance(request, api.FindCoordinatorRequest) else self.node
         self.transport.send(lane, request, outcomes.put, node=node, timeout_ms=timeout_ms)
         return outcomes
 
-    def ask(self, lane: Lane, request: GroupRequest, timeout_ms: int = LONG_MS) -> Any:  # noqa: ANN401
+    def ask(self, lane: Lane, request: api.GroupRequest, timeout_ms: int = LONG_MS) -> Any:  # noqa: ANN401
         """Send a request and wait for its outcome."""
         return self.begin(lane, request, timeout_ms).get(timeout=ANSWER_S)
 
     def find(self) -> None:
         """Find the coordinator; a new broker needs a moment before it knows one."""
 
-        def found() -> FindCoordinatorAnswer | None:
-            answer = self.ask(Lane.JOIN, FindCoordinatorRequest(group_id=self.group_id))
-            is_found = isinstance(answer, FindCoordinatorAnswer) and answer.coordinator
+        def found() -> api.FindCoordinatorAnswer | None:
+            answer = self.ask(Lane.JOIN, api.FindCoordinatorRequest(group_id=self.group_id))
+            is_found = isinstance(answer, api.FindCoordinatorAnswer) and answer.coordinator
             return answer if is_found else None
 
         coordinator = eventually(found).coordinator
@@ -82,7 +66,7 @@ class Member:
 
     def join_request(self, metadata: bytes = b"", rebalance_timeout_ms: int = 10_000) -> Any:  # noqa: ANN401
         """Return the request to join with the identity known by now."""
-        return JoinGroupRequest(
+        return api.JoinGroupRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             group_instance_id=None,
@@ -96,26 +80,26 @@ class Member:
     def take_id(self) -> None:
         """Ask for a member id, which a first join is answered with."""
 
-        def given() -> JoinGroupAnswer | None:
+        def given() -> api.JoinGroupAnswer | None:
             answer = self.ask(Lane.JOIN, self.join_request())
-            assert isinstance(answer, JoinGroupAnswer)
+            assert isinstance(answer, api.JoinGroupAnswer)
             return None if answer.error_code in NOT_YET else answer
 
         answer = eventually(given)
         assert (answer.error_code, answer.generation) == (79, -1)
         self.member_id = answer.member_id
 
-    def joined(self, outcomes: "queue.Queue[Any]") -> JoinGroupAnswer:
+    def joined(self, outcomes: "queue.Queue[Any]") -> api.JoinGroupAnswer:
         """Wait for a join that succeeds."""
         answer = outcomes.get(timeout=ANSWER_S)
-        assert isinstance(answer, JoinGroupAnswer)
+        assert isinstance(answer, api.JoinGroupAnswer)
         assert (answer.error_code, answer.member_id) == (0, self.member_id)
         self.generation = answer.generation
         return answer
 
-    def sync_request(self, assignments: dict[str, bytes] | None = None) -> SyncGroupRequest:
+    def sync_request(self, assignments: dict[str, bytes] | None = None) -> api.SyncGroupRequest:
         """Return the request to sync."""
-        return SyncGroupRequest(
+        return api.SyncGroupRequest(
             group_id=self.group_id,
             generation=self.generation,
             member_id=self.member_id,
@@ -125,9 +109,9 @@ class Member:
             assignments=tuple(sorted((assignments or {}).items())),
         )
 
-    def heartbeat(self) -> HeartbeatRequest:
+    def heartbeat(self) -> api.HeartbeatRequest:
         """Return a heartbeat of the present generation."""
-        return HeartbeatRequest(
+        return api.HeartbeatRequest(
             group_id=self.group_id,
             generation=self.generation,
             member_id=self.member_id,
@@ -136,7 +120,7 @@ class Member:
 
     def commit(self, generation: int, offset: int = 1) -> Any:  # noqa: ANN401
         """Commit one offset on the commit lane and return the outcome."""
-        request = OffsetCommitRequest(
+        request = api.OffsetCommitRequest(
             group_id=self.group_id,
             generation=generation,
             member_id=self.member_id,
@@ -147,7 +131,7 @@ class Member:
 
     def leave(self, lane: Lane) -> Any:  # noqa: ANN401
         """Leave the group."""
-        request = LeaveGroupRequest(
+        request = api.LeaveGroupRequest(
             group_id=self.group_id,
             member_id=self.member_id,
             group_instance_id=None,
@@ -156,9 +140,9 @@ class Member:
         return self.ask(lane, request)
 
 
-def committed(code: int) -> OffsetCommitAnswer:
+def committed(code: int) -> api.OffsetCommitAnswer:
     """Return the answer to a commit whose partitions all have one code."""
-    return OffsetCommitAnswer(codes=((TOPIC, 0, code), (TOPIC, 1, code)))
+    return api.OffsetCommitAnswer(codes=((TOPIC, 0, code), (TOPIC, 1, code)))
 
 
 def eventually(attempt: Callable[[], T | None], timeout_s: float = 30.0) -> T:
@@ -204,10 +188,12 @@ def rejoin_all(leader: Member, other: Member) -> None:
     assert (answer.leader_id, len(answer.members)) == (leader.member_id, 2)
     synced = other.begin(Lane.JOIN, other.sync_request())
     assignments = {leader.member_id: b"to the leader", other.member_id: b"to the other"}
-    assert leader.ask(Lane.JOIN, leader.sync_request(assignments)) == SyncGroupAnswer(
+    assert leader.ask(Lane.JOIN, leader.sync_request(assignments)) == api.SyncGroupAnswer(
         error_code=0, assignment=b"to the leader"
     )
-    assert synced.get(timeout=ANSWER_S) == SyncGroupAnswer(error_code=0, assignment=b"to the other")
+    assert synced.get(timeout=ANSWER_S) == api.SyncGroupAnswer(
+        error_code=0, assignment=b"to the other"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -222,26 +208,26 @@ def test_answers_when_two_members_share_a_group(cluster: KafkaCluster) -> None:
     """Join, sync, heartbeat, commit and leave carry raw bytes from one member to the other."""
     with member_of(cluster.client_config(), "whole") as first:
         joined = first.joined(first.begin(Lane.JOIN, first.join_request(b"subscription")))
-        assert joined == JoinGroupAnswer(
+        assert joined == api.JoinGroupAnswer(
             error_code=0,
             generation=1,
             protocol_name="first",
             leader_id=first.member_id,
             member_id=first.member_id,
             members=(
-                JoinedMember(
+                api.JoinedMember(
                     member_id=first.member_id, group_instance_id=None, metadata=b"subscription"
                 ),
             ),
             skip_assignment=False,
         )
-        assert first.leave(Lane.JOIN) == LeaveGroupAnswer(error_code=0)
+        assert first.leave(Lane.JOIN) == api.LeaveGroupAnswer(error_code=0)
     with pair_of(cluster.client_config(), "whole") as (leader, other):
         for member in (leader, other):
-            assert member.ask(Lane.COMMIT, member.heartbeat()) == HeartbeatAnswer(error_code=0)
+            assert member.ask(Lane.COMMIT, member.heartbeat()) == api.HeartbeatAnswer(error_code=0)
             assert member.commit(member.generation) == committed(0)
-        assert other.leave(Lane.JOIN) == LeaveGroupAnswer(error_code=0)
-        assert other.leave(Lane.JOIN) == LeaveGroupAnswer(error_code=25)
+        assert other.leave(Lane.JOIN) == api.LeaveGroupAnswer(error_code=0)
+        assert other.leave(Lane.JOIN) == api.LeaveGroupAnswer(error_code=25)
 
 
 def test_commits_pass_when_a_join_waits(cluster: KafkaCluster) -> None:
@@ -251,7 +237,7 @@ def test_commits_pass_when_a_join_waits(cluster: KafkaCluster) -> None:
         assert leader.commit(old) == committed(0)
         waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
         eventually(lambda: other.ask(Lane.COMMIT, other.heartbeat()).error_code or None)
-        assert leader.ask(Lane.COMMIT, leader.heartbeat()) == HeartbeatAnswer(error_code=27)
+        assert leader.ask(Lane.COMMIT, leader.heartbeat()) == api.HeartbeatAnswer(error_code=27)
         assert leader.commit(old, 2) == committed(0)
         assert other.commit(old, 2) == committed(0)
         assert waiting.empty()
@@ -277,7 +263,7 @@ def test_one_connection_serves_one_request_when_a_join_waits(cluster: KafkaClust
         other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
         leader.joined(waiting)
         # By now its generation is an old one, so the late answer is a refusal.
-        assert behind.get(timeout=ANSWER_S) == HeartbeatAnswer(error_code=22)
+        assert behind.get(timeout=ANSWER_S) == api.HeartbeatAnswer(error_code=22)
 
 
 def test_leave_passes_when_a_join_waits(cluster: KafkaCluster) -> None:
@@ -290,7 +276,7 @@ def test_leave_passes_when_a_join_waits(cluster: KafkaCluster) -> None:
         assert waiting.get(timeout=1) == TransportFailure(
             kind=FailureKind.DISCONNECTED, message="the lane was closed"
         )
-        assert leader.leave(Lane.COMMIT) == LeaveGroupAnswer(error_code=0)
+        assert leader.leave(Lane.COMMIT) == api.LeaveGroupAnswer(error_code=0)
         assert time.monotonic() - began < 1
         answer = other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
         assert (answer.leader_id, len(answer.members)) == (other.member_id, 1)
@@ -301,7 +287,7 @@ def test_leave_passes_when_a_join_waits(cluster: KafkaCluster) -> None:
 def test_static_member_keeps_its_place_when_it_comes_back(cluster: KafkaCluster) -> None:
     """The group instance id reaches the broker in every request that knows it."""
     with member_of(cluster.client_config(), "static") as member:
-        request = JoinGroupRequest(
+        request = api.JoinGroupRequest(
             group_id="static",
             member_id="",
             group_instance_id="instance-1",
@@ -312,7 +298,7 @@ def test_static_member_keeps_its_place_when_it_comes_back(cluster: KafkaCluster)
             reason="",
         )
         first = member.ask(Lane.JOIN, request)
-        sync = SyncGroupRequest(
+        sync = api.SyncGroupRequest(
             group_id="static",
             generation=first.generation,
             member_id=first.member_id,
@@ -321,17 +307,17 @@ def test_static_member_keeps_its_place_when_it_comes_back(cluster: KafkaCluster)
             protocol_name="first",
             assignments=((first.member_id, b"kept"),),
         )
-        assert member.ask(Lane.JOIN, sync) == SyncGroupAnswer(error_code=0, assignment=b"kept")
+        assert member.ask(Lane.JOIN, sync) == api.SyncGroupAnswer(error_code=0, assignment=b"kept")
         again = member.ask(Lane.JOIN, request)
         assert (again.error_code, again.generation, again.skip_assignment) == (0, 1, True)
         assert again.member_id != first.member_id
-        fenced = HeartbeatRequest(
+        fenced = api.HeartbeatRequest(
             group_id="static",
             generation=1,
             member_id=first.member_id,
             group_instance_id="instance-1",
         )
-        assert member.ask(Lane.COMMIT, fenced) == HeartbeatAnswer(error_code=82)
+        assert member.ask(Lane.COMMIT, fenced) == api.HeartbeatAnswer(error_code=82)
 
 
 def test_requests_fail_in_time_when_the_broker_is_frozen(cluster: KafkaCluster) -> None:
@@ -351,7 +337,8 @@ def test_requests_fail_in_time_when_the_broker_is_frozen(cluster: KafkaCluster) 
             cluster.resume(1)
         eventually(
             lambda: (
-                member.ask(Lane.COMMIT, member.heartbeat()) == HeartbeatAnswer(error_code=0) or None
+                member.ask(Lane.COMMIT, member.heartbeat()) == api.HeartbeatAnswer(error_code=0)
+                or None
             )
         )
 
@@ -394,7 +381,7 @@ def test_transport_recovers_when_the_broker_is_killed() -> None:
             assert answer.error_code in {0, 25, 27}
 
 
-def alive(outcome: HeartbeatAnswer | TransportFailure) -> HeartbeatAnswer | None:
+def alive(outcome: api.HeartbeatAnswer | TransportFailure) -> api.HeartbeatAnswer | None:
     """Return an answer of a coordinator that is ready."""
     if isinstance(outcome, TransportFailure) or outcome.error_code in NOT_YET:
         return None
@@ -414,8 +401,8 @@ def test_secured_broker_answers_when_the_settings_are_right() -> None:
         as_text["ssl.ca.pem"] = Path(right["ssl.ca.location"]).read_text(encoding="ascii")
         with member_of(as_text, "text") as member:
             assert member.leave(Lane.COMMIT) in {
-                LeaveGroupAnswer(error_code=0),
-                LeaveGroupAnswer(error_code=25),
+                api.LeaveGroupAnswer(error_code=0),
+                api.LeaveGroupAnswer(error_code=25),
             }
         no_authority = {key: value for key, value in right.items() if key != "ssl.ca.location"}
         for wrong in (right | {"sasl.password": "wrong"}, no_authority):
@@ -428,7 +415,7 @@ def failure_of(configuration: dict[str, Any]) -> TransportFailure:
     """Return how a look-up fails."""
     member = Member(configuration, "refused")
     try:
-        request = FindCoordinatorRequest(group_id="refused")
+        request = api.FindCoordinatorRequest(group_id="refused")
         outcome = member.ask(Lane.JOIN, request, timeout_ms=5_000)
     finally:
         assert member.transport.close()

@@ -9,29 +9,12 @@ from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
 from coopgroup.kafka.requests import build_message, read_answer
-from coopgroup.model.group_api import (
-    Answer,
-    Coordinator,
-    FindCoordinatorAnswer,
-    FindCoordinatorRequest,
-    GroupRequest,
-    HeartbeatAnswer,
-    HeartbeatRequest,
-    JoinedMember,
-    JoinGroupAnswer,
-    JoinGroupRequest,
-    LeaveGroupAnswer,
-    LeaveGroupRequest,
-    OffsetCommitAnswer,
-    OffsetCommitRequest,
-    SyncGroupAnswer,
-    SyncGroupRequest,
-)
+from coopgroup.model import group_api as api
 
 
-def join(group_instance_id: str | None = None) -> JoinGroupRequest:
+def join(group_instance_id: str | None = None) -> api.JoinGroupRequest:
     """Return a join with two protocols."""
-    return JoinGroupRequest(
+    return api.JoinGroupRequest(
         group_id="g",
         member_id="m",
         group_instance_id=group_instance_id,
@@ -43,9 +26,9 @@ def join(group_instance_id: str | None = None) -> JoinGroupRequest:
     )
 
 
-def sync(group_instance_id: str | None = None) -> SyncGroupRequest:
+def sync(group_instance_id: str | None = None) -> api.SyncGroupRequest:
     """Return the sync of a leader."""
-    return SyncGroupRequest(
+    return api.SyncGroupRequest(
         group_id="g",
         generation=3,
         member_id="m",
@@ -56,23 +39,23 @@ def sync(group_instance_id: str | None = None) -> SyncGroupRequest:
     )
 
 
-def heartbeat(group_instance_id: str | None = None) -> HeartbeatRequest:
+def heartbeat(group_instance_id: str | None = None) -> api.HeartbeatRequest:
     """Return a heartbeat."""
-    return HeartbeatRequest(
+    return api.HeartbeatRequest(
         group_id="g", generation=3, member_id="m", group_instance_id=group_instance_id
     )
 
 
-def leave(group_instance_id: str | None = None) -> LeaveGroupRequest:
+def leave(group_instance_id: str | None = None) -> api.LeaveGroupRequest:
     """Return a leave."""
-    return LeaveGroupRequest(
+    return api.LeaveGroupRequest(
         group_id="g", member_id="m", group_instance_id=group_instance_id, reason="why"
     )
 
 
-def commit(group_instance_id: str | None = None) -> OffsetCommitRequest:
+def commit(group_instance_id: str | None = None) -> api.OffsetCommitRequest:
     """Return a commit whose offsets are in no order."""
-    return OffsetCommitRequest(
+    return api.OffsetCommitRequest(
         group_id="g",
         generation=3,
         member_id="m",
@@ -81,7 +64,7 @@ def commit(group_instance_id: str | None = None) -> OffsetCommitRequest:
     )
 
 
-def over_the_wire(request: GroupRequest, version: int) -> dict[str, Any]:
+def over_the_wire(request: api.GroupRequest, version: int) -> dict[str, Any]:
     """Return what a broker reads in a version, kafka-python's decoder standing for it."""
     message = build_message(request)
     encoded = message.encode(version=version)
@@ -173,7 +156,7 @@ def committed_offset(
 
 def test_look_up_names_the_group_when_the_version_is_new_or_old() -> None:
     """From v4 on a look-up has a list of keys, before it has one."""
-    request = FindCoordinatorRequest(group_id="g")
+    request = api.FindCoordinatorRequest(group_id="g")
     assert over_the_wire(request, 6) == {"key_type": 0, "coordinator_keys": ["g"]}
     assert over_the_wire(request, 0) == {"key": "g"}
 
@@ -225,13 +208,13 @@ def join_response(version: int, **fields: Any) -> Any:  # noqa: ANN401
 def test_join_answer_is_complete_when_read(version: int, *, skip_assignment: bool) -> None:
     """A leader reads the members; before v9 it is never told to skip its work."""
     fields = {"skip_assignment": True} if version == 9 else {}
-    assert read_answer(join(), join_response(version, **fields)) == JoinGroupAnswer(
+    assert read_answer(join(), join_response(version, **fields)) == api.JoinGroupAnswer(
         error_code=0,
         generation=4,
         protocol_name="first",
         leader_id="m",
         member_id="m",
-        members=(JoinedMember(member_id="m", group_instance_id="s", metadata=b"\x01"),),
+        members=(api.JoinedMember(member_id="m", group_instance_id="s", metadata=b"\x01"),),
         skip_assignment=skip_assignment,
     )
 
@@ -246,7 +229,7 @@ COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
     ("request_", "response", "answer"),
     [
         (
-            FindCoordinatorRequest(group_id="g"),
+            api.FindCoordinatorRequest(group_id="g"),
             wire_coordinator.FindCoordinatorResponse(
                 coordinators=[
                     COORDINATOR(
@@ -254,39 +237,39 @@ COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
                     )
                 ]
             ),
-            FindCoordinatorAnswer(
+            api.FindCoordinatorAnswer(
                 error_code=0,
                 error_message="",
-                coordinator=Coordinator(node_id=1, host="h", port=2),
+                coordinator=api.Coordinator(node_id=1, host="h", port=2),
             ),
         ),
         (
-            FindCoordinatorRequest(group_id="g"),
+            api.FindCoordinatorRequest(group_id="g"),
             wire_coordinator.FindCoordinatorResponse(
                 error_code=15, error_message="not now", node_id=-1, host="", port=-1
             ),
-            FindCoordinatorAnswer(error_code=15, error_message="not now", coordinator=None),
+            api.FindCoordinatorAnswer(error_code=15, error_message="not now", coordinator=None),
         ),
         (
             sync(),
             wire.SyncGroupResponse(error_code=0, assignment=b"\x05"),
-            SyncGroupAnswer(error_code=0, assignment=b"\x05"),
+            api.SyncGroupAnswer(error_code=0, assignment=b"\x05"),
         ),
         (
             sync(),
             wire.SyncGroupResponse(error_code=27, assignment=b""),
-            SyncGroupAnswer(error_code=27, assignment=b""),
+            api.SyncGroupAnswer(error_code=27, assignment=b""),
         ),
-        (heartbeat(), wire.HeartbeatResponse(error_code=27), HeartbeatAnswer(error_code=27)),
+        (heartbeat(), wire.HeartbeatResponse(error_code=27), api.HeartbeatAnswer(error_code=27)),
         (
             leave(),
             wire.LeaveGroupResponse(error_code=16, members=[]),
-            LeaveGroupAnswer(error_code=16),
+            api.LeaveGroupAnswer(error_code=16),
         ),
         (
             leave(),
             wire.LeaveGroupResponse(error_code=0, members=[LEFT(member_id="m", error_code=25)]),
-            LeaveGroupAnswer(error_code=25),
+            api.LeaveGroupAnswer(error_code=25),
         ),
         (
             commit(),
@@ -304,15 +287,15 @@ COMMITTED_PARTITION = COMMITTED.OffsetCommitResponsePartition
                     ),
                 ]
             ),
-            OffsetCommitAnswer(codes=(("a", 1, 3), ("b", 0, 0), ("b", 2, 22))),
+            api.OffsetCommitAnswer(codes=(("a", 1, 3), ("b", 0, 0), ("b", 2, 22))),
         ),
     ],
     ids=["found", "not-found", "synced", "unsynced", "alive", "unleft", "unleft-member", "commit"],
 )
 def test_answer_is_plain_when_read(
-    request_: GroupRequest,
+    request_: api.GroupRequest,
     response: Any,  # noqa: ANN401
-    answer: Answer,
+    answer: api.Answer,
 ) -> None:
     """Every answer holds plain values only, with the broker's codes."""
     assert read_answer(request_, response) == answer
