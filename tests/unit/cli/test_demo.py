@@ -12,21 +12,18 @@ from click.testing import CliRunner
 from coopgroup.cli import demo
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing.trial import Facts
+from tests.support.facts import NOTHING
 
-FACTS = Facts(
+FACTS = evolve(
+    NOTHING,
     consumed=42_000,
-    lost=0,
     duplicated=3,
     moved=12,
-    moved_twice=0,
     retained=18,
     retained_pause_ms_max=12.5,
     pause_ms_max=300.0,
     unavailable_partition_s=1.5,
-    double_owner_ms=0.0,
-    double_owner_transitions=0,
     commits=40,
-    failed_commits=0,
     commit_ms_max=4.0,
 )
 
