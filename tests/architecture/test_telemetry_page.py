@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from coopgroup.model import ResourceSet
-from coopgroup.telemetry import Envelope, StopReason, codec, records, to_json
+from coopgroup.telemetry import EndCause, Envelope, StopReason, codec, records, to_json
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "telemetry.md").read_text()
@@ -16,10 +16,12 @@ KIND = re.compile(r"^### `(\w+)`$", re.MULTILINE)
 FIELD = re.compile(r"^\| `(\w+)` \| (\w+) \| .+ \|$", re.MULTILINE)
 WORDS: dict[object, str] = {
     ResourceSet: "resources",
+    EndCause: "string",
     StopReason: "string",
     bool: "boolean",
     int: "integer",
     str: "string",
+    tuple[int, ...]: "integers",
     tuple[str, ...]: "strings",
 }
 
@@ -48,7 +50,7 @@ def test_page_describes_the_envelope() -> None:
     record = records.ResourcesStarted(resources=ResourceSet())
     envelope = Envelope(at_ms=1, group="g", member="m", generation=1, record=record)
     head = PAGE.split("## A line")[1].split("## Kinds")[0]
-    assert list(dict(FIELD.findall(head))) == list(to_json(envelope))[:6]
+    assert list(dict(FIELD.findall(head))) == list(to_json(envelope))[:7]
     assert f"| `schema` | integer | {codec.SCHEMA_VERSION}. " in head
 
 

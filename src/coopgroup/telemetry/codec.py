@@ -3,7 +3,7 @@
 A record travels in an envelope that says when, in which group, by whom and in which generation:
 
     {"schema": 1, "at_ms": 1730000000000, "group": "orders", "member": "m-1", "generation": 7,
-     "kind": "resources_stopped", "resources": {"orders": [3]}, "reason": "revoked", ...}
+     "client": "", "kind": "resources_stopped", "resources": {"orders": [3]}, ...}
 
 `schema` grows when a reader of the old one would misread the new one. Added fields do not do
 that: a reader skips fields that it does not know, and a missing field takes its default.
@@ -22,7 +22,7 @@ from attrs import frozen
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import records
-from coopgroup.telemetry.records import Record, StopReason
+from coopgroup.telemetry.records import EndCause, Record, StopReason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +42,8 @@ class Envelope:
         member: member id of the writer; "" before it has one.
         generation: generation that the writer was in; -1 for none.
         record: what happened.
+        client: name of the process, which stays the same when it starts again under another member
+            id; "" where the writer does not say.
     """
 
     at_ms: int
@@ -49,12 +51,16 @@ class Envelope:
     member: str
     generation: int
     record: Record
+    client: str = ""
 
 
 def _kind(record_class: type) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", record_class.__name__).lower()
 
 
+_ITEM_OF_TUPLE: Final[Mapping[object, type]] = types.MappingProxyType(
+    {tuple[str, ...]: str, tuple[int, ...]: int}
+)
 CLASS_OF_KIND: Final[Mapping[str, type]] = types.MappingProxyType(
     {_kind(record_class): record_class for record_class in get_args(Record)}
 )
@@ -69,6 +75,7 @@ def to_json(envelope: Envelope) -> dict[str, Any]:
         "group": envelope.group,
         "member": envelope.member,
         "generation": envelope.generation,
+        "client": envelope.client,
         "kind": _kind(type(record)),
         **{field.name: _plain(getattr(record, field.name)) for field in attrs.fields(type(record))},
     }
@@ -102,6 +109,7 @@ def from_json(row: Mapping[str, Any]) -> Envelope:
         group=_typed("group", row.get("group"), str),
         member=_typed("member", row.get("member"), str),
         generation=_typed("generation", row.get("generation"), int),
+        client=_typed("client", row.get("client", ""), str),
         record=record_class(**fields),
     )
 
@@ -117,10 +125,10 @@ def _plain(value: object) -> object:
 def _typed(name: str, value: Any, hint: Any) -> Any:  # noqa: ANN401  (any field of any record)
     if hint is ResourceSet and isinstance(value, dict):
         return ResourceSet(value)
-    if hint is StopReason and value in list(StopReason):
-        return StopReason(value)
-    if hint == tuple[str, ...] and isinstance(value, list):
-        return tuple(value)
+    if hint in (StopReason, EndCause) and value in list(hint):
+        return hint(value)
+    if hint in _ITEM_OF_TUPLE and isinstance(value, list):
+        return tuple(_typed(name, item, _ITEM_OF_TUPLE[hint]) for item in value)
     if hint in (bool, int, str) and type(value) is hint:
         return value
     raise ConfigurationError(name, value, f"a value of {hint}")

@@ -17,7 +17,14 @@ from coopgroup.model import EMPTY, ResourceSet
 __all__ = [
     "AssignmentReceived",
     "CommitFailed",
+    "EndCause",
+    "FaultInjected",
     "MembershipLost",
+    "OffsetsCommitted",
+    "ProcessEnded",
+    "ProcessPaused",
+    "ProcessResumed",
+    "ProcessStarted",
     "Record",
     "RequestRefused",
     "ResourcesStarted",
@@ -36,6 +43,13 @@ class StopReason(enum.StrEnum):
     REVOKED = "revoked"
     LOST = "lost"
     CLOSED = "closed"
+
+
+class EndCause(enum.StrEnum):
+    """How a process came to its end."""
+
+    CLOSED = "closed"
+    CRASHED = "crashed"
 
 
 @frozen(kw_only=True)
@@ -196,6 +210,71 @@ class SubscriptionUnreadable:
     reason: str
 
 
+# What follows only a host knows that controls processes, such as the simulator.
+
+
+@frozen(kw_only=True)
+class ProcessStarted:
+    """A process began its life. Written by the host, before anything else of this life.
+
+    Attributes:
+        instance_id: its static id, "" for a dynamic member.
+        topics: names that it subscribes to, ascending.
+    """
+
+    instance_id: str = ""
+    topics: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class ProcessEnded:
+    """A process ended: whatever it worked on, it works on no more. Written by the host.
+
+    Attributes:
+        cause: how.
+    """
+
+    cause: EndCause
+
+
+@frozen(kw_only=True)
+class ProcessPaused:
+    """A process stands still, as after SIGSTOP: it works on nothing. Written by the host."""
+
+
+@frozen(kw_only=True)
+class ProcessResumed:
+    """A process goes on, as after SIGCONT. Written by the host.
+
+    What it worked on when it was paused it works on again, but for what a `ResourcesStopped` at the
+    same time takes away: its lease ran out meanwhile.
+    """
+
+
+@frozen(kw_only=True)
+class OffsetsCommitted:
+    """The group coordinator accepted a commit. Written by the host, as the coordinator does it.
+
+    Attributes:
+        resources: the partitions.
+        offsets: the offset of each, in the order of `resources`.
+    """
+
+    resources: ResourceSet
+    offsets: tuple[int, ...]
+
+
+@frozen(kw_only=True)
+class FaultInjected:
+    """Something happened to the surroundings of the group. Written by the host.
+
+    Attributes:
+        description: what, in a few words.
+    """
+
+    description: str
+
+
 Record: TypeAlias = (
     StateChanged
     | AssignmentReceived
@@ -207,4 +286,10 @@ Record: TypeAlias = (
     | RoundLed
     | RoundRefused
     | SubscriptionUnreadable
+    | ProcessStarted
+    | ProcessEnded
+    | ProcessPaused
+    | ProcessResumed
+    | OffsetsCommitted
+    | FaultInjected
 )

@@ -11,8 +11,15 @@ from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
     CommitFailed,
+    EndCause,
     Envelope,
+    FaultInjected,
     MembershipLost,
+    OffsetsCommitted,
+    ProcessEnded,
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
     Record,
     RequestRefused,
     ResourcesStarted,
@@ -38,6 +45,12 @@ RECORDS: tuple[Record, ...] = (
     RoundLed(policy="simple", assignor="sticky", members=("a", "b"), granted=SOME),
     RoundRefused(violations=("granted while another member still claims it: orders-1",)),
     SubscriptionUnreadable(member_id="a", reason="ends at offset 3"),
+    ProcessStarted(instance_id="orders-1", topics=("orders", "payments")),
+    ProcessEnded(cause=EndCause.CRASHED),
+    ProcessPaused(),
+    ProcessResumed(),
+    OffsetsCommitted(resources=SOME, offsets=(7, 0, 12)),
+    FaultInjected(description="group coordinator moves to broker 2"),
 )
 ROW: dict[str, Any] = {
     "schema": 1,
@@ -45,6 +58,7 @@ ROW: dict[str, Any] = {
     "group": "orders",
     "member": "m-1",
     "generation": 7,
+    "client": "orders-1",
     "kind": "resources_stopped",
     "resources": {"orders": [1, 3], "payments": [0]},
     "reason": "lost",
@@ -55,7 +69,12 @@ ROW: dict[str, Any] = {
 def envelope(record: Record) -> Envelope:
     """A record with its circumstances."""
     return Envelope(
-        at_ms=1_730_000_000_000, group="orders", member="m-1", generation=7, record=record
+        at_ms=1_730_000_000_000,
+        group="orders",
+        member="m-1",
+        generation=7,
+        record=record,
+        client="orders-1",
     )
 
 
@@ -81,8 +100,10 @@ def test_row_has_the_documented_form() -> None:
 def test_row_when_a_field_is_unknown_or_left_out_is_read() -> None:
     """Added fields do not need a new schema."""
     row = {**ROW, "colour": "green"}
-    del row["duration_ms"]
-    assert from_json(row).record == ResourcesStopped(resources=SOME, reason=StopReason.LOST)
+    del row["duration_ms"], row["client"]
+    read = from_json(row)
+    assert read.record == ResourcesStopped(resources=SOME, reason=StopReason.LOST)
+    assert read.client == ""
 
 
 @pytest.mark.parametrize(
@@ -96,6 +117,10 @@ def test_row_when_a_field_is_unknown_or_left_out_is_read() -> None:
         ({"resources": [1]}, "resources"),
         ({"reason": "bored"}, "reason"),
         ({"duration_ms": 1.5}, "duration_ms"),
+        ({"client": 3}, "client"),
+        ({"kind": "process_ended", "cause": "bored"}, "cause"),
+        ({"kind": "offsets_committed", "offsets": [1, "x"]}, "offsets"),
+        ({"kind": "process_started", "topics": [3]}, "topics"),
     ],
 )
 def test_row_when_a_value_is_wrong_is_refused(changes: dict[str, object], field: str) -> None:
