@@ -1,14 +1,17 @@
 """Into the group and out of it.
 
 What an application subscribes to is watched from then on (`watching`), and reaches the group as
-soon as its topics are known.
+soon as its topics are known. A consumer that is dropped instead of closed leaves the group too;
+nobody is called back then and nothing is committed, for there is nobody left to do it.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from typing import TYPE_CHECKING, Final
+import weakref
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
 from confluent_kafka import KafkaError
@@ -55,6 +58,7 @@ class Subscription:
     notices: GroupNotices
     committing: Committing
     _wish: TopicWish | None = field(default=None, init=False)
+    _when_dropped: weakref.finalize[..., Any] | None = field(default=None, init=False)
 
     def enter(self, topics: list[str], callbacks: Callbacks) -> None:
         """Subscribe, in place of an earlier subscription.
@@ -71,6 +75,7 @@ class Subscription:
             self.driver.polled_at_s = now_s()  # the time without a subscription does not count
             self.committing.start_clock()
         self._wish = wish
+        self._leave_when_dropped()
         self.watcher.watch(wish)
 
     def leave(self, reason: str) -> None:
@@ -86,6 +91,9 @@ class Subscription:
             self.notices.give_up()
         finally:
             self.driver.post(LeaveRequested(reason=reason))
+            if self._when_dropped is not None:
+                self._when_dropped.detach()
+                self._when_dropped = None
             self._wait_left()
 
     def hand_over(self) -> None:
@@ -95,6 +103,20 @@ class Subscription:
         self.watcher.watch(None)
         self._wish = None
         self.driver.post(SubscriptionChanged(topics=()))
+
+    def _leave_when_dropped(self) -> None:
+        """Have the group left when the application forgets its consumer.
+
+        Otherwise its heartbeats would keep partitions that nobody works on, until
+        `max.poll.interval.ms` is over. At the end of the interpreter the threads are stopped
+        anyway, and partitions come free as after a crash.
+        """
+        if self._when_dropped is None:
+            # Neither the driver nor the watcher knows the consumer, so they do not keep it alive.
+            self._when_dropped = weakref.finalize(
+                self.notices.consumer, _leave_unheard, self.driver, self.watcher, os.getpid()
+            )
+            self._when_dropped.atexit = False
 
     def _leave_behind(self) -> None:
         """End what an earlier subscription left: a member that failed, or that still leaves."""
@@ -111,6 +133,18 @@ class Subscription:
         while not has_left(self.driver.member) and now_s() < deadline:
             time.sleep(_STEP_S)
         return has_left(self.driver.member)
+
+
+def _leave_unheard(driver: GroupDriver, watcher: TopicWatcher, process_id: int) -> None:
+    """Leave without waiting: garbage is collected on any thread, in the middle of anything.
+
+    What is called here takes no lock that the thread may hold already: that of the watcher is
+    reentrant, and the driver's queue is made for this. A forked child has no thread of the group,
+    but maybe a lock that was taken when it was forked.
+    """
+    if os.getpid() == process_id:
+        watcher.watch(None)
+        driver.post(LeaveRequested(reason="consumer dropped"))
 
 
 def read_topics(topics: list[str]) -> TopicWish:

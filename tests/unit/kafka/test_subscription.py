@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from typing import Any
 
@@ -14,6 +15,7 @@ from coopgroup.kafka.notices import Callbacks
 from coopgroup.kafka.subscription import Subscription, read_topics
 from coopgroup.kafka.watching import TopicWish
 from coopgroup.member import MemberState
+from coopgroup.member.events import LeaveRequested
 from tests.unit.kafka.fakes import FakeDriver
 
 RULE = (
@@ -33,11 +35,28 @@ class Watcher:
         self.wishes.append(wish)
 
 
+class Owner:
+    """The consumer that it is all about; part of a cycle, as the real one.
+
+    Attributes:
+        subscription: that belongs to it.
+    """
+
+    subscription: Subscription
+
+
 @define
 class Silence:
     """Notices and commits, neither of which matter here."""
 
+    consumer: Owner = field(factory=Owner)
     callbacks: Callbacks | None = None
+
+    def give_up(self) -> None:
+        """As the real one."""
+
+    def stop_clock(self) -> None:
+        """As the real one."""
 
     def start_clock(self) -> None:
         """As the real one."""
@@ -45,12 +64,17 @@ class Silence:
 
 def subscription() -> tuple[Subscription, Watcher]:
     """One of a consumer that is in no group."""
-    driver: Any = FakeDriver()
-    driver.member.state = MemberState.UNSUBSCRIBED
     watcher = Watcher()
-    parts: Any = (watcher, Silence(), Silence())
-    made = Subscription(driver=driver, watcher=parts[0], notices=parts[1], committing=parts[2])
-    return made, watcher
+    return subscription_of(FakeDriver(), watcher), watcher
+
+
+def subscription_of(driver: Any, watcher: Any) -> Subscription:  # noqa: ANN401  (stand-ins)
+    """One with given parts."""
+    driver.member.state = MemberState.UNSUBSCRIBED
+    silence: Any = Silence()
+    made = Subscription(driver=driver, watcher=watcher, notices=silence, committing=silence)
+    silence.consumer.subscription = made
+    return made
 
 
 @pytest.mark.parametrize("name", ["o", "a.b_c-D9", "...", "x" * 249, "__consumer_offsets"])
@@ -127,3 +151,42 @@ def test_read_topics_when_wrong_raises_what_a_command_line_shows() -> None:
     """No connection is needed to say so."""
     with pytest.raises(ConfigurationError, match=re.escape(f"topics: got '.', {RULE}")):
         read_topics(["."])
+
+
+# --- consumers that are dropped -------------------------------------------------------------------
+
+
+def test_consumer_when_dropped_leaves_the_group_once() -> None:
+    """It looks for no topics any more either, or a pattern would bring it back."""
+    driver, watcher = FakeDriver(), Watcher()
+    made = subscription_of(driver, watcher)
+    made.enter(["orders"], Callbacks())
+    made.enter(["bills"], Callbacks())
+    del made
+    gc.collect()
+    assert driver.posted == [LeaveRequested(reason="consumer dropped")]
+    assert [wish is None for wish in watcher.wishes] == [False, False, True]
+
+
+def test_consumer_when_dropped_after_it_left_says_no_more() -> None:
+    """A consumer that was closed is done."""
+    driver, watcher = FakeDriver(), Watcher()
+    made = subscription_of(driver, watcher)
+    made.enter(["orders"], Callbacks())
+    made.leave("consumer closed")
+    del made
+    gc.collect()
+    assert driver.posted == [LeaveRequested(reason="consumer closed")]
+
+
+def test_consumer_when_dropped_in_a_forked_child_says_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The membership is that of the parent."""
+    driver, watcher = FakeDriver(), Watcher()
+    made = subscription_of(driver, watcher)
+    made.enter(["orders"], Callbacks())
+    monkeypatch.setattr("os.getpid", lambda: -1)
+    del made
+    gc.collect()
+    assert (driver.posted, len(watcher.wishes)) == ([], 1)

@@ -1,0 +1,97 @@
+"""Consumers that an application forgets to close do not keep their partitions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import Crew, produce, unique
+
+# The consumer is in a cycle with its callback, as it is in many applications.
+PROGRAM = """
+import gc, json, sys
+from coopgroup import CooperativeConsumer
+
+def work():
+    consumer = CooperativeConsumer(json.loads(sys.argv[1]))
+    told = lambda *_: print("told of", len(consumer.assignment()), flush=True)
+    consumer.subscribe([sys.argv[2]], on_assign=told, on_revoke=told, on_lost=told)
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    return consumer
+
+"""
+DROPS_ONE = f"""{PROGRAM}
+work()
+gc.collect()
+sys.stdin.read()
+"""
+DROPS_THREE = f"""{PROGRAM}
+kept = [work()]
+kept.append(kept)
+del kept
+gc.collect()
+work()
+gc.collect()
+last = work()
+"""
+
+
+def _configuration(cluster: KafkaCluster, group_id: str) -> str:
+    """One with a session that no test outlasts."""
+    patience = {"session.timeout.ms": 60_000, "heartbeat.interval.ms": 200}
+    return json.dumps({**cluster.client_config(), **patience, "group.id": group_id})
+
+
+@pytest.mark.parametrize("wish", ["{}", "^{}$"])
+def test_partitions_go_to_others_when_a_consumer_is_dropped(
+    kafka_cluster: KafkaCluster, tmp_path: Path, wish: str
+) -> None:
+    """Long before its session is over; a pattern does not bring it back; nobody is called back."""
+    topic = unique("dropped")
+    kafka_cluster.create_topic(topic, 2)
+    produce(kafka_cluster, topic, [1, 1])
+    with Crew(kafka_cluster, tmp_path) as crew:
+        configuration = _configuration(kafka_cluster, crew.group_id)
+        process = subprocess.Popen(
+            [sys.executable, "-c", DROPS_ONE, configuration, wish.format(topic)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "told of 2\n"
+            crew.add("b").subscribe([topic])
+            crew.until(lambda: crew.share((topic, 2)), "taken over")
+            crew.until(lambda: len(crew.messages["b"]) == 2, "its records")
+            crew.during(1.0)
+            assert crew.share((topic, 2))
+            assert process.communicate("", 30)[0] == ""  # nobody was called back
+        finally:
+            process.kill()
+            process.wait(30)
+    assert process.returncode == 0
+
+
+def test_the_process_ends_properly_when_consumers_are_dropped(kafka_cluster: KafkaCluster) -> None:
+    """Two while it runs, so that the next gets the partition, and one with it: no lock-up."""
+    topic = unique("dropped")
+    kafka_cluster.create_topic(topic, 1)
+    began_s = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", DROPS_THREE, _configuration(kafka_cluster, topic), topic],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "told of 1\n" * 3
+    assert time.monotonic() - began_s < 30
