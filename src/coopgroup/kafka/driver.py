@@ -4,6 +4,10 @@ Rules of this file: only the thread touches the session; everybody else posts ev
 taken, its effects are carried out in order, then the thread sleeps until the next event or
 deadline: the duties are numbered in `coopgroup.session`. What the application's thread reads
 (`lease_until_s`, the snapshot) is published after each step and never changed in place.
+
+Nothing that is raised ends the thread. An error in the member's own step fails the member, for
+what the step was about is lost: the application gets the error and may subscribe anew. An error
+beside it (a log that cannot be written, the transport's own) is logged, and the member goes on.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import queue
 import random
 import threading
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import define, field
@@ -52,6 +57,8 @@ from coopgroup.session import (
     SessionEffect,
     SessionEvent,
     backing_off,
+    fail,
+    one_line,
     session_deadline_ms,
     step,
 )
@@ -78,6 +85,8 @@ _CODE_OF_FAILURE: Final = {
 # coordinator does not come back in lockstep.
 _JITTER_SHARE: Final = 0.5
 _STOP_TIMEOUT_MS: Final = 2_000
+# Until the next try where it is not known what is due.
+_ERROR_PAUSE_S: Final = 0.1
 _Stop: TypeAlias = None
 _running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
 
@@ -135,7 +144,7 @@ class GroupDriver:
     def __attrs_post_init__(self) -> None:
         """Make the parts; nothing runs before `start`."""
         self._session = Session(member=new_member(self.settings.member))
-        self._transport = GroupTransport(self.settings.connection, self._report_error)
+        self._transport = GroupTransport(self.settings.connection, self._warn)
         self.leader = RoundLeader(
             assignor=self.assignor,
             policy=self.policy,
@@ -170,14 +179,25 @@ class GroupDriver:
         self._thread.start()
 
     def post(self, event: SessionEvent) -> None:
-        """Give the session an event, from any thread."""
-        self._events.put(event)
+        """Give the session an event, from any thread; after `stop` it has no effect any more.
+
+        A commit that comes too late ends at once, with UNKNOWN_MEMBER_ID.
+        """
+        with self._lock:
+            if not self._stopped:
+                self._events.put(event)
+                return
+        if isinstance(event, CommitRequested):
+            codes = _codes(event.offsets, ErrorCode.UNKNOWN_MEMBER_ID)
+            self._finish_commit(FinishCommit(commit_id=event.commit_id, codes=codes))
 
     def new_commit(self, on_committed: Callable[[tuple[tuple[str, int, int], ...]], None]) -> int:
-        """Register a commit; the callback runs on the group's thread, exactly once.
+        """Register a commit; the callback is called exactly once.
+
+        It runs on the group's thread; after `stop`, on the thread that posts the commit.
 
         Returns:
-            The commit's id, for `CommitRequested`.
+            The commit's id, for `CommitRequested`, which must be posted.
         """
         with self._lock:
             self._commit_ids += 1
@@ -204,16 +224,30 @@ class GroupDriver:
     def _run(self) -> None:
         while True:
             try:
-                event = self._events.get(timeout=self._pause_s())
-            except queue.Empty:
-                event = Woken()
-            if event is None:
-                return
-            self._take(event)
-            if self._is_stalled():
-                self._take(ApplicationStalled())
-            for commit_id in self._overdue_commits():
-                self._end_commit(commit_id, ErrorCode.REQUEST_TIMED_OUT)
+                if not self._live():
+                    return
+            except BaseException as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
+                self._fail(error)
+
+    def _live(self) -> bool:
+        """Wait for one event and take it; whether there will be more."""
+        try:
+            pause_s = self._pause_s()
+        except Exception as error:  # noqa: BLE001 -- events must be taken all the same
+            self._fail(error)
+            pause_s = _ERROR_PAUSE_S
+        try:
+            event = self._events.get(timeout=pause_s)
+        except queue.Empty:
+            event = Woken()
+        if event is None:
+            return False
+        self._take(event)
+        if self._is_stalled():
+            self._take(ApplicationStalled())
+        for commit_id in self._overdue_commits():
+            self._end_commit(commit_id, ErrorCode.REQUEST_TIMED_OUT)
+        return True
 
     def _pause_s(self) -> float | None:
         """Time until something is due, in seconds; None for never."""
@@ -250,15 +284,18 @@ class GroupDriver:
 
     def _end_commit(self, commit_id: int, code: ErrorCode) -> None:
         _, offsets = self._asked.get(commit_id, (0, ()))
-        codes = tuple(sorted((one.topic, one.partition, int(code)) for one in offsets))
-        self._finish_commit(FinishCommit(commit_id=commit_id, codes=codes))
+        self._finish_commit(FinishCommit(commit_id=commit_id, codes=_codes(offsets, code)))
 
     def _finish_commit(self, finished: FinishCommit) -> None:
         self._asked.pop(finished.commit_id, None)
         with self._lock:
             on_committed = self._commits.pop(finished.commit_id, None)
-        if on_committed is not None:  # None: it was overdue before
+        if on_committed is None:  # it was overdue before
+            return
+        try:
             on_committed(finished.codes)
+        except Exception as error:  # noqa: BLE001 -- the other commits must end, too
+            self._warn(error)
 
     def _take(self, event: SessionEvent) -> None:
         match event:
@@ -271,15 +308,19 @@ class GroupDriver:
         try:
             session, effects = step(self._session, event, now_ms=now_ms())
         except LocalProtocolError as error:
-            self.sink.warn("event_refused", error=str(error))
+            with suppress(Exception):  # a log that fails must not cost the member
+                self.sink.warn("event_refused", error=str(error))
             return
         except Exception as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
-            self._report_error(error)
+            self._fail(error)
             return
-        self._session = session
         if isinstance(event, LeaveRequested):
             # The application has given up everything: what it has not heard yet is void.
             self.inbox.clear()
+        self._go_on(session, effects)
+
+    def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
+        self._session = session
         # Before the effects: what is granted must not be worked on without a lease. After them: a
         # loss must be in the inbox before the lease stops to matter.
         lease_until_s = _lease_until_s(self.member)
@@ -288,7 +329,7 @@ class GroupDriver:
             try:
                 self._carry_out(effect)
             except Exception as error:  # noqa: BLE001 -- the other effects must come about
-                self._report_error(error)
+                self._warn(error)
         self.lease_until_s = lease_until_s
 
     def _carry_out(self, effect: SessionEffect) -> None:
@@ -320,18 +361,41 @@ class GroupDriver:
             else:
                 self.post(Answered(request_id=request_id, answer=outcome))
 
-        self._transport.send(
-            effect.lane,
-            effect.request,
-            on_answer,
-            node=effect.coordinator,
-            timeout_ms=effect.timeout_ms,
-        )
+        try:
+            self._transport.send(
+                effect.lane,
+                effect.request,
+                on_answer,
+                node=effect.coordinator,
+                timeout_ms=effect.timeout_ms,
+            )
+        except Exception as error:  # noqa: BLE001 -- every request must have an outcome
+            self._warn(error)
+            failed = TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error))
+            on_answer(failed)
 
-    def _report_error(self, error: BaseException) -> None:
-        self.sink.warn("internal_error", error=repr(error))
-        message = f"internal error: {error!r}"
-        self.inbox.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
+    def _fail(self, error: BaseException) -> None:
+        """End the membership: the member's state and what happened no longer fit together."""
+        self._warn(error)
+        message = f"internal error: {one_line(error)}"
+        try:
+            session, effects = fail(self._session, message, now_ms=now_ms())
+        except Exception as another:  # noqa: BLE001 -- the application must hear of it all the same
+            self._warn(another)
+            self.inbox.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
+            return
+        self._go_on(session, effects)
+        for commit_id in tuple(self._asked):
+            self._end_commit(commit_id, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _warn(self, error: BaseException) -> None:
+        """Log an error that is none of the group's; from any thread."""
+        with suppress(Exception):  # there is nobody left to tell
+            self.sink.warn("internal_error", error=repr(error))
+
+
+def _codes(offsets: tuple[Offset, ...], code: ErrorCode) -> tuple[tuple[str, int, int], ...]:
+    return tuple(sorted((one.topic, one.partition, int(code)) for one in offsets))
 
 
 def _lease_until_s(member: Member) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -56,6 +57,7 @@ SETTINGS = {
     "session.timeout.ms": 600,
     "heartbeat.interval.ms": 20,
     "max.poll.interval.ms": 800,
+    "socket.timeout.ms": 200,
 }
 Outcome = Answer | TransportFailure | None
 
@@ -68,12 +70,16 @@ class OneMemberGroup:
         requests: kinds of requests, in order.
         override: answers instead, where it has one; None keeps a request waiting.
         is_closed: whether the driver ended it.
+        report: where it tells of its own errors.
+        failure: raised instead of taking a request.
     """
 
     requests: list[type] = field(factory=list)
     override: Callable[[GroupRequest], Outcome] | None = None
     silent: frozenset[type] = frozenset()
     is_closed: bool = False
+    report: Callable[[BaseException], None] | None = None
+    failure: Exception | None = None
 
     def start(self) -> None:
         """Nothing to connect to."""
@@ -96,6 +102,8 @@ class OneMemberGroup:
     ) -> None:
         """Answer at once."""
         assert timeout_ms > 0
+        if self.failure is not None:
+            raise self.failure
         self.requests.append(type(request))
         if type(request) in self.silent:
             return
@@ -149,7 +157,12 @@ Made = tuple[GroupDriver, OneMemberGroup]
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     """A driver that runs, its application polling."""
     group = OneMemberGroup()
-    monkeypatch.setattr(driver_module, "GroupTransport", lambda *_: group)
+
+    def transport(_settings: object, report: Callable[[BaseException], None]) -> OneMemberGroup:
+        group.report = report
+        return group
+
+    monkeypatch.setattr(driver_module, "GroupTransport", transport)
     lookup: Any = _Lookup()
     driver = GroupDriver(
         settings=read_settings(SETTINGS),
@@ -279,22 +292,178 @@ def test_driver_when_it_leaves_drops_what_was_not_heard(made: Made) -> None:
     assert group.requests[-1] is LeaveGroupRequest
 
 
-def test_driver_when_a_step_fails_tells_the_application_and_lives_on(
+def fail(*_: object, **__: object) -> Any:  # noqa: ANN401  (never returns)
+    """Stand in for a part that has a bug."""
+    raise LookupError("a bug")
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> str:
+    """What was logged so far."""
+    return "\n".join(one.getMessage() for one in caplog.records)
+
+
+INTERNAL_ERROR = FailMember(
+    code=ErrorCode.UNKNOWN_SERVER_ERROR, message="internal error: LookupError: a bug"
+)
+
+
+def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
     made: Made, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A dead thread would be a member that nobody serves."""
+    """What the step was about is lost, so the member is of no use; the thread lives on."""
     driver, _ = made
-
-    def fail(*_: object, **__: object) -> None:
-        raise LookupError("a bug")
-
+    subscribe(driver)
     monkeypatch.setattr(driver_module, "step", fail)
-    driver.post(LossHandled())
-    wait_until(lambda: driver.inbox.waiting)
-    message = "internal error: LookupError('a bug')"
-    assert driver.inbox.take() == FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message)
-    driver.inbox.take_call()
+    waiting = commit(driver)
+    wait_until(lambda: bool(waiting))
+    assert driver.inbox.take() == LoseResources(resources=ORDERS, cause=INTERNAL_ERROR.message)
+    assert driver.inbox.take() == INTERNAL_ERROR
+    assert driver.inbox.take_call() is None
+    assert "internal_error" in warnings(caplog)
+    assert (driver.member.state, driver.lease_until_s) == (MemberState.FAILED, math.inf)
+    assert waiting == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+    assert not driver.leads
     monkeypatch.undo()
     driver.post(LossHandled())
-    wait_until(lambda: any("event_refused" in one.getMessage() for one in caplog.records))
+    driver.post(LeaveRequested(reason="subscribed anew"))
     subscribe(driver)
+    assert driver.member.state is MemberState.STABLE
+
+
+def test_driver_when_a_first_step_fails_tells_the_application(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that was never in the group has failed as well."""
+    driver, _ = made
+    monkeypatch.setattr(driver_module, "step", fail)
+    driver.post(SubscriptionChanged(topics=("orders",)))
+    wait_until(lambda: driver.inbox.waiting)
+    assert driver.inbox.take() == INTERNAL_ERROR
+    assert driver.inbox.take_call() is None
+    driver.post(SubscriptionChanged(topics=("orders",)))
+    time.sleep(0.05)
+    assert not driver.inbox.waiting  # it is told once
+    assert driver.member.state is MemberState.FAILED
+
+
+def test_driver_when_the_member_cannot_even_fail_tells_the_application(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one thing that must not happen is silence."""
+    driver, _ = made
+    monkeypatch.setattr(driver_module, "step", fail)
+    monkeypatch.setattr(driver_module, "fail", fail)
+    driver.post(LossHandled())
+    wait_until(lambda: driver.inbox.waiting)
+    assert driver.inbox.take() == INTERNAL_ERROR
+
+
+def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopped(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing outside a step ends the thread either, nor does it spin."""
+    driver, _ = made
+    subscribe(driver)
+    tries: list[object] = []
+
+    def count(session: object) -> None:
+        tries.append(session)
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(driver_module, "session_deadline_ms", count)
+    driver.post(CommitRequested(commit_id=driver.new_commit(lambda _: None), offsets=()))
+    wait_until(lambda: driver.member.state is MemberState.FAILED)
+    time.sleep(0.3)
+    assert 1 <= len(tries) <= 10
+    began = time.monotonic()
+    driver.stop()
+    assert time.monotonic() - began < 1.0
+
+
+def test_driver_when_the_log_fails_lives_on(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application's own log handler may raise, and again while that is logged."""
+    driver, _ = made
+    monkeypatch.setattr(TelemetrySink, "write", fail)
+    monkeypatch.setattr(TelemetrySink, "warn", fail)
+    driver.post(LossHandled())  # refused, which is logged
+    subscribe(driver)
+    assert driver.member.state is MemberState.STABLE
+
+
+def test_driver_when_a_commits_caller_fails_goes_on(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where the commit is ended because nothing is heard of the coordinator."""
+    driver, group = made
+    subscribe(driver)
+    for silent in (frozenset(), frozenset({OffsetCommitRequest, HeartbeatRequest})):
+        caplog.clear()
+        group.silent = silent
+        commit_id = driver.new_commit(fail)
+        driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+        wait_until(lambda: "internal_error" in warnings(caplog))
+    group.silent = frozenset()
+    driver.post(LossHandled())
+    wait_until(lambda: driver.member.state is MemberState.STABLE)
+
+
+def test_driver_when_the_transport_fails_inside_only_warns(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It restarts, and what was on its way fails as disconnected."""
+    driver, group = made
+    subscribe(driver)
+    assert group.report is not None
+    group.report(OSError("a loop that failed"))
+    assert "a loop that failed" in warnings(caplog)
+    assert not driver.inbox.waiting
+    first = driver.lease_until_s
+    wait_until(lambda: driver.lease_until_s > first)
+
+
+def test_driver_when_the_transport_takes_no_request_tries_again(made: Made) -> None:
+    """A request that was never sent has an outcome, too, or the member would wait for ever."""
+    driver, group = made
+    group.failure = RuntimeError("the transport is not running")
+    driver.post(SubscriptionChanged(topics=("orders",)))
+    time.sleep(0.05)
+    group.failure = None
+    wait_until(lambda: driver.inbox.waiting)
+    assert driver.inbox.take() == GrantResources(resources=ORDERS)
+
+
+def test_commit_when_the_driver_was_stopped_ends_at_once(made: Made) -> None:
+    """Nobody waits for ever, whichever comes first."""
+    driver, _ = made
+    subscribe(driver)
+    ended: list[tuple[tuple[str, int, int], ...]] = []
+    early = driver.new_commit(ended.append)
+    driver.stop()
+    assert ended == [()]  # nobody said of what
+    driver.post(CommitRequested(commit_id=early, offsets=(Offset("orders", 0, 5),)))
+    assert ended == [()]
+    assert commit(driver) == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+
+
+def test_commits_when_the_driver_stops_meanwhile_end_once_each(made: Made) -> None:
+    """From several threads."""
+    driver, _ = made
+    subscribe(driver)
+    outcomes: list[list[tuple[tuple[str, int, int], ...]]] = []
+    stopped = threading.Event()
+
+    def commit_until_stopped() -> None:
+        while not stopped.wait(0.0002):
+            outcomes.append(commit(driver))
+        outcomes.append(commit(driver))
+
+    threads = [threading.Thread(target=commit_until_stopped) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(outcomes) > 10)
+    driver.stop()
+    stopped.set()
+    for thread in threads:
+        thread.join()
+    wait_until(lambda: all(outcomes))
+    assert {len(one) for one in outcomes} == {1}
