@@ -12,6 +12,7 @@ converged. Production goes on all the time.
 from __future__ import annotations
 
 import enum
+import json
 import math
 from collections.abc import Mapping
 from typing import Final, TypeAlias
@@ -87,6 +88,15 @@ class Choice:
 
     name: str
     options: Mapping[str, object] = field(factory=dict, hash=False)
+
+    def __str__(self) -> str:
+        """As the command line takes it: `NAME`, or `NAME:KEY=VALUE,KEY=VALUE`."""
+        pairs = [f"{key}={_word(value)}" for key, value in sorted(self.options.items())]
+        return f"{self.name}:{','.join(pairs)}" if pairs else self.name
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 @frozen(kw_only=True)
@@ -455,6 +465,7 @@ class Scenario:
         costs: what it takes to hand resources over; at most one without resources.
         network: between processes and group coordinator.
         events: what happens, in order of time.
+        policies: options that policies have in this scenario if they are chosen by name alone.
     """
 
     name: str = "scenario"
@@ -467,8 +478,14 @@ class Scenario:
     costs: tuple[Cost, ...] = ()
     network: Network = Network()
     events: tuple[Event, ...] = ()
+    policies: tuple[Choice, ...] = ()
 
     @property
     def end_ms(self) -> int:
         """When the run ends."""
         return self.duration_ms + self.settle_ms
+
+    def policy_named(self, name: str) -> Choice:
+        """The policy of that name with the options that it has in this scenario."""
+        known = (self.group.policy, *self.policies)
+        return next((choice for choice in known if choice.name == name), Choice(name=name))

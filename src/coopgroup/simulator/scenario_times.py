@@ -1,0 +1,182 @@
+"""When the things of a scenario begin and end, as far as the scenario alone decides it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.model import ResourceSet
+from coopgroup.simulator.scenario import (
+    AddPartitions,
+    Capacity,
+    Close,
+    CoordinatorLost,
+    CoordinatorMoved,
+    Crash,
+    CreateTopic,
+    Cut,
+    DeleteTopic,
+    Flap,
+    Pause,
+    Rate,
+    RollingRestart,
+    Scale,
+)
+
+if TYPE_CHECKING:
+    from coopgroup.model.resource_set import Int64Array
+    from coopgroup.simulator.scenario import Event, MemberSet, Scenario
+
+__all__ = [
+    "Lifetimes",
+    "event_end_ms",
+    "first_event_ms",
+    "last_event_ms",
+    "lifetimes",
+    "partition_counts",
+    "process_count",
+    "processes_of",
+]
+
+
+@frozen(kw_only=True, eq=False)
+class Lifetimes:
+    """The resources that a scenario ever has.
+
+    Attributes:
+        resources: R resources.
+        begin_ms: int64 (R,): since when there is each.
+        end_ms: int64 (R,): until when.
+    """
+
+    resources: ResourceSet
+    begin_ms: Int64Array
+    end_ms: Int64Array
+
+
+# --- topics -------------------------------------------------------------------------------------
+
+
+def partition_counts(scenario: Scenario) -> dict[str, int]:
+    """Partitions at the end of each topic that ever was, deleted ones included.
+
+    Args:
+        scenario: with events in any order.
+    """
+    counts = {topic.name: topic.partitions for topic in scenario.topics}
+    for event in sorted(scenario.events, key=lambda event: event.at_ms):
+        if isinstance(event, CreateTopic):
+            counts[event.topic.name] = event.topic.partitions
+        elif isinstance(event, AddPartitions):
+            counts[event.topic] = counts.get(event.topic, 0) + len(event.rate_per_s)
+    return counts
+
+
+def lifetimes(scenario: Scenario) -> Lifetimes:
+    """Since when and until when there is each resource.
+
+    Args:
+        scenario: with events in order of time.
+    """
+    resources = ResourceSet(
+        {name: range(count) for name, count in partition_counts(scenario).items()}
+    )
+    begin_ms = np.zeros(len(resources), dtype=np.int64)
+    end_ms = np.full(len(resources), scenario.end_ms, dtype=np.int64)
+    starts = dict(zip(resources.names, resources.starts.tolist(), strict=False))
+    counts = {topic.name: topic.partitions for topic in scenario.topics}
+    for event in scenario.events:
+        if isinstance(event, CreateTopic):
+            name, had, added = event.topic.name, 0, event.topic.partitions
+        elif isinstance(event, AddPartitions):
+            name, had, added = event.topic, counts[event.topic], len(event.rate_per_s)
+        elif isinstance(event, DeleteTopic):
+            low = starts[event.topic]
+            end_ms[low : low + counts[event.topic]] = event.at_ms
+            continue
+        else:
+            continue
+        begin_ms[starts[name] + had : starts[name] + had + added] = event.at_ms
+        counts[name] = had + added
+    return Lifetimes(resources=resources, begin_ms=begin_ms, end_ms=end_ms)
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+def process_count(scenario: Scenario, member_set: MemberSet, at_ms: int) -> int:
+    """Processes that a set has just before a moment, those that are down included."""
+    count = 1 if member_set.count is None else member_set.count
+    scales = [
+        event
+        for event in scenario.events
+        if isinstance(event, Scale) and event.members == member_set.name and event.at_ms < at_ms
+    ]
+    for event in sorted(scales, key=lambda event: event.at_ms):
+        count = event.to
+    return count
+
+
+def processes_of(scenario: Scenario, names: tuple[str, ...], at_ms: int) -> tuple[str, ...]:
+    """Names of processes that names of sets and processes stand for just before a moment."""
+    sets = {member_set.name: member_set for member_set in scenario.members}
+    found: list[str] = []
+    for name in names:
+        member_set = sets.get(name)
+        if member_set is None or member_set.count is None:
+            found.append(name)
+        else:
+            count = process_count(scenario, member_set, at_ms)
+            found += [member_set.process(number) for number in range(1, count + 1)]
+    return tuple(dict.fromkeys(found))
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+def event_end_ms(scenario: Scenario, event: Event) -> int:  # noqa: PLR0911 - one return a kind
+    """When the last thing that an event does is done: the last process is back, say."""
+    match event:
+        case Crash() | Close():
+            return event.at_ms + (event.back_after_ms or 0)
+        case Pause() | Cut() | CoordinatorLost():
+            return event.at_ms + event.for_ms
+        case RollingRestart():
+            count = len(processes_of(scenario, event.members, event.at_ms))
+            batches = -(-count // event.batch)
+            return event.at_ms + max(0, batches - 1) * event.every_ms + event.down_ms
+        case Scale():
+            members = next(one for one in scenario.members if one.name == event.members)
+            steps = abs(event.to - process_count(scenario, members, event.at_ms))
+            return event.at_ms + max(0, steps - 1) * event.every_ms
+        case Flap():
+            return event.at_ms + event.times * event.down_ms + (event.times - 1) * event.up_ms
+        case CoordinatorMoved() | AddPartitions() | CreateTopic() | DeleteTopic():
+            return event.at_ms
+        case Rate() | Capacity():
+            return event.at_ms
+        case _:
+            assert_never(event)
+
+
+def first_event_ms(scenario: Scenario) -> int | None:
+    """When something first happens to the deployment of the begin; None for never.
+
+    Processes of a set whose first one starts later than at 0 are no part of that deployment:
+    their start is an event too.
+    """
+    late = [member_set.start_ms for member_set in scenario.members if member_set.start_ms > 0]
+    return min((*late, *(event.at_ms for event in scenario.events)), default=None)
+
+
+def last_event_ms(scenario: Scenario) -> int:
+    """When the last thing that the scenario does is done; the last start, if nothing else is."""
+    starts = [
+        member_set.start_ms + (len(member_set.processes) - 1) * member_set.start_every_ms
+        for member_set in scenario.members
+        if member_set.processes
+    ]
+    ends = [event_end_ms(scenario, event) for event in scenario.events]
+    return max((*starts, *ends), default=0)
