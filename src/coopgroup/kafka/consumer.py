@@ -58,7 +58,8 @@ class CooperativeConsumer:
         more: further keys, which win over those in `configuration`; `logger=` for instance.
 
     Raises:
-        ConfigurationError: a key is unknown, refused, or has a value that it cannot have.
+        ConfigurationError: a key is unknown, refused, or has a value that it cannot have; or the
+            policy or the assignor is none.
         TypeError: no configuration at all.
     """
 

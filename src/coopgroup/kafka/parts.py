@@ -1,17 +1,19 @@
 """The parts of a consumer, put together.
 
-Rules of this file: what was opened is closed when a later part cannot be made; threads start last
-and end first.
+Rules of this file: what users give is looked at before anything is opened; what was opened is
+closed when a later part cannot be made; threads start last and end first.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 from confluent_kafka import Consumer, KafkaException
 
+from coopgroup.assignors.base import Assignor
+from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.committing import Committing
 from coopgroup.kafka.delivery import Delivery
 from coopgroup.kafka.driver import GroupDriver
@@ -23,13 +25,17 @@ from coopgroup.kafka.settings import refusal_of_librdkafka
 from coopgroup.kafka.subscription import Subscription
 from coopgroup.kafka.telemetry_sink import TelemetrySink
 from coopgroup.kafka.watching import TopicWatcher
+from coopgroup.policies.base import Policy
 
 if TYPE_CHECKING:
-    from coopgroup.assignors.base import Assignor
     from coopgroup.kafka.settings import ConsumerSettings
-    from coopgroup.policies.base import Policy
 
-__all__ = ["ConsumerParts"]
+__all__ = ["ConsumerParts", "check_plugins"]
+
+_AN_ASSIGNOR: Final = "an assignor: an object with name, needs_lags and assign(group, lags)"
+_A_POLICY: Final = (
+    "a policy: an object with name, offer(group, context) and stage(group, target, context)"
+)
 
 
 @frozen(kw_only=True, eq=False)
@@ -58,9 +64,10 @@ class ConsumerParts:
             policy: says when.
 
         Raises:
-            ConfigurationError: librdkafka refuses the configuration, or the telemetry file
-                cannot be written.
+            ConfigurationError: the assignor or the policy is none, librdkafka refuses the
+                configuration, or the telemetry file cannot be written.
         """
+        check_plugins(assignor, policy)
         with ExitStack() as opened:
             sink = TelemetrySink(settings.member.group_id, settings.telemetry_file)
             opened.callback(sink.close)
@@ -147,6 +154,26 @@ class ConsumerParts:
         with ExitStack() as last_first:
             last_first.callback(self.sink.close)
             self.fetching.close()
+
+
+def check_plugins(assignor: object, policy: object) -> None:
+    """Refuse what cannot lead a round: found out only then, it would cost the group its rounds.
+
+    Raises:
+        ConfigurationError: no assignor or no policy.
+    """
+    _check_plugin("assignor", assignor, Assignor, _AN_ASSIGNOR)
+    _check_plugin("policy", policy, Policy, _A_POLICY)
+
+
+def _check_plugin(field: str, given: object, kind: type, expected: str) -> None:
+    if isinstance(given, type):
+        raise ConfigurationError(field, given, f"an object, not its class: {given.__name__}(…)")
+    if not isinstance(given, kind):
+        raise ConfigurationError(field, given, expected)
+    name = getattr(given, "name", None)
+    if not isinstance(name, str):
+        raise ConfigurationError(f"{field}.name", name, "a string")
 
 
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)

@@ -1,0 +1,67 @@
+"""What a consumer says to a policy or an assignor that is none, before it opens anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from coopgroup import CooperativeConsumer, LagAwareAssignor, SimplePolicy, StickyAssignor
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.parts import check_plugins
+
+CONFIGURATION = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+AN_OBJECT = "expected an object, not its class"
+ASSIGNOR = "an assignor: an object with name, needs_lags and assign(group, lags)"
+POLICY = "a policy: an object with name, offer(group, context) and stage(group, target, context)"
+
+
+@frozen
+class Duck:
+    """An assignor and a policy as far as one can see from outside."""
+
+    name: Any = "duck"
+    needs_lags: bool = False
+
+    def assign(self, group: object, lags: object) -> object:
+        """Never asked."""
+        return group, lags
+
+    def offer(self, group: object, context: object) -> object:
+        """Never asked."""
+        return group, context
+
+    def stage(self, group: object, target: object, context: object) -> object:
+        """Never asked."""
+        return group, target, context
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("policy", "simple", f"policy: got 'simple', expected {POLICY}"),
+        ("policy", Duck(name=3), "policy.name: got 3, expected a string"),
+        ("assignor", SimplePolicy(), f"assignor: got {SimplePolicy()!r}, expected {ASSIGNOR}"),
+        ("assignor", 7, f"assignor: got 7, expected {ASSIGNOR}"),
+        (
+            "assignor",
+            StickyAssignor,
+            f"assignor: got {StickyAssignor!r}, {AN_OBJECT}: StickyAssignor(…)",
+        ),
+    ],
+)
+def test_consumer_when_a_plugin_is_none_is_refused(field: str, value: object, message: str) -> None:
+    """In one line that names it, before anything is opened."""
+    plugin: Any = {field: value}
+    with pytest.raises(ConfigurationError) as caught:
+        CooperativeConsumer(CONFIGURATION, **plugin)
+    assert str(caught.value) == message
+    assert caught.value.field.split(".")[0] == field
+
+
+def test_plugins_of_ours_and_of_users_are_taken() -> None:
+    """Nothing needs to be inherited."""
+    duck: Any = Duck()
+    check_plugins(LagAwareAssignor(), SimplePolicy())
+    check_plugins(duck, duck)
