@@ -55,6 +55,8 @@ class GroupMachine(RuleBasedStateMachine):
             slow_revoke=slow,
             slow_ms_max=2_000,
             no_metadata=lost,
+            hasty_revoke=slow,
+            late_commit=slow,
         )
         self.harness = GroupHarness(
             seed=seed,

@@ -32,6 +32,8 @@ def drawn_harness(chance: random.Random, seed: int) -> GroupHarness:
         slow_revoke=chance.choice((0, 0.2, 0.5)),
         slow_ms_max=chance.choice((100, 400, 2_000)),
         no_metadata=chance.choice((0, 0, 0.1)),
+        hasty_revoke=chance.choice((0, 0.5)),
+        late_commit=chance.choice((0, 0.5)),
     )
     config = attrs.evolve(CONFIG, rebalance_timeout_ms=chance.choice((600, 1_500, 3_000)))
     return GroupHarness(

@@ -51,6 +51,7 @@ from coopgroup.model.group_api import (
     FindCoordinatorAnswer,
     FindCoordinatorRequest,
     GroupRequest,
+    JoinGroupRequest,
 )
 from coopgroup.model.resource_set import Resource
 from coopgroup.policies import SimplePolicy
@@ -82,6 +83,9 @@ class Faults:
         delay_ms_max: of a request and of an answer.
         slow_revoke: probability that a revocation takes up to `slow_ms_max`.
         slow_ms_max: for an application and for a leader.
+        hasty_revoke: probability that an application reports a revocation as complete when its
+            offsets are only asked to be committed.
+        late_commit: probability that it commits once more what it has given up.
         no_metadata: probability that a leader gets no metadata in time.
     """
 
@@ -90,6 +94,8 @@ class Faults:
     delay_ms_max: int = 5
     slow_revoke: float = 0.0
     slow_ms_max: int = 400
+    hasty_revoke: float = 0.0
+    late_commit: float = 0.0
     no_metadata: float = 0.0
 
 
@@ -154,6 +160,8 @@ class Process:
         calls: requests on their way, by request id.
         lanes: its connections.
         commits: what to do when a commit ends.
+        committing: what each commit that has not ended commits.
+        awaited: commits that must end before the next join is sent.
         failed: what the member failed with, "" for nothing.
         revoked: everything that was revoked, with the generation.
         wake_number: of the wake-up that is still wanted.
@@ -174,6 +182,8 @@ class Process:
         factory=lambda: {lane: Connection() for lane in Lane}
     )
     commits: dict[int, Callable[[], None]] = attrs.field(factory=dict)
+    committing: dict[int, set[Resource]] = attrs.field(factory=dict)
+    awaited: set[int] = attrs.field(factory=set)
     failed: str = ""
     revoked: list[tuple[int, ResourceSet]] = attrs.field(factory=list)
     wake_number: int = 0
@@ -365,6 +375,8 @@ class GroupHarness:
             case LeadRound():
                 self._lead(process, effect)
             case FinishCommit():
+                process.awaited.discard(effect.commit_id)
+                process.committing.pop(effect.commit_id, None)
                 process.commits.pop(effect.commit_id, lambda: None)()
             case FailMember():
                 process.failed = effect.message
@@ -476,17 +488,34 @@ class GroupHarness:
         delay = self.chance.randint(1, self.faults.slow_ms_max if slow else 10)
 
         def stopped() -> None:
+            if process.session.member.state is MemberState.REVOKING:
+                process.awaited |= {
+                    commit_id
+                    for commit_id, commits in process.committing.items()
+                    if not commits.isdisjoint(resources)
+                }
             if process.session.member.state not in OUTSIDE:
                 self.give(process, RevocationCompleted(resources=resources))
+            self._commit_late(process, resources)
             self._next_callback(process)
 
         def flush() -> None:
             if process.paused:
                 self.later(10, flush)
+            elif self.chance.random() < self.faults.hasty_revoke:
+                self._commit(process, sorted(resources), lambda: None)
+                stopped()
             else:
                 self._commit(process, sorted(resources), stopped)
 
         self.later(delay, flush)
+
+    def _commit_late(self, process: Process, resources: ResourceSet) -> None:
+        if self.chance.random() >= self.faults.late_commit:
+            return
+        offsets = tuple(Offset(r.name, r.index, process.positions[r]) for r in sorted(resources))
+        event = CommitRequested(commit_id=next(self._numbers), offsets=offsets)
+        self.later(self.chance.randint(0, 400), lambda: self.give(process, event))
 
     def _lost(self, process: Process) -> None:
         if process.session.member.state is MemberState.LOSING:
@@ -508,12 +537,15 @@ class GroupHarness:
     ) -> None:
         commit_id = next(self._numbers)
         process.commits[commit_id] = then
+        process.committing[commit_id] = set(resources)
         offsets = tuple(Offset(r.name, r.index, process.positions[r]) for r in resources)
         self.give(process, CommitRequested(commit_id=commit_id, offsets=offsets))
 
     # --- the network ---------------------------------------------------------------------------
 
     def _send(self, process: Process, send: Send) -> None:
+        if isinstance(send.request, JoinGroupRequest):
+            assert not process.awaited, f"{process.name} joins before its last commits have ended"
         token = next(self._numbers)
         connection = process.lanes[send.lane]
         call = Call(

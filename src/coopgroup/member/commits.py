@@ -4,9 +4,10 @@ Rules of this file (KAFKA commits in a rebalance, peers: librdkafka#4059, zio-ka
 
 - one OffsetCommit is under way at a time, and what waits is merged into the next one, the newest
   offset of a partition wins: a retried commit can never overtake a later one;
-- a commit that meets a round waits for its end and is sent again under the new generation, for
-  the partitions that are still owned; those that are not get ILLEGAL_GENERATION. So does what was
-  given up and came back: another member may have committed more in between;
+- a commit that meets a round waits for its end and is sent again under the new generation;
+- only what is owned is sent, first or again, or a late commit would overwrite that of the new
+  owner: the rest gets ILLEGAL_GENERATION. So does what was asked for before a partition was
+  given up and came back, for another member may have committed more in between;
 - what is lost is not committed;
 - a commit costs the same however many wait: the queue is copied when a request is sent or
   answered, never when a commit joins it.
@@ -23,7 +24,7 @@ from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from coopgroup.member.events import Offset
     from coopgroup.model import ResourceSet
@@ -52,20 +53,15 @@ class PendingCommit:
     Attributes:
         commit_id: its number.
         offsets: what is still to be committed.
-        generation: last generation that the member had completed when it was asked for.
         codes: outcome of the partitions that are through already.
         sent: whether it is part of the request under way.
-        resent: whether it was sent before, so that ownership must be checked before it goes out
-            again: the partition may have another owner by now.
         last_try: whether the answer to the request under way ends it, whatever it says.
     """
 
     commit_id: int
     offsets: tuple[Offset, ...]
-    generation: int
     codes: Codes = ()
     sent: bool = False
-    resent: bool = False
     last_try: bool = False
 
 
@@ -88,18 +84,9 @@ class Commits:
     awaited: frozenset[int] = frozenset()
 
 
-def enqueue(
-    commits: Commits, commit_id: int, offsets: tuple[Offset, ...], *, generation: int
-) -> Commits:
-    """Add a commit at the end.
-
-    Args:
-        commits: the queue.
-        commit_id: its number.
-        offsets: at most one per partition.
-        generation: last one that the member completed.
-    """
-    pending = PendingCommit(commit_id=commit_id, offsets=offsets, generation=generation)
+def enqueue(commits: Commits, commit_id: int, offsets: tuple[Offset, ...]) -> Commits:
+    """Add a commit at the end."""
+    pending = PendingCommit(commit_id=commit_id, offsets=offsets)
     return attrs.evolve(commits, queue=commits.queue.append(pending))
 
 
@@ -113,37 +100,29 @@ def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
     concerned = {
         pending.commit_id
         for pending in commits.queue
-        if any((one.topic, one.partition) in resources for one in pending.offsets)
+        if any(pair in resources for pair in _partitions(pending))
     }
     return attrs.evolve(commits, awaited=commits.awaited | concerned)
 
 
 def take_batch(
-    commits: Commits, owned: ResourceSet, *, generation: int
+    commits: Commits, owned: ResourceSet
 ) -> tuple[Commits, tuple[Offset, ...], tuple[Finished, ...]]:
     """Mark everything as sent and merge it, the newest offset of each partition winning.
 
     Args:
         commits: the queue, nothing of it sent.
         owned: what the member owns.
-        generation: that the request will carry.
 
     Returns:
         The queue, the offsets to send (ascending by partition), and commits that ended because
         nothing of them is owned any more.
     """
-    commits, finished = _ended(
-        commits,
-        [
-            _refused(pending, lambda pair: pair not in owned)
-            if pending.resent or pending.generation != generation
-            else pending
-            for pending in commits.queue
-        ],
-    )
-    newest = {(one.topic, one.partition): one for rest in commits.queue for one in rest.offsets}
+    newest = {(one.topic, one.partition): one for each in commits.queue for one in each.offsets}
+    disowned = {pair for pair in newest if pair not in owned}
+    commits, finished = _ended(commits, [_refused(each, disowned) for each in commits.queue])
     sent = Chain.of(attrs.evolve(pending, sent=True) for pending in commits.queue)
-    offsets = tuple(newest[key] for key in sorted(newest))
+    offsets = tuple(newest[pair] for pair in sorted(newest.keys() - disowned))
     return attrs.evolve(commits, queue=sent), offsets, finished
 
 
@@ -183,7 +162,6 @@ def settle(
                 offsets=tuple(kept),
                 codes=tuple(sorted(codes)),
                 sent=False,
-                resent=True,
             )
         )
     commits, finished = _ended(commits, settled)
@@ -202,7 +180,7 @@ def abandon(commits: Commits, commit_id: int) -> tuple[Commits, tuple[Finished, 
             return pending
         if pending.sent:
             return attrs.evolve(pending, last_try=True)
-        return _refused(pending, lambda _: True, ErrorCode.REQUEST_TIMED_OUT)
+        return _refused(pending, _partitions(pending), ErrorCode.REQUEST_TIMED_OUT)
 
     return _ended(commits, [given_up(pending) for pending in commits.queue])
 
@@ -211,24 +189,18 @@ def lapse(commits: Commits, gained: ResourceSet) -> tuple[Commits, tuple[Finishe
     """Send nothing more of what the member had given up or lost and has been given again.
 
     What waits is older than the ownership that begins now: in between another member may have
-    committed more. A request under way carries the old generation and is refused by the
-    coordinator; its answer ends the commits, whatever it says.
+    committed more. What is under way was owned when it was sent, and is so still.
     """
-    if not commits.queue:
+    if not (commits.queue and gained):
         return commits, ()
-
-    def lapsed(pending: PendingCommit) -> PendingCommit:
-        if not pending.sent:
-            return _refused(pending, lambda pair: pair in gained)
-        concerned = any((one.topic, one.partition) in gained for one in pending.offsets)
-        return attrs.evolve(pending, last_try=True) if concerned else pending
-
-    return _ended(commits, [lapsed(pending) for pending in commits.queue])
+    return _ended(
+        commits, [each if each.sent else _refused(each, gained) for each in commits.queue]
+    )
 
 
 def fail_all(commits: Commits, code: int) -> tuple[Commits, tuple[Finished, ...]]:
     """End everything with one code: the membership under which it was asked for is over."""
-    failed = [_refused(pending, lambda _: True, code) for pending in commits.queue]
+    failed = [_refused(pending, _partitions(pending), code) for pending in commits.queue]
     _, finished = _ended(commits, failed)
     return Commits(), finished
 
@@ -237,15 +209,19 @@ _RETRYING = frozenset({Action.RETRY, Action.SEEK})
 _WAITING = frozenset({Action.AFTER_SYNC})
 
 
+def _partitions(pending: PendingCommit) -> frozenset[tuple[str, int]]:
+    return frozenset((one.topic, one.partition) for one in pending.offsets)
+
+
 def _refused(
     pending: PendingCommit,
-    concerns: Callable[[tuple[str, int]], bool],
+    partitions: Collection[tuple[str, int]] | ResourceSet,
     code: int = ErrorCode.ILLEGAL_GENERATION,
 ) -> PendingCommit:
-    """The commit without the partitions concerned, which end with a code."""
+    """The commit without some partitions, which end with a code."""
     kept, codes = [], list(pending.codes)
     for one in pending.offsets:
-        if concerns((one.topic, one.partition)):
+        if (one.topic, one.partition) in partitions:
             codes.append((one.topic, one.partition, int(code)))
         else:
             kept.append(one)

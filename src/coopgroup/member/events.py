@@ -16,6 +16,7 @@ from coopgroup.model.group_api import Answer
 __all__ = [
     "Answered",
     "ApplicationStalled",
+    "CommitAbandoned",
     "CommitRequested",
     "Event",
     "LeaveRequested",
@@ -89,7 +90,10 @@ class ApplicationStalled:
 
 @frozen(kw_only=True)
 class RevocationCompleted:
-    """The application stopped some of what it was told to stop, offsets committed.
+    """The application stopped some of what it was told to stop.
+
+    Its offsets are committed, or asked for by `CommitRequested`: the join that gives the resources
+    up waits for every commit of them that was asked for before.
 
     Attributes:
         resources: what it stopped.
@@ -114,6 +118,20 @@ class CommitRequested:
 
     commit_id: int
     offsets: tuple[Offset, ...]
+
+
+@frozen(kw_only=True)
+class CommitAbandoned:
+    """Whoever asked for a commit was told that it timed out, and waits no more.
+
+    It is not sent any more and ends with REQUEST_TIMED_OUT. One that is under way cannot be taken
+    back: it ends with its answer, and is not tried again. One that has ended already means nothing.
+
+    Attributes:
+        commit_id: of the `CommitRequested`.
+    """
+
+    commit_id: int
 
 
 @frozen(kw_only=True)
@@ -170,6 +188,7 @@ Event: TypeAlias = (
     | RevocationCompleted
     | LossHandled
     | CommitRequested
+    | CommitAbandoned
     | RoundDecided
     | Answered
     | RequestFailed

@@ -1,8 +1,8 @@
 """`step`: the state machine of a group member.
 
 Rules of this file: no clock, no socket, no chance. The host gives events in order with the time,
-and carries out the effects in order. A step has three parts, always in this order: what the event
-means, which deadlines have passed, what is due to be sent.
+and carries out the effects in order. A step has four parts, always in this order: what the event
+means, which deadlines have passed, what can be given up by now, what is due to be sent.
 
 Two kinds of events are dropped before the table sees them, because they are no one's fault: an
 answer to a request that is not on its way any more, and the decision of a round that is over.
@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from coopgroup.member.answers import take_outcome
-from coopgroup.member.commits import enqueue
+from coopgroup.member.commits import abandon, enqueue
 from coopgroup.member.error_actions import ErrorCode, RequestKind
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
+    CommitAbandoned,
     CommitRequested,
     Event,
     LeaveRequested,
@@ -31,6 +32,7 @@ from coopgroup.member.events import (
 )
 from coopgroup.member.member import lease_is_over
 from coopgroup.member.requests import leave_at_once, send_what_is_due
+from coopgroup.member.revocation import give_up_stopped, take_stopped
 from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.member.turn import Turn
 
@@ -58,6 +60,7 @@ def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Ef
     turn = Turn(member=member, now_ms=now_ms)
     _take(turn, event)
     _meet_deadlines(turn)
+    give_up_stopped(turn)
     send_what_is_due(turn)
     return turn.member, tuple(turn.effects)
 
@@ -84,7 +87,8 @@ def _take_request(
     | ApplicationStalled
     | RevocationCompleted
     | LossHandled
-    | CommitRequested,
+    | CommitRequested
+    | CommitAbandoned,
 ) -> None:
     match event:
         case SubscriptionChanged():
@@ -97,11 +101,15 @@ def _take_request(
         case ApplicationStalled():
             _stall(turn)
         case RevocationCompleted():
-            _revoked(turn, event)
+            take_stopped(turn, event.resources)
         case LossHandled():
             turn.move(Trigger.LOSS_HANDLED, "loss handled")
         case CommitRequested():
             _request_commit(turn, event)
+        case CommitAbandoned():
+            commits, finished = abandon(turn.member.commits, event.commit_id)
+            turn.set(commits=commits)
+            turn.finish_commits(finished)
         case _:
             assert_never(event)
 
@@ -140,22 +148,9 @@ def _stall(turn: Turn) -> None:
         turn.lose("max.poll.interval.ms exceeded", keep_id=False, stalled=True)
 
 
-def _revoked(turn: Turn, event: RevocationCompleted) -> None:
-    stopped = event.resources & turn.member.revoking
-    turn.set(owned=turn.member.owned - stopped, revoking=turn.member.revoking - stopped)
-    turn.set(rejoin_reason=turn.member.rejoin_reason or "revocation completed")
-    trigger = Trigger.STOPPED_SOME if turn.member.revoking else Trigger.REVOKED
-    turn.move(trigger, "revocation completed")
-
-
 def _request_commit(turn: Turn, event: CommitRequested) -> None:
     if turn.member.state in AT_WORK:
-        commits = enqueue(
-            turn.member.commits,
-            event.commit_id,
-            event.offsets,
-            generation=turn.member.claim_generation,
-        )
+        commits = enqueue(turn.member.commits, event.commit_id, event.offsets)
         turn.set(commits=commits)
         return
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)

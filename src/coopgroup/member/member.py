@@ -95,6 +95,7 @@ class Member:
         claim_generation: of the last round that it completed; what its claims carry.
         owned: what it holds, and claims in the next join.
         revoking: part of `owned` that it was told to stop and has not stopped yet.
+        stopped: part of `owned` that it has stopped, while commits of it have not ended yet.
         coordinator: where the group's coordinator is, None when unknown.
         outstanding: requests on their way, by kind.
         next_request_id: number of the next request.
@@ -126,6 +127,7 @@ class Member:
     claim_generation: int = NO_GENERATION
     owned: ResourceSet = EMPTY
     revoking: ResourceSet = EMPTY
+    stopped: ResourceSet = EMPTY
     coordinator: Coordinator | None = None
     outstanding: dict[RequestKind, Outstanding] = attrs.field(factory=dict)
     next_request_id: int = 1

@@ -208,9 +208,7 @@ def _leave_request(member: Member) -> LeaveGroupRequest:
 
 
 def _commit_request(turn: Turn) -> OffsetCommitRequest | None:
-    commits, offsets, finished = take_batch(
-        turn.member.commits, turn.member.owned, generation=turn.member.generation
-    )
+    commits, offsets, finished = take_batch(turn.member.commits, turn.member.owned)
     turn.set(commits=commits)
     turn.finish_commits(finished)
     if not offsets:

@@ -44,8 +44,9 @@ class MemberState(enum.Enum):
     """Holds what it was assigned. Sends heartbeats. Ends when a round begins or is wanted."""
 
     REVOKING = "revoking"
-    """Was told to stop some resources and waits until the application has. Sends heartbeats;
-    keeps working on the rest. Ends with the join that no longer claims what was stopped."""
+    """Was told to stop some resources and waits until the application has, and until the commits
+    of them that were asked for before have ended. Sends heartbeats; keeps working on the rest.
+    Ends with the join that no longer claims what was stopped."""
 
     LOSING = "losing"
     """Lost all that it held and waits until the application knows. Sends nothing, because a
@@ -69,7 +70,7 @@ class Trigger(enum.Enum):
     ASSIGNED = "assigned"
     ASSIGNED_WITH_REVOCATION = "assigned with revocation"
     ASSIGNED_WITH_FOLLOW_UP = "assigned with follow-up"
-    STOPPED_SOME = "stopped some"
+    STOPPED = "stopped"
     REVOKED = "revoked"
     REJOIN = "rejoin"
     LOST = "lost"
@@ -140,7 +141,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
     },
     _S.REVOKING: {
         _T.SUBSCRIBED:               _S.REVOKING,   # the join that follows carries it
-        _T.STOPPED_SOME:             _S.REVOKING,
+        _T.STOPPED:                  _S.REVOKING,   # there is more, or commits of it are under way
         _T.REVOKED:                  _S.JOINING,
         _T.LOST:                     _S.LOSING,
         _T.LEAVE:                    _S.LEAVING,
@@ -148,7 +149,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
     },
     _S.LOSING: {
         _T.SUBSCRIBED:               _S.LOSING,     # the join that follows carries it
-        _T.REVOKED:                  _S.LOSING,     # the callback ran while all was lost
+        _T.STOPPED:                  _S.LOSING,     # the callback ran while all was lost
         _T.LOSS_HANDLED:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
     },
@@ -156,7 +157,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.LEFT:                     _S.UNSUBSCRIBED,
     },
     _S.FAILED: {
-        _T.REVOKED:                  _S.FAILED,
+        _T.STOPPED:                  _S.FAILED,
         _T.LOSS_HANDLED:             _S.FAILED,
         _T.LEAVE:                    _S.UNSUBSCRIBED,
     },

@@ -148,6 +148,7 @@ class Turn:
         self.set(
             owned=EMPTY,
             revoking=EMPTY,
+            stopped=EMPTY,
             generation=NO_GENERATION,
             claim_generation=NO_GENERATION,
             decided=(),

@@ -13,6 +13,7 @@ from coopgroup.member.effects import FinishCommit, Lane, LoseResources
 from coopgroup.member.error_actions import Action
 from coopgroup.member.events import (
     ApplicationStalled,
+    CommitAbandoned,
     CommitRequested,
     LossHandled,
     Offset,
@@ -21,6 +22,7 @@ from coopgroup.member.events import (
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import OffsetCommitAnswer, OffsetCommitRequest
 from tests.support.members import (
+    EVERY_STATE,
     HELD,
     DrivenMember,
     losing,
@@ -114,20 +116,18 @@ def test_commit_when_it_meets_a_round_is_retried_for_what_is_still_owned(code: E
     assert driven.effects == ()
     driven.sync(ResourceSet({"T": [0]}), follow_up=True)
     assert committed(driven) == (2, {0: 10, 1: 20})  # T-1 is its own until it has stopped it
-    driven.answer(COMMIT, answer((0, ErrorCode.NO_ANSWER), (1, ErrorCode.NO_ANSWER)))
-    driven.give(RevocationCompleted(resources=HELD)).find()
-    driven.wait(100)
-    assert committed(driven) == (2, {0: 10})
+    driven.answer(COMMIT, answer((0, 0), (1, 0))).give(RevocationCompleted(resources=HELD))
+    assert committed(driven.give(commit(1, (0, 30), (1, 40)))) == (2, {0: 30})
+    driven.join(3).answer(COMMIT, answer((0, code)))
+    assert committed(driven.sync(ResourceSet({"T": [0]}))) == (3, {0: 30})
     driven.answer(COMMIT, answer((0, 0)))
     codes = (("T", 0, 0), ("T", 1, int(ErrorCode.ILLEGAL_GENERATION)))
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
 
 
 def test_commit_when_nothing_of_it_is_owned_any_more_ends_unsent() -> None:
-    """A retried offset must never overwrite that of the new owner."""
-    driven = revoking().give(commit(1, (1, 20)))
-    driven.answer(COMMIT, answer((1, ErrorCode.REQUEST_TIMED_OUT)))
-    driven.give(RevocationCompleted(resources=HELD)).wait(100)
+    """A late offset must never overwrite that of the new owner."""
+    driven = revoking().give(RevocationCompleted(resources=HELD)).give(commit(1, (1, 20)))
     codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
     assert driven.sent() == []
@@ -216,19 +216,60 @@ def test_commit_after_a_stalled_application_is_refused() -> None:
     assert driven.effects == (FinishCommit(commit_id=1, codes=(("T", 0, code),)),)
 
 
+TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
+
+
+def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
+    """Its caller was told that it timed out; those before and behind it are not touched."""
+    driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
+    driven.give(commit(3, (0, 15))).give(CommitAbandoned(commit_id=2))
+    codes = (("T", 0, TIMED_OUT), ("T", 1, TIMED_OUT))
+    assert driven.effects == (FinishCommit(commit_id=2, codes=codes),)
+    driven.answer(COMMIT, answer((0, 0)))
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, 0),))]
+    assert committed(driven) == (1, {0: 15})
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
+def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCode) -> None:
+    """It cannot be taken back: it ends with its answer, good or bad."""
+    driven = stable().give(commit(1, (0, 10))).give(CommitAbandoned(commit_id=1))
+    assert driven.effects == ()
+    driven.answer(COMMIT, answer((0, code)))
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, int(code)),))]
+    assert driven.wait(500).sent() == []
+
+
+def test_abandoned_commit_when_it_waits_for_another_try_is_not_sent_again() -> None:
+    """What an earlier answer said of its other partitions is kept."""
+    driven = stable().give(commit(1, (0, 10), (1, 5)))
+    driven.answer(COMMIT, answer((0, 0), (1, ErrorCode.KAFKA_STORAGE_ERROR)))
+    driven.give(CommitAbandoned(commit_id=1))
+    codes = (("T", 0, 0), ("T", 1, TIMED_OUT))
+    assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
+    assert driven.wait(100).sent() == []
+
+
+@pytest.mark.parametrize("state", list(MemberState))
+def test_abandoned_commit_when_it_has_ended_means_nothing(state: MemberState) -> None:
+    """In any state: the outcome and the caller's patience may cross."""
+    driven = EVERY_STATE[state]()
+    before = driven.member
+    assert driven.give(CommitAbandoned(commit_id=1)).effects == ()
+    assert driven.member == before
+
+
 def test_queue_as_values() -> None:
     """Take, settle and fail on the queue itself."""
-    queue = enqueue(Commits(), 1, (Offset("T", 1, 5), Offset("T", 0, 3)), generation=1)
-    taken, offsets, finished = take_batch(queue, HELD, generation=1)
+    queue = enqueue(Commits(), 1, (Offset("T", 1, 5), Offset("T", 0, 3)))
+    taken, offsets, finished = take_batch(queue, HELD)
     assert offsets == (Offset("T", 0, 3), Offset("T", 1, 5))
     assert finished == ()
     codes = {0: 0, 1: int(ErrorCode.REQUEST_TIMED_OUT)}
     settled, finished, actions = settle(taken, lambda _, partition: codes[partition], 10)
     assert finished == ()
     assert actions == frozenset({Action.PROCEED, Action.RETRY})
-    left = PendingCommit(
-        commit_id=1, offsets=(Offset("T", 1, 5),), generation=1, codes=(("T", 0, 0),), resent=True
-    )
+    left = PendingCommit(commit_id=1, offsets=(Offset("T", 1, 5),), codes=(("T", 0, 0),))
     assert settled.queue == Chain.of([left])
     assert fail_all(settled, 25) == (Commits(), ((1, (("T", 0, 0), ("T", 1, 25))),))
 
@@ -249,7 +290,7 @@ def test_commit_when_it_waits_until_another_generation_is_sent_for_what_is_owned
 def test_commit_between_two_generations_is_sent_for_what_is_owned(
     reach: Callable[[], DrivenMember],
 ) -> None:
-    """What is asked for before the assignment is known belongs to the generation before."""
+    """What is asked for before the assignment is known is checked like any other."""
     driven = reach().give(commit(1, (0, 10), (7, 5)))
     if driven.member.state is MemberState.SYNCING:
         driven.sync()
@@ -264,16 +305,6 @@ def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -
     assert COMMIT not in driven.member.outstanding
 
 
-def test_commit_under_way_is_not_sent_again_when_its_partition_comes_back() -> None:
-    """Its answer, late as it is, goes to the caller."""
-    given_up = revoking().give(RevocationCompleted(resources=HELD))
-    driven = given_up.give(commit(1, (0, 10), (1, 5))).join(3).sync(HELD)
-    driven.answer(COMMIT, answer((0, 0), (1, ErrorCode.ILLEGAL_GENERATION)))
-    codes = (("T", 0, 0), ("T", 1, int(ErrorCode.ILLEGAL_GENERATION)))
-    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
-    assert driven.sent() == []
-
-
 def test_100_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> None:
     """The queue is not copied for each, one request carries them all, and every caller is heard."""
     count = 100_000
@@ -281,10 +312,10 @@ def test_100_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> N
     for commit_id in range(count):
         before = {id(level) for level in commits.queue.levels}
         offsets = (Offset("T", commit_id % 2, commit_id),)
-        commits = enqueue(commits, commit_id, offsets, generation=1)
+        commits = enqueue(commits, commit_id, offsets)
         written += sum(len(level) for level in commits.queue.levels if id(level) not in before)
     assert written < count * WIDTH
-    commits, sent, finished = take_batch(commits, HELD, generation=1)
+    commits, sent, finished = take_batch(commits, HELD)
     assert (sent, finished) == ((Offset("T", 0, count - 2), Offset("T", 1, count - 1)), ())
     asked = Counter[int]()
 

@@ -99,18 +99,18 @@ WAYS: Mapping[Row, Way] = {
     (_S.STABLE, _T.LOST_NOTHING): out_of_a_heartbeat(
         WITH_NOTHING[_S.STABLE], ErrorCode.UNKNOWN_MEMBER_ID
     ),
-    (_S.REVOKING, _T.STOPPED_SOME): lambda: (
+    (_S.REVOKING, _T.STOPPED): lambda: (
         syncing_again()
         .sync(ResourceSet(), follow_up=True)
         .give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
     ),
     (_S.REVOKING, _T.REVOKED): given(revoking, LATE),
-    (_S.LOSING, _T.REVOKED): given(OUT_OF_WORK[_S.LOSING], LATE),
+    (_S.LOSING, _T.STOPPED): given(OUT_OF_WORK[_S.LOSING], LATE),
     (_S.LOSING, _T.LOSS_HANDLED): given(OUT_OF_WORK[_S.LOSING], LossHandled()),
     (_S.LEAVING, _T.LEFT): refused(
         OUT_OF_WORK[_S.LEAVING], RequestKind.LEAVE_GROUP, ErrorCode.NONE
     ),
-    (_S.FAILED, _T.REVOKED): given(OUT_OF_WORK[_S.FAILED], LATE),
+    (_S.FAILED, _T.STOPPED): given(OUT_OF_WORK[_S.FAILED], LATE),
     (_S.FAILED, _T.LOSS_HANDLED): given(OUT_OF_WORK[_S.FAILED], LossHandled()),
 }
 ROWS = [(state, trigger) for state, row in TRANSITIONS.items() for trigger in row]
@@ -160,7 +160,7 @@ def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigge
 
 
 ILLEGAL: list[tuple[MemberState, Event]] = [
-    *((state, LATE) for state in MemberState if _T.REVOKED not in TRANSITIONS[state]),
+    *((state, LATE) for state in MemberState if _T.STOPPED not in TRANSITIONS[state]),
     *((state, LossHandled()) for state in MemberState if _T.LOSS_HANDLED not in TRANSITIONS[state]),
     *((state, LEAVE) for state in MemberState if _T.LEAVE not in TRANSITIONS[state]),
     *((state, SUBSCRIBED) for state in MemberState if _T.SUBSCRIBED not in TRANSITIONS[state]),
