@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -12,6 +13,7 @@ from coopgroup.leader import Lags
 from coopgroup.model import GroupSnapshot, ResourceSet
 from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.policies.base import Offer, RoundContext, StagedRound
+from coopgroup.policies.state import PolicyState
 from coopgroup.telemetry import RoundLed, RoundRefused
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
@@ -59,6 +61,7 @@ class _MoodyPolicy:
 
     def __init__(self) -> None:
         self.fails = False
+        self.forgets = False
         self._simple = SimplePolicy()
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
@@ -68,8 +71,11 @@ class _MoodyPolicy:
         return self._simple.offer(group, context)
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        """As the simple policy does."""
-        return self._simple.stage(group, target, context)
+        """As the simple policy does, but perhaps without a state."""
+        staged = self._simple.stage(group, target, context)
+        if self.forgets:
+            return StagedRound(plan=staged.plan, state=cast("PolicyState", None))
+        return staged
 
 
 def _refusals(crew: Crew) -> list[str]:
@@ -148,6 +154,22 @@ def test_nothing_moves_when_a_policy_raises(kafka_cluster: KafkaCluster, tmp_pat
         policy.fails = True
         _live_through(crew, topic, "policy moody: ValueError: nothing to offer today")
         policy.fails = False
+        crew.until(lambda: crew.counts() == [2, 2], "a fair share")
+
+
+def test_nothing_moves_when_a_policy_remembers_nothing(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """A state that is none is found out in its own round, and not by the next one."""
+    topic = unique("forgetful")
+    kafka_cluster.create_topic(topic, 4)
+    policy = _MoodyPolicy()
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("a", policy=policy).subscribe([topic])
+        crew.until(lambda: crew.counts() == [4], "the first one works")
+        policy.forgets = True
+        _live_through(crew, topic, "policy moody: expected a PolicyState, got a NoneType")
+        policy.forgets = False
         crew.until(lambda: crew.counts() == [2, 2], "a fair share")
 
 
