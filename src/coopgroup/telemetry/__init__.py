@@ -4,6 +4,7 @@ Logs, reports, the simulator and the Spark pipeline all read these records and n
 """
 
 from coopgroup.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json
+from coopgroup.telemetry.ownership import Ownership, read_ownership
 from coopgroup.telemetry.records import (
     AssignmentReceived,
     CommitFailed,
@@ -35,6 +36,7 @@ __all__ = [
     "FaultInjected",
     "MembershipLost",
     "OffsetsCommitted",
+    "Ownership",
     "ProcessEnded",
     "ProcessPaused",
     "ProcessResumed",
@@ -49,5 +51,6 @@ __all__ = [
     "StopReason",
     "SubscriptionUnreadable",
     "from_json",
+    "read_ownership",
     "to_json",
 ]

@@ -1,0 +1,313 @@
+"""`read_ownership`: who worked on what and when, from telemetry alone.
+
+What counts is what applications did (`ResourcesStarted`, `ResourcesStopped`), not what members were
+told. All work of a process also ends when the process does, and rests while it stands still: a
+killed process writes nothing any more, a frozen one writes later. A process that comes back under
+the same name begins with nothing.
+
+Real consumers write nothing about processes, so a crash has to be guessed: work that nobody ended
+is over when somebody else starts on the resource and the old owner is never heard of again. A
+client about whose process anything was written is believed instead, so that two owners are seen.
+
+Theory of operation: records are put in order of time and numbered; every start and stop becomes a
+row of (resource, client, number of its record). Work that begins with a start ends with the first
+that follows it of three things: a stop of the same pair, a beginning or an end of the process, the
+end of the history. Each is a look-up in sorted keys that hold pair (or client) and number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from attrs import evolve, frozen
+
+from coopgroup.model import ResourceSet
+from coopgroup.telemetry.codec import Envelope
+from coopgroup.telemetry.records import (
+    ProcessEnded,
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundLed,
+)
+
+__all__ = ["Ownership", "read_ownership"]
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+_PROCESS_RECORDS: Final = (ProcessStarted, ProcessEnded, ProcessPaused, ProcessResumed)
+
+
+@frozen(kw_only=True, eq=False)
+class Ownership:
+    """I intervals in which clients worked on R resources, by resource, then by begin.
+
+    Intervals are never empty. Those of one client and resource never overlap; those of two clients
+    do where both worked on a resource at once.
+
+    Attributes:
+        resources: what the group ever worked on or decided about.
+        clients: names, ascending: of processes, or member ids where no process is named.
+        resource: int32 (I,): number of the resource.
+        owner: int32 (I,): number of the client.
+        start_ms: int64 (I,): when the work began.
+        end_ms: int64 (I,): when it ended, or rested; `until_ms` where it never did.
+        begin_ms: when the history begins.
+        until_ms: when it ends.
+    """
+
+    resources: ResourceSet
+    clients: tuple[str, ...]
+    resource: Int32Array
+    owner: Int32Array
+    start_ms: Int64Array
+    end_ms: Int64Array
+    begin_ms: int
+    until_ms: int
+
+
+def read_ownership(envelopes: Iterable[Envelope], *, until_ms: int | None = None) -> Ownership:
+    """Find out who worked on what.
+
+    Args:
+        envelopes: of one group, in any order; those of one moment in the order in which they were
+            written.
+        until_ms: when the history ends: later records do not count, and work that goes on ends
+            then; None for the time of the last record.
+    """
+    history = sorted(envelopes, key=attrgetter("at_ms"))
+    if until_ms is not None:
+        history = [envelope for envelope in history if envelope.at_ms <= until_ms]
+    begin_ms = history[0].at_ms if history else until_ms or 0
+    end_ms = until_ms if until_ms is not None else history[-1].at_ms if history else 0
+    rows = _Rows.of(history)
+    work = _work(rows, history)
+    times_ms = np.array([*(envelope.at_ms for envelope in history), end_ms], dtype=np.int64)
+    intervals = _rested(rows, work, times_ms, history)
+    intervals = intervals.take(intervals.end > intervals.start)
+    intervals = intervals.take(
+        np.lexsort((intervals.end, intervals.client, intervals.start, intervals.resource))
+    )
+    return Ownership(
+        resources=rows.resources,
+        clients=rows.clients,
+        resource=intervals.resource.astype(np.int32),
+        owner=intervals.client.astype(np.int32),
+        start_ms=intervals.start,
+        end_ms=intervals.end,
+        begin_ms=begin_ms,
+        until_ms=end_ms,
+    )
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True, eq=False)
+class _Rows:
+    """Starts and stops, one row for each resource of each record.
+
+    Attributes:
+        resources: R resources.
+        clients: C names, ascending.
+        resource: int64 (N,): number of the resource.
+        client: int64 (N,): number of the client.
+        record: int64 (N,): number of the record in the history.
+        is_start: bool (N,): whether the work starts, or stops.
+        numbers: number of each client.
+    """
+
+    resources: ResourceSet
+    clients: tuple[str, ...]
+    resource: Int64Array
+    client: Int64Array
+    record: Int64Array
+    is_start: BoolArray
+    numbers: Mapping[str, int]
+
+    @staticmethod
+    def of(history: Sequence[Envelope]) -> _Rows:
+        clients = tuple(sorted({name for one in history if (name := _name(one))}))
+        numbers = {name: number for number, name in enumerate(clients)}
+        worked = [
+            (number, one, one.record)
+            for number, one in enumerate(history)
+            if isinstance(one.record, ResourcesStarted | ResourcesStopped) and _name(one)
+        ]
+        sets = [record.resources for _, _, record in worked]
+        resources = ResourceSet.union_all([*sets, *_decided(history)])
+        sizes = [len(one) for one in sets]
+        return _Rows(
+            resources=resources,
+            clients=clients,
+            resource=resources.positions_all(sets),
+            client=_repeated([numbers[_name(one)] for _, one, _ in worked], sizes),
+            record=_repeated([number for number, _, _ in worked], sizes),
+            is_start=_repeated(
+                [isinstance(record, ResourcesStarted) for _, _, record in worked], sizes
+            ).astype(np.bool_),
+            numbers=numbers,
+        )
+
+
+def _name(envelope: Envelope) -> str:
+    return envelope.client or envelope.member
+
+
+def _decided(history: Sequence[Envelope]) -> list[ResourceSet]:
+    """What leaders decided about: some of it nobody may ever have worked on."""
+    decided: dict[ResourceSet, None] = {}
+    for envelope in history:
+        if isinstance(led := envelope.record, RoundLed):
+            decided |= dict.fromkeys((led.granted, led.lost, led.waiting))
+    return list(decided)
+
+
+def _repeated(values: Sequence[int], sizes: Sequence[int]) -> Int64Array:
+    return np.repeat(np.array(values, dtype=np.int64), np.array(sizes, dtype=np.int64))
+
+
+# --- work ---------------------------------------------------------------------------------------
+
+
+@frozen(kw_only=True, eq=False)
+class _Work:
+    """Intervals; all arrays int64 (I,). Begins and ends are numbers of records, or ms."""
+
+    resource: Int64Array
+    client: Int64Array
+    start: Int64Array
+    end: Int64Array
+
+    def take(self, picked: BoolArray | npt.NDArray[np.intp]) -> _Work:
+        return _Work(
+            resource=self.resource[picked],
+            client=self.client[picked],
+            start=self.start[picked],
+            end=self.end[picked],
+        )
+
+
+def _work(rows: _Rows, history: Sequence[Envelope]) -> _Work:
+    """What was worked on from which record to which, by pair of resource and client, then begin."""
+    last = len(history)
+    pair = rows.resource * len(rows.clients) + rows.client
+    order = np.lexsort((rows.record, pair))
+    order = order[rows.is_start[order]]
+    work = _Work(
+        resource=rows.resource[order],
+        client=rows.client[order],
+        start=rows.record[order],
+        end=np.full(order.size, last, dtype=np.int64),
+    )
+    stops = ~rows.is_start
+    ends = np.minimum(
+        _next(pair[stops], rows.record[stops], pair[order], work.start, last),
+        _next(*_lives(rows, history), work.client, work.start, last),
+    )
+    # A second start without an end in between changes nothing.
+    again = np.zeros(order.size, dtype=np.bool_)
+    again[1:] = (pair[order][1:] == pair[order][:-1]) & (ends[1:] == ends[:-1])
+    work = evolve(work, end=ends).take(~again)
+    return evolve(work, end=_guessed_ends(rows, work, history))
+
+
+def _next(
+    keys: Int64Array, records: Int64Array, wanted: Int64Array, after: Int64Array, last: int
+) -> Int64Array:
+    """The first record of each wanted key after a given one, or `last`.
+
+    Args:
+        keys: int64 (N,): key of each record.
+        records: int64 (N,): number of each record.
+        wanted: int64 (M,): the keys to look up.
+        after: int64 (M,): for each the number of a record.
+        last: one more than the highest number of a record.
+    """
+    known = np.sort(keys * (last + 1) + records)
+    places = np.searchsorted(known, wanted * (last + 1) + after, side="right")
+    found = np.append(known, -1)[places]
+    return np.where(found // (last + 1) == wanted, found % (last + 1), last)
+
+
+def _lives(rows: _Rows, history: Sequence[Envelope]) -> tuple[Int64Array, Int64Array]:
+    """Client and record of each begin and end of a process."""
+    edges = [
+        (rows.numbers[_name(one)], number)
+        for number, one in enumerate(history)
+        if isinstance(one.record, ProcessStarted | ProcessEnded) and _name(one)
+    ]
+    both = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+def _guessed_ends(rows: _Rows, work: _Work, history: Sequence[Envelope]) -> Int64Array:
+    """Ends of work, those included that nobody wrote down (see the top of this module)."""
+    last = len(history)
+    last_words = np.full(len(rows.clients), -1, dtype=np.int64)
+    for number, one in enumerate(history):
+        if name := _name(one):
+            # Of a client that is believed something is always still to come.
+            is_believed = isinstance(one.record, _PROCESS_RECORDS)
+            client = rows.numbers[name]
+            last_words[client] = last if is_believed else max(number, last_words[client])
+    starts = np.sort(work.resource * (last + 1) + work.start)
+    # Of the work on a resource, the first that starts after everything that the owner ever wrote.
+    successor = _next(
+        starts // (last + 1), starts % (last + 1), work.resource, last_words[work.client], last
+    )
+    return np.where(work.end == last, successor, work.end)
+
+
+# --- rests --------------------------------------------------------------------------------------
+
+
+def _rested(rows: _Rows, work: _Work, times_ms: Int64Array, history: Sequence[Envelope]) -> _Work:
+    """Work in ms, with what was done by a process that stood still taken out."""
+    intervals = evolve(work, start=times_ms[work.start], end=times_ms[work.end])
+    for client, pause_ms, resume_ms in _pauses(rows, times_ms, history):
+        hit = (
+            (intervals.client == client)
+            & (intervals.start < resume_ms)
+            & (intervals.end > pause_ms)
+        )
+        touched, others = intervals.take(hit), intervals.take(~hit)
+        before = evolve(touched, end=np.full(touched.end.size, pause_ms))
+        after = evolve(touched, start=np.full(touched.start.size, resume_ms))
+        intervals = _joined([others, before, after])
+        intervals = intervals.take(intervals.end > intervals.start)
+    return intervals
+
+
+def _pauses(
+    rows: _Rows, times_ms: Int64Array, history: Sequence[Envelope]
+) -> list[tuple[int, int, int]]:
+    """Client, begin and end of each time in which a process stood still."""
+    pauses = []
+    since: dict[int, int] = {}
+    for one in history:
+        if isinstance(one.record, _PROCESS_RECORDS) and _name(one):
+            client = rows.numbers[_name(one)]
+            paused_ms = since.pop(client, None)
+            if isinstance(one.record, ProcessPaused):
+                since[client] = one.at_ms if paused_ms is None else paused_ms
+            elif paused_ms is not None:
+                pauses.append((client, paused_ms, one.at_ms))
+    return pauses + [(client, ms, int(times_ms[-1])) for client, ms in since.items()]
+
+
+def _joined(parts: Sequence[_Work]) -> _Work:
+    return _Work(
+        resource=np.concatenate([part.resource for part in parts]),
+        client=np.concatenate([part.client for part in parts]),
+        start=np.concatenate([part.start for part in parts]),
+        end=np.concatenate([part.end for part in parts]),
+    )

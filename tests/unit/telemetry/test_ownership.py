@@ -1,0 +1,272 @@
+"""Who worked on what: every way in which work begins and ends."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import Envelope, Ownership, Record, StopReason, read_ownership
+from coopgroup.telemetry.records import (
+    EndCause,
+    ProcessEnded,
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundLed,
+    StateChanged,
+)
+
+CRASHED = ProcessEnded(cause=EndCause.CRASHED)
+STATE = StateChanged(before="stable", after="joining", cause="heartbeat")
+
+
+def wrote(at_ms: int, client: str, record: Record, member: str = "") -> Envelope:
+    """A record of a process."""
+    return Envelope(
+        at_ms=at_ms, group="g", member=member, generation=1, record=record, client=client
+    )
+
+
+def started(at_ms: int, client: str, *indices: int) -> Envelope:
+    """It works on these partitions of topic t."""
+    return wrote(at_ms, client, ResourcesStarted(resources=ResourceSet({"t": indices})))
+
+
+def stopped(at_ms: int, client: str, *indices: int) -> Envelope:
+    """It works on these partitions of topic t no more."""
+    resources = ResourceSet({"t": indices})
+    return wrote(at_ms, client, ResourcesStopped(resources=resources, reason=StopReason.REVOKED))
+
+
+def rows(ownership: Ownership) -> list[tuple[int, str, int, int]]:
+    """Index, client, begin and end of each interval."""
+    resources = list(ownership.resources)
+    return [
+        (resources[resource].index, ownership.clients[owner], start, end)
+        for resource, owner, start, end in zip(
+            ownership.resource.tolist(),
+            ownership.owner.tolist(),
+            ownership.start_ms.tolist(),
+            ownership.end_ms.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def test_nothing_written_is_nothing_owned() -> None:
+    """An empty history has no length."""
+    ownership = read_ownership([])
+    assert (rows(ownership), ownership.clients, ownership.resources) == ([], (), EMPTY)
+    assert (ownership.begin_ms, ownership.until_ms) == (0, 0)
+    assert read_ownership([], until_ms=9).until_ms == 9
+
+
+def test_work_begins_with_its_start_and_ends_with_its_stop() -> None:
+    """Each resource on its own; the arrays are of the documented types."""
+    ownership = read_ownership(
+        [started(10, "a", 0, 1), stopped(20, "a", 1), started(25, "b", 1), wrote(40, "b", STATE)]
+    )
+    assert rows(ownership) == [(0, "a", 10, 40), (1, "a", 10, 20), (1, "b", 25, 40)]
+    arrays = (ownership.resource, ownership.owner, ownership.start_ms, ownership.end_ms)
+    assert [str(array.dtype) for array in arrays] == ["int32", "int32", "int64", "int64"]
+    assert (ownership.begin_ms, ownership.until_ms) == (10, 40)
+
+
+def test_order_of_lines_does_not_matter_but_within_a_moment() -> None:
+    """Files of several members are put one behind the other; a moment keeps its order."""
+    envelopes = [started(25, "b", 1), stopped(20, "a", 1), started(20, "a", 1), started(10, "a", 1)]
+    ownership = read_ownership([*envelopes, stopped(30, "b", 1)])
+    assert rows(ownership) == [(1, "a", 10, 20), (1, "a", 20, 25), (1, "b", 25, 30)]
+
+
+def test_repeated_starts_and_stops_change_nothing() -> None:
+    """Reports may overlap: what is worked on is worked on."""
+    ownership = read_ownership(
+        [
+            stopped(5, "a", 0),
+            started(10, "a", 0),
+            started(15, "a", 0, 1),
+            stopped(20, "a", 0),
+            stopped(22, "a", 0),
+            started(30, "a", 0),
+            stopped(40, "a", 0, 1),
+        ]
+    )
+    assert rows(ownership) == [(0, "a", 10, 20), (0, "a", 30, 40), (1, "a", 15, 40)]
+
+
+def test_work_of_no_time_is_no_work() -> None:
+    """A start and a stop in one moment."""
+    ownership = read_ownership([started(10, "a", 0), stopped(10, "a", 0), wrote(20, "a", STATE)])
+    assert rows(ownership) == []
+    assert list(ownership.resources) == [("t", 0)]
+
+
+def test_a_process_that_ends_or_begins_works_on_nothing() -> None:
+    """It could not say so; nor does the next one of its name go on."""
+    ownership = read_ownership(
+        [
+            wrote(0, "a", ProcessStarted()),
+            started(10, "a", 0, 1),
+            wrote(20, "a", CRASHED),
+            wrote(50, "a", ProcessStarted()),
+            started(60, "a", 0),
+            wrote(70, "a", ProcessStarted()),
+            started(80, "a", 0),
+            wrote(90, "a", STATE),
+        ]
+    )
+    assert rows(ownership) == [
+        (0, "a", 10, 20),
+        (0, "a", 60, 70),
+        (0, "a", 80, 90),
+        (1, "a", 10, 20),
+    ]
+
+
+def test_a_process_that_stands_still_works_on_nothing() -> None:
+    """When it goes on it works on what it had, unless it stops that in the same moment."""
+    ownership = read_ownership(
+        [
+            started(0, "a", 0, 1),
+            started(0, "b", 2),
+            wrote(10, "a", ProcessPaused()),
+            wrote(15, "a", ProcessPaused()),
+            wrote(30, "a", ProcessResumed()),
+            stopped(30, "a", 1),
+            wrote(50, "a", ProcessPaused()),
+            wrote(60, "a", CRASHED),
+            wrote(70, "b", ProcessPaused()),
+            wrote(90, "a", STATE),
+        ]
+    )
+    assert rows(ownership) == [
+        (0, "a", 0, 10),
+        (0, "a", 30, 50),
+        (1, "a", 0, 10),
+        (2, "b", 0, 70),
+    ]
+
+
+def test_a_crash_that_nobody_wrote_down_is_over_when_a_successor_starts() -> None:
+    """Real consumers write nothing about their processes."""
+    ownership = read_ownership(
+        [started(0, "a", 0, 1), started(40, "b", 0), stopped(50, "b", 0), started(60, "c", 0)]
+    )
+    assert rows(ownership) == [
+        (0, "a", 0, 40),
+        (0, "b", 40, 50),
+        (1, "a", 0, 60),
+    ]
+
+
+def test_a_live_owner_beside_another_one_is_seen() -> None:
+    """It is heard of later, or its process is known: two owners are not explained away."""
+    heard = [started(0, "a", 0), started(40, "b", 0), wrote(60, "a", STATE)]
+    assert rows(read_ownership(heard)) == [(0, "a", 0, 60), (0, "b", 40, 60)]
+    known = [wrote(0, "a", ProcessStarted()), started(0, "a", 0), started(40, "b", 0)]
+    assert rows(read_ownership(known, until_ms=90)) == [(0, "a", 0, 90), (0, "b", 40, 90)]
+
+
+def test_history_ends_when_asked_for() -> None:
+    """Later records do not count."""
+    envelopes = [started(0, "a", 0), stopped(30, "a", 0)]
+    assert rows(read_ownership(envelopes, until_ms=20)) == [(0, "a", 0, 20)]
+    assert rows(read_ownership(envelopes, until_ms=50)) == [(0, "a", 0, 30)]
+
+
+def test_member_id_stands_for_a_process_without_name() -> None:
+    """A nameless writer without member id cannot own anything."""
+    record = ResourcesStarted(resources=ResourceSet({"t": [0]}))
+    ownership = read_ownership(
+        [wrote(0, "", record, "m-1"), wrote(5, "", record), wrote(9, "x", STATE, "m-2")]
+    )
+    assert ownership.clients == ("m-1", "x")
+    assert rows(ownership) == [(0, "m-1", 0, 9)]
+
+
+def test_resources_include_those_that_only_a_leader_knows() -> None:
+    """What waits and nobody ever worked on is part of the picture."""
+    led = RoundLed(
+        policy="deferred", assignor="sticky", members=("m",), lost=ResourceSet({"u": [3]})
+    )
+    ownership = read_ownership([started(0, "a", 0), wrote(5, "a", led)])
+    assert list(ownership.resources) == [("t", 0), ("u", 3)]
+
+
+# --- against a reader that plays the history moment by moment -------------------------------------
+
+ACTIONS = ("start", "stop", "begin", "end", "pause", "resume")
+MOMENTS = st.lists(
+    st.tuples(
+        st.integers(0, 12),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from(ACTIONS),
+        st.sets(st.integers(0, 2), min_size=1),
+    ),
+    max_size=25,
+)
+
+
+def envelope_of(moment: tuple[int, str, str, set[int]]) -> Envelope:
+    """The record of a drawn moment."""
+    at_ms, client, action, indices = moment
+    match action:
+        case "start":
+            return started(at_ms, client, *indices)
+        case "stop":
+            return stopped(at_ms, client, *indices)
+        case "begin":
+            return wrote(at_ms, client, ProcessStarted())
+        case "end":
+            return wrote(at_ms, client, CRASHED)
+        case "pause":
+            return wrote(at_ms, client, ProcessPaused())
+        case _:
+            return wrote(at_ms, client, ProcessResumed())
+
+
+def played(
+    moments: list[tuple[int, str, str, set[int]]], until_ms: int
+) -> set[tuple[int, int, int]]:
+    """(index, client number, ms) of each whole ms in which a client works on an index."""
+    found = set()
+    held: dict[str, set[int]] = {"a": set(), "b": set()}
+    frozen = {"a": False, "b": False}
+    ordered = sorted(moments, key=lambda moment: moment[0])
+    for now_ms in range(until_ms):
+        for at_ms, client, action, indices in ordered:
+            if at_ms != now_ms:
+                continue
+            if action == "start":
+                held[client] |= indices
+            elif action == "stop":
+                held[client] -= indices
+            else:
+                frozen[client] = action == "pause"
+                if action in {"begin", "end"}:
+                    held[client] = set()
+        found |= {
+            (index, number, now_ms)
+            for number, client in enumerate("ab")
+            for index in held[client]
+            if not frozen[client]
+        }
+    return found
+
+
+@given(MOMENTS)
+def test_intervals_when_cut_into_moments_are_what_was_played(
+    moments: list[tuple[int, str, str, set[int]]],
+) -> None:
+    """Whatever is written in whatever order; both clients are believed."""
+    begun = [(0, "a", "begin", {0}), (0, "b", "begin", {0}), *moments]
+    ownership = read_ownership([envelope_of(moment) for moment in begun], until_ms=12)
+    cut = [
+        (index, "ab".index(client), ms)
+        for index, client, start, end in rows(ownership)
+        for ms in range(start, end)
+    ]
+    assert len(cut) == len(set(cut))
+    assert set(cut) == played(begun, 12)
