@@ -135,14 +135,14 @@ class Subscription:
         return has_left(self.driver.member)
 
 
-def _leave_unheard(driver: GroupDriver, watcher: TopicWatcher, process_id: int) -> None:
+def _leave_unheard(driver: GroupDriver, watcher: TopicWatcher, home_pid: int) -> None:
     """Leave without waiting: garbage is collected on any thread, in the middle of anything.
 
     What is called here takes no lock that the thread may hold already: that of the watcher is
     reentrant, and the driver's queue is made for this. A forked child has no thread of the group,
     but maybe a lock that was taken when it was forked.
     """
-    if os.getpid() == process_id:
+    if os.getpid() == home_pid:
         watcher.watch(None)
         driver.post(LeaveRequested(reason="consumer dropped"))
 
