@@ -322,14 +322,15 @@ def _leads(member: Member, generation: int) -> bool:
 
 
 def _remember(session: Session) -> Session:
-    """Forget what was remembered as a leader once another member leads a round.
+    """Forget what was remembered as a leader once another member leads a round, or may have led.
 
     Not only when this member has completed that round: its own sync of it may fail, and it may
-    lead the next one.
+    lead the next one. Generations that it missed may have been led by anybody.
     """
-    member = session.member
-    led = session.led_generation
-    if led is None or member.leads or member.generation in {NO_GENERATION, led}:
+    member, led = session.member, session.led_generation
+    if led is None or member.generation in {NO_GENERATION, led}:
+        return session
+    if member.leads and member.generation == led + 1:
         return session
     return attrs.evolve(session, policy_state=None, led_generation=None)
 

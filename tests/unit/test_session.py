@@ -7,7 +7,13 @@ from coopgroup.assignors import StickyAssignor
 from coopgroup.leader import TopicMetadata, read_members
 from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member
 from coopgroup.member.effects import FailMember, LoseResources, Send
-from coopgroup.member.events import Answered, LeaveRequested, SubscriptionChanged, Woken
+from coopgroup.member.events import (
+    Answered,
+    LeaveRequested,
+    LossHandled,
+    SubscriptionChanged,
+    Woken,
+)
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import (
     JoinedMember,
@@ -144,6 +150,20 @@ def test_memory_when_this_members_sync_of_anothers_round_fails_is_forgotten(
     request_id = driven.member.outstanding[RequestKind.JOIN_GROUP].request_id
     _, again = lead(session, request_id, answer_to_leader(driven, generation + 1))
     assert (again.context.state, again.context.generation) == (None, 2)
+
+
+@pytest.mark.parametrize(("generation", "remembers"), [(3, True), (4, False)])
+def test_memory_when_a_round_was_missed_is_forgotten(generation: int, remembers: bool) -> None:
+    """A leader that was out of the group leads again: who led meanwhile it cannot know."""
+    session, duty = led_by(rejoining(), 2)
+    led = decide(duty)
+    session, _ = step(session, led, now_ms=NOW_MS)
+    driven = DrivenMember(member=session.member).sync()
+    driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID).give(LossHandled())
+    session = attrs.evolve(session, member=driven.member)
+    request_id = driven.member.outstanding[RequestKind.JOIN_GROUP].request_id
+    _, again = lead(session, request_id, answer_to_leader(driven, generation))
+    assert again.context.state is (led.led.state if remembers else None)
 
 
 def test_memory_when_the_leader_returns_into_its_own_round_is_kept() -> None:

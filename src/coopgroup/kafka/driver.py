@@ -138,7 +138,8 @@ class GroupDriver:
     # When each commit was asked for, and its offsets; when the coordinator was heard last.
     _asked: dict[int, tuple[int, tuple[Offset, ...]]] = field(factory=dict, init=False)
     _heard_at_ms: int = field(default=0, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    # A signal handler may close the consumer while its thread is in here.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
