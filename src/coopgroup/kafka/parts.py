@@ -24,6 +24,7 @@ from coopgroup.kafka.offsets import OffsetStore
 from coopgroup.kafka.settings import refusal_of_librdkafka
 from coopgroup.kafka.subscription import Subscription
 from coopgroup.kafka.telemetry_sink import TelemetrySink
+from coopgroup.kafka.user_callbacks import with_plain_errors
 from coopgroup.kafka.watching import TopicWatcher
 from coopgroup.policies.base import Policy
 
@@ -178,6 +179,6 @@ def _check_plugin(field: str, given: object, kind: type, expected: str) -> None:
 
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)
     try:
-        return Consumer(dict(settings.librdkafka))
+        return Consumer(with_plain_errors(settings.librdkafka))
     except (KafkaException, TypeError, ValueError) as error:
         raise refusal_of_librdkafka(error, settings.librdkafka) from None

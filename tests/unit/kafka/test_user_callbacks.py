@@ -1,0 +1,91 @@
+"""What a callback of the configuration raises comes out of `poll`, whatever raised it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from coopgroup import CooperativeConsumer
+from coopgroup.errors import ConfigurationError
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
+
+
+def by_python(_: object) -> None:
+    """An exception that is an object from the start."""
+    raise LookupError("no")
+
+
+def by_c(_: object) -> None:
+    """One that C code raises."""
+    int("x")
+
+
+def by_exit(_: object) -> None:
+    """The end of the process, with a status."""
+    sys.exit(3)
+
+
+def by_signal(_: object) -> None:
+    """Ctrl-C while the callback runs."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def poll_on(consumer: CooperativeConsumer, count: int) -> None:
+    """Poll for a while, for one record or for several."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        consumer.consume(count, 0.05) if count > 1 else consumer.poll(0.05)
+
+
+@pytest.mark.parametrize("key", ["error_cb", "stats_cb"])
+@pytest.mark.parametrize("count", [1, 10])
+@pytest.mark.parametrize(
+    ("callback", "expected", "message"),
+    [
+        (by_python, LookupError, "no"),
+        (by_c, ValueError, "invalid literal for int() with base 10: 'x'"),
+        (by_exit, SystemExit, "3"),
+        (by_signal, KeyboardInterrupt, ""),
+    ],
+)
+def test_callback_when_it_raises_is_heard_from_poll(
+    key: str,
+    count: int,
+    callback: Callable[..., None],
+    expected: type[BaseException],
+    message: str,
+) -> None:
+    """Of the type and with the message that it had."""
+    raising: list[Any] = [callback]
+
+    def once(event: object) -> None:
+        if raising:
+            raising.pop()(event)
+
+    consumer = CooperativeConsumer({**NOBODY, key: once, "statistics.interval.ms": 20})
+    with consumer, pytest.raises(expected) as caught:
+        poll_on(consumer, count)
+    assert str(caught.value) == message
+
+
+def test_callback_when_it_returns_gets_what_librdkafka_says() -> None:
+    """Unchanged."""
+    heard: list[KafkaError] = []
+    with CooperativeConsumer({**NOBODY, "error_cb": heard.append}) as consumer:
+        deadline = time.monotonic() + 10
+        while not heard and time.monotonic() < deadline:
+            consumer.poll(0.05)
+    assert heard[0].name() == "_TRANSPORT"
+
+
+def test_callback_when_it_cannot_be_called_is_refused_as_before() -> None:
+    """By librdkafka."""
+    with pytest.raises(ConfigurationError, match="error_cb: got 5"):
+        CooperativeConsumer({**NOBODY, "error_cb": 5})
