@@ -1,0 +1,225 @@
+"""What a run cost, computed from telemetry that was made by hand."""
+
+import numpy as np
+import pytest
+from attrs import evolve, frozen
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coopgroup.model import ResourceSet
+from coopgroup.model.resource_set import Int64Array, Resource
+from coopgroup.simulator.measures import Measures, find_outages, measure
+from coopgroup.simulator.scenario import (
+    Crash,
+    CreateTopic,
+    DeleteTopic,
+    MemberSet,
+    Scenario,
+    Topic,
+)
+from coopgroup.simulator.scenario_times import Lifetimes
+from coopgroup.telemetry import Envelope, Ownership, Record, StopReason
+from coopgroup.telemetry.records import ProcessStarted, ResourcesStarted, ResourcesStopped, RoundLed
+
+SCENARIO = Scenario(
+    duration_ms=900,
+    settle_ms=100,
+    topics=(Topic(name="t", partitions=2, rate_per_s=(0.0, 0.0)),),
+    members=(MemberSet(name="m", count=2, topics=("t",)),),
+    events=(Crash(at_ms=100, member="m-1", back_after_ms=100),),
+)
+
+
+@frozen
+class Samples:
+    """Lags at some moments."""
+
+    times_ms: Int64Array
+    lags: Int64Array
+
+
+NO_LAG = Samples(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
+
+
+def wrote(at_ms: int, client: str, record: Record) -> Envelope:
+    """A record of a process."""
+    return Envelope(at_ms=at_ms, group="g", member=client, generation=1, record=record)
+
+
+def history(*steps: tuple[int, str, str, list[int]]) -> list[Envelope]:
+    """Processes that are known, and their steps: ms, client, "+" or "-", indices of topic t."""
+    clients = sorted({client for _, client, _, _ in steps})
+    envelopes = [wrote(0, client, ProcessStarted()) for client in clients]
+    for at_ms, client, sign, indices in steps:
+        resources = ResourceSet({"t": indices})
+        record: Record = ResourcesStarted(resources=resources)
+        if sign == "-":
+            record = ResourcesStopped(resources=resources, reason=StopReason.REVOKED)
+        envelopes.append(wrote(at_ms, client, record))
+    return envelopes
+
+
+def measured(*steps: tuple[int, str, str, list[int]], scenario: Scenario = SCENARIO) -> Measures:
+    """Measures of a history without lag."""
+    return measure(scenario, history(*steps), NO_LAG)
+
+
+def test_nothing_happens_costs_nothing() -> None:
+    """The begin is no outage and no move."""
+    assert measured((10, "a", "+", [0]), (50, "b", "+", [1])) == Measures(
+        unavailable_partition_s=0.0,
+        moved=0,
+        moved_twice=0,
+        rounds=0,
+        converge_ms=0,
+        lag_peak=0,
+        lag_final=0,
+        worst_outage_ms=0,
+        worst_resource=None,
+    )
+
+
+def test_outages_are_summed_and_the_longest_is_named() -> None:
+    """Those of one partition count one by one."""
+    found = measured(
+        (0, "a", "+", [0, 1]),
+        (100, "a", "-", [0, 1]),
+        (150, "b", "+", [0]),
+        (160, "b", "-", [0]),
+        (200, "b", "+", [0]),
+        (180, "c", "+", [1]),
+    )
+    assert found.unavailable_partition_s == pytest.approx((50 + 40 + 80) / 1000)
+    assert (found.worst_outage_ms, found.worst_resource) == (80, Resource("t", 1))
+
+
+def test_time_before_the_first_event_does_not_count() -> None:
+    """Neither outages nor moves nor rounds of the begin; nor the lag."""
+    steps = (
+        (0, "a", "+", [0, 1]),
+        (40, "a", "-", [1]),
+        (60, "b", "+", [1]),
+        (100, "a", "-", [0]),
+        (130, "b", "+", [0]),
+    )
+    led = RoundLed(policy="simple", assignor="sticky", members=("a",))
+    envelopes = [*history(*steps), wrote(50, "a", led), wrote(120, "b", led)]
+    samples = Samples(np.array([50, 100, 999]), np.array([[90, 0], [30, 5], [1, 2]]))
+    found = measure(SCENARIO, envelopes, samples)
+    assert (found.unavailable_partition_s, found.moved, found.rounds) == (0.03, 1, 1)
+    assert (found.lag_peak, found.lag_final) == (35, 3)
+
+
+def test_window_of_a_late_group_begins_when_everything_had_an_owner() -> None:
+    """Though things happened before."""
+    found = measured((0, "a", "+", [0]), (300, "a", "+", [1]), (400, "a", "-", [1]))
+    assert found.unavailable_partition_s == pytest.approx(0.6)
+    nothing = evolve(SCENARIO, events=())
+    found = measured((0, "a", "+", [0]), (300, "a", "+", [1]), scenario=nothing)
+    assert found.unavailable_partition_s == 0
+
+
+def test_a_group_that_never_gets_going_is_measured_from_the_first_event() -> None:
+    """It would look perfect otherwise."""
+    found = measured((0, "a", "+", [0]))
+    assert (found.unavailable_partition_s, found.converge_ms) == (0.9, None)
+
+
+def test_moves_are_changes_of_the_owner() -> None:
+    """One that comes back under its name is the same owner."""
+    found = measured(
+        (0, "a", "+", [0, 1]),
+        (100, "a", "-", [0, 1]),
+        (150, "a", "+", [1]),
+        (200, "b", "+", [0]),
+        (300, "b", "-", [0]),
+        (300, "a", "+", [0]),
+    )
+    assert (found.moved, found.moved_twice) == (2, 1)
+
+
+def test_convergence_is_the_last_change_after_the_last_event() -> None:
+    """The crash is over when the process is back, at 200."""
+    found = measured(
+        (0, "a", "+", [0, 1]), (100, "a", "-", [0]), (150, "b", "+", [0]), (250, "a", "+", [0])
+    )
+    assert found.converge_ms == 50
+    assert (
+        measured((0, "a", "+", [0, 1]), (150, "a", "-", [0]), (160, "b", "+", [0])).converge_ms == 0
+    )
+
+
+def test_without_an_owner_at_the_end_the_group_never_converges() -> None:
+    """The outage counts up to the end."""
+    found = measured((0, "a", "+", [0, 1]), (700, "a", "-", [1]))
+    assert (found.converge_ms, found.unavailable_partition_s) == (None, 0.3)
+
+
+def test_a_topic_is_unavailable_only_while_it_exists() -> None:
+    """From its creation to its deletion."""
+    topic = Topic(name="u", partitions=1, rate_per_s=(0.0,))
+    events = (CreateTopic(at_ms=200, topic=topic), DeleteTopic(at_ms=500, topic="u"))
+    found = measured((0, "a", "+", [0, 1]), scenario=evolve(SCENARIO, events=events))
+    assert (found.unavailable_partition_s, found.converge_ms) == (0.3, 0)
+    assert found.worst_resource == Resource("u", 0)
+
+
+# --- against a count of single moments ------------------------------------------------------------
+
+UNTIL_MS = 12
+INTERVALS = st.lists(
+    st.tuples(
+        st.integers(0, 2), st.integers(0, 2), st.integers(0, UNTIL_MS), st.integers(0, UNTIL_MS)
+    ).filter(lambda one: one[2] < one[3]),
+    max_size=12,
+)
+LIVES = st.lists(
+    st.tuples(st.integers(0, UNTIL_MS), st.integers(0, UNTIL_MS)).filter(
+        lambda one: one[0] < one[1]
+    ),
+    min_size=3,
+    max_size=3,
+)
+
+
+@given(INTERVALS, LIVES, st.integers(0, UNTIL_MS))
+def test_outages_when_cut_into_moments_are_what_nobody_works_on(
+    intervals: list[tuple[int, int, int, int]], lives: list[tuple[int, int]], begin_ms: int
+) -> None:
+    """Also where intervals overlap, and only while there is the resource."""
+    resources = ResourceSet({"t": range(3)})
+    columns = np.array(sorted(intervals, key=lambda one: (one[0], one[2])), np.int64).reshape(-1, 4)
+    ownership = Ownership(
+        resources=resources,
+        clients=("a", "b", "c"),
+        resource=columns[:, 0].astype(np.int32),
+        owner=columns[:, 1].astype(np.int32),
+        start_ms=columns[:, 2],
+        end_ms=columns[:, 3],
+        begin_ms=0,
+        until_ms=UNTIL_MS,
+    )
+    lifetimes = Lifetimes(
+        resources=resources,
+        begin_ms=np.array([begin for begin, _ in lives]),
+        end_ms=np.array([end for _, end in lives]),
+    )
+    outages = find_outages(ownership, lifetimes, begin_ms, UNTIL_MS)
+    cut = [
+        (resource, ms)
+        for resource, start, end in zip(
+            outages.resource.tolist(),
+            outages.start_ms.tolist(),
+            outages.end_ms.tolist(),
+            strict=True,
+        )
+        for ms in range(start, end)
+    ]
+    expected = {
+        (resource, ms)
+        for resource, (begin, end) in enumerate(lives)
+        for ms in range(max(begin, begin_ms), end)
+        if not any(one[0] == resource and one[2] <= ms < one[3] for one in intervals)
+    }
+    assert len(cut) == len(set(cut))
+    assert set(cut) == expected
