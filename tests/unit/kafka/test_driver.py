@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -443,6 +444,27 @@ def test_commit_when_the_driver_was_stopped_ends_at_once(made: Made) -> None:
     driver.post(CommitRequested(commit_id=early, offsets=(Offset("orders", 0, 5),)))
     assert ended == [()]
     assert commit(driver) == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+
+
+def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler runs on the same thread, in the midst of it; it may close the consumer."""
+    driver, _ = made
+    subscribe(driver)
+
+    class InterruptedQueue(queue.SimpleQueue[Any]):
+        def put(self, item: Any, *more: Any, **named: Any) -> None:  # noqa: ANN401  (as queue has it)
+            if isinstance(item, CommitRequested):
+                driver.post(LeaveRequested(reason="closed in a signal handler"))
+            super().put(item, *more, **named)
+
+    monkeypatch.setattr(driver, "_events", InterruptedQueue())
+    poster = threading.Thread(target=commit, args=(driver,), daemon=True)
+    poster.start()
+    poster.join(WAIT_S)
+    assert not poster.is_alive()
+    wait_until(lambda: has_left(driver.member))
 
 
 def test_commits_when_the_driver_stops_meanwhile_end_once_each(made: Made) -> None:
