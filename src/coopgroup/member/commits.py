@@ -24,7 +24,8 @@ from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from coopgroup.member.events import Offset
     from coopgroup.model import ResourceSet
@@ -54,6 +55,7 @@ class PendingCommit:
         commit_id: its number.
         offsets: what is still to be committed.
         codes: outcome of the partitions that are through already.
+        failures: answers so far after which it was to be tried again.
         sent: whether it is part of the request under way.
         last_try: whether the answer to the request under way ends it, whatever it says.
     """
@@ -61,6 +63,7 @@ class PendingCommit:
     commit_id: int
     offsets: tuple[Offset, ...]
     codes: Codes = ()
+    failures: int = 0
     sent: bool = False
     last_try: bool = False
 
@@ -72,7 +75,7 @@ class Commits:
     Attributes:
         queue: oldest first.
         retry_at_ms: nothing is sent before; 0 for at once.
-        attempts: failed tries in a row.
+        attempts: failed tries in a row, for the back-off.
         await_sync: a round must complete before anything is sent.
         awaited: ids of commits that must end before what they commit is given up.
     """
@@ -97,10 +100,9 @@ def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
     """
     if not commits.queue:
         return commits
+    pairs = {pair for pair in _newest(commits) if pair in resources}
     concerned = {
-        pending.commit_id
-        for pending in commits.queue
-        if any(pair in resources for pair in _partitions(pending))
+        pending.commit_id for pending in commits.queue if not pairs.isdisjoint(_partitions(pending))
     }
     return attrs.evolve(commits, awaited=commits.awaited | concerned)
 
@@ -118,7 +120,7 @@ def take_batch(
         The queue, the offsets to send (ascending by partition), and commits that ended because
         nothing of them is owned any more.
     """
-    newest = {(one.topic, one.partition): one for each in commits.queue for one in each.offsets}
+    newest = _newest(commits)
     disowned = {pair for pair in newest if pair not in owned}
     commits, finished = _ended(commits, [_refused(each, disowned) for each in commits.queue])
     sent = Chain.of(attrs.evolve(pending, sent=True) for pending in commits.queue)
@@ -134,19 +136,19 @@ def settle(
     Args:
         commits: the queue, some of it sent.
         code_of: error code of a (topic, partition).
-        attempts_max: tries after which an error that could be retried goes to the caller.
+        attempts_max: tries of a commit after which an error that could be retried goes to its
+            caller; waiting for a round does not count.
 
     Returns:
         The queue, what ended, and which actions the codes ask for.
     """
-    exhausted = commits.attempts + 1 >= attempts_max
-    settled = []
-    actions = set()
+    settled, every = [], set[Action]()
     for pending in commits.queue:
         if not pending.sent:
             settled.append(pending)
             continue
-        kept, codes = [], list(pending.codes)
+        exhausted = pending.failures + 1 >= attempts_max
+        kept, codes, actions = [], list(pending.codes), set[Action]()
         for offset in pending.offsets:
             code = code_of(offset.topic, offset.partition)
             action = action_for(RequestKind.OFFSET_COMMIT, code)
@@ -156,16 +158,18 @@ def settle(
                 kept.append(offset)
             else:
                 codes.append((offset.topic, offset.partition, code))
+        every |= actions
         settled.append(
             attrs.evolve(
                 pending,
                 offsets=tuple(kept),
                 codes=tuple(sorted(codes)),
+                failures=pending.failures + (not actions.isdisjoint(_RETRYING)),
                 sent=False,
             )
         )
     commits, finished = _ended(commits, settled)
-    return commits, finished, frozenset(actions)
+    return commits, finished, frozenset(every)
 
 
 def abandon(commits: Commits, commit_id: int) -> tuple[Commits, tuple[Finished, ...]]:
@@ -193,9 +197,8 @@ def lapse(commits: Commits, gained: ResourceSet) -> tuple[Commits, tuple[Finishe
     """
     if not (commits.queue and gained):
         return commits, ()
-    return _ended(
-        commits, [each if each.sent else _refused(each, gained) for each in commits.queue]
-    )
+    pairs = {pair for pair in _newest(commits) if pair in gained}
+    return _ended(commits, [each if each.sent else _refused(each, pairs) for each in commits.queue])
 
 
 def fail_all(commits: Commits, code: int) -> tuple[Commits, tuple[Finished, ...]]:
@@ -209,13 +212,17 @@ _RETRYING = frozenset({Action.RETRY, Action.SEEK})
 _WAITING = frozenset({Action.AFTER_SYNC})
 
 
+def _newest(commits: Commits) -> dict[tuple[str, int], Offset]:
+    return {(one.topic, one.partition): one for each in commits.queue for one in each.offsets}
+
+
 def _partitions(pending: PendingCommit) -> frozenset[tuple[str, int]]:
     return frozenset((one.topic, one.partition) for one in pending.offsets)
 
 
 def _refused(
     pending: PendingCommit,
-    partitions: Collection[tuple[str, int]] | ResourceSet,
+    partitions: AbstractSet[tuple[str, int]],
     code: int = ErrorCode.ILLEGAL_GENERATION,
 ) -> PendingCommit:
     """The commit without some partitions, which end with a code."""

@@ -194,6 +194,21 @@ def test_commit_when_attempts_run_out_gives_the_last_error_to_the_caller() -> No
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
 
 
+def test_commit_when_those_before_it_ran_out_of_attempts_has_all_of_its_own() -> None:
+    """One that comes in the middle of a trouble is not refused sooner than one at its beginning."""
+    driven = stable()
+    config = attrs.evolve(driven.member.config, commit_attempts_max=2)
+    driven.member = attrs.evolve(driven.member, config=config)
+    failed = answer((0, ErrorCode.KAFKA_STORAGE_ERROR))
+    driven.give(commit(1, (0, 10))).answer(COMMIT, failed).give(commit(2, (0, 20))).wait(100)
+    codes = (("T", 0, int(ErrorCode.KAFKA_STORAGE_ERROR)),)
+    driven.answer(COMMIT, failed)
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
+    assert committed(driven.wait(200)) == (1, {0: 20})
+    driven.answer(COMMIT, failed)
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
+
+
 def test_commit_when_no_answer_comes_is_sent_again_after_the_look_up() -> None:
     """Whether it arrived is not known, and sending it twice does no harm."""
     driven = stable().give(commit(1, (0, 10))).refuse(COMMIT, ErrorCode.NO_ANSWER)
@@ -269,7 +284,9 @@ def test_queue_as_values() -> None:
     settled, finished, actions = settle(taken, lambda _, partition: codes[partition], 10)
     assert finished == ()
     assert actions == frozenset({Action.PROCEED, Action.RETRY})
-    left = PendingCommit(commit_id=1, offsets=(Offset("T", 1, 5),), codes=(("T", 0, 0),))
+    left = PendingCommit(
+        commit_id=1, offsets=(Offset("T", 1, 5),), codes=(("T", 0, 0),), failures=1
+    )
     assert settled.queue == Chain.of([left])
     assert fail_all(settled, 25) == (Commits(), ((1, (("T", 0, 0), ("T", 1, 25))),))
 
