@@ -1,8 +1,8 @@
 """What a run cost, in a few numbers computed from its telemetry (docs: scenarios).
 
 - The *window* of a run begins with the first event of the scenario, or later: when every partition
-  has had an owner at one moment for the first time, if that ever happens. It ends with the run. What
-  the group did to get going is no part of it.
+  has had an owner at one moment for the first time, if that ever happens. It ends with the run.
+  What the group did to get going is no part of it.
 - A partition is **unavailable** while there is the partition and nobody works on it. An **outage**
   is one stretch of that.
 - A partition **moves** when the next process that works on it is another one than before. A process

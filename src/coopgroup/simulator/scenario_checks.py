@@ -305,9 +305,8 @@ def _cost_problems(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _unknown_topic(path: Path, topic: str, topics: dict[str, int]) -> Problem:
-    return Problem(
-        path=path, value=topic, expected=f"one of the topics {', '.join(sorted(topics))}"
-    )
+    known = ", ".join(sorted(topics)) or "that there are: none"
+    return Problem(path=path, value=topic, expected=f"one of the topics {known}")
 
 
 # --- events -------------------------------------------------------------------------------------

@@ -77,6 +77,8 @@ class _Shown:
             return "nothing"
         if isinstance(self.value, bool):
             return json.dumps(self.value)
+        if isinstance(self.value, float) and self.value.is_integer():
+            return str(int(self.value))
         return reprlib.repr(self.value)
 
 
@@ -460,7 +462,7 @@ def _policies(path: Path, value: Any) -> tuple[Choice, ...]:  # noqa: ANN401
 
 
 def _scenario(row: _Row, name: str) -> Scenario:
-    topics = tuple(_table(("topics",), row.get("topics", {})))
+    topics = list(_table(("topics",), row.get("topics", {})))
 
     def members(path: Path, value: Any) -> MemberSet:  # noqa: ANN401
         keywords = {"topics": topics} | _table(path, value)  # unless it says so: all of the begin
