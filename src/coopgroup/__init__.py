@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from coopgroup.assignors import LagAwareAssignor, StickyAssignor
     from coopgroup.kafka.consumer import CooperativeConsumer
-    from coopgroup.policies import SimplePolicy
+    from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy
 
 __all__ = [
     "CooperativeConsumer",
+    "DeferredPolicy",
+    "IncrementalPolicy",
     "LagAwareAssignor",
     "SimplePolicy",
     "StickyAssignor",
@@ -24,6 +26,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "CooperativeConsumer": "coopgroup.kafka.consumer",
+    "DeferredPolicy": "coopgroup.policies",
+    "IncrementalPolicy": "coopgroup.policies",
     "LagAwareAssignor": "coopgroup.assignors",
     "SimplePolicy": "coopgroup.policies",
     "StickyAssignor": "coopgroup.assignors",

@@ -524,7 +524,10 @@ def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
 
 
 def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
-    """What was known stays known; who was silent is said anew, as it holds its own again."""
+    """What was known stays known; who was silent is said anew, as it holds its own again.
+
+    Who came and who went since the last round that was decided is still to be decided upon.
+    """
     before = PolicyState(generation=0, members=("x",), known=orders(3), silent=("a",))
     decided = decided_by(
         assignor=FunctionAssignor(function=raising),
@@ -535,7 +538,7 @@ def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
         ),
     )
     assert decided.state == PolicyState(
-        generation=1, members=("a", "b"), known=orders(0, 3), silent=("b",)
+        generation=1, members=("x",), known=orders(0, 3), silent=("b",)
     )
 
 

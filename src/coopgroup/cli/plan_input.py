@@ -384,7 +384,7 @@ def _state(value: object) -> PolicyState | None:
         state = state_from_json(row)
     except ValueError:
         _refuse("state", row, expected)
-    if state is None or state_to_json(state) != row:
+    if state is None or state_to_json(state, version=row["version"]) != row:
         _refuse("state", row, expected)
     return state
 

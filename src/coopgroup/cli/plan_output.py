@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["line_bytes", "refused_row", "round_row"]
 
-_ENVELOPE_NOISE: Final = ("schema", "group", "member", "generation")
+_ENVELOPE_NOISE: Final = ("schema", "group", "client", "member", "generation")
 
 
 def round_row(decided: DecidedRound, now_ms: int) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A whole round of a leader: from decoded subscriptions to the bytes for every member.
 
 Rules of this file: every member is answered; `assigned` is what it holds after the round, complete
-and never null (Kafka's own tools read it); the list of revocations is null for all or for none.
+and never null (Kafka's own tools read it). The list of revocations is null for none when a round
+follows at once, and else for all but those who are told once more what to stop.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ def member_assignments(decided: DecidedRound) -> tuple[Assignment, ...]:
     revoked: tuple[ResourceSet | None, ...] = (None,) * len(group.members)
     if plan.follow_up:
         revoked = revoked_by_member(group, plan.assigned)
+    elif plan.stopping is not None and plan.stopping.any():
+        revoked = tuple(stop or None for stop in revoked_by_member(group, plan.assigned))
     return tuple(
         Assignment(
             assigned=assigned,

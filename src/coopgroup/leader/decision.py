@@ -18,6 +18,7 @@ from attrs import frozen
 
 from coopgroup.model import NOBODY, plan_that_moves_nothing, resolve_claims
 from coopgroup.model.plan import revoked_claims
+from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.safety import check_target, violations
 from coopgroup.policies.unclaimed import find_unclaimed, remember_round
 from coopgroup.telemetry import RoundLed, RoundRefused
@@ -85,7 +86,9 @@ def decide_round(
     try:
         staged = _stage(group, lags, assignor, policy, context)
         with _asking(f"policy {policy.name}"):
-            problems = tuple(violations(group, staged.plan))
+            problems = violations(
+                group, staged.plan, stops_the_world=isinstance(policy, EagerPolicy)
+            )
     except _UnusableAnswerError as error:
         problems = (str(error),)
         staged = None
@@ -133,15 +136,16 @@ def refused_round(
 
 
 def _without_hearsay(context: RoundContext) -> RoundContext:
-    """Take back that unreadable members were told to hold nothing, where that is not certain.
+    """Take back what members were told in the last round, where it is not certain that they were.
 
     A leader whose own SyncGroup of that round failed (its generation did not move on) does not
-    know whether anybody heard of the round; what such a member held it may then hold still.
+    know whether anybody heard of it. A member that could not be read and was told to hold nothing
+    may then hold something still, and one that was to stop something may not know of that.
     """
     state = context.state
-    if state is None or not state.silent or context.generation > state.generation:
+    if state is None or context.generation > state.generation:
         return context
-    return attrs.evolve(context, state=attrs.evolve(state, silent=()))
+    return attrs.evolve(context, state=attrs.evolve(state, silent=(), stopping=()))
 
 
 def _stage(
@@ -193,8 +197,9 @@ def _state_after_refusal(
 ) -> PolicyState:
     """What is remembered of a round that moved nothing: the earlier memory, brought up to date.
 
-    What every policy remembers is written anew: a member that was silent and could be read now
-    holds what it rightfully has. What only this policy remembers is left as it was.
+    Who departed and who joined since the last round that was decided is still to be decided upon,
+    so the members and what they held are remembered as they were then. What this round did say is
+    written anew: a member that was silent and could be read now holds what it rightfully has.
     """
     fresh = remember_round(group, context, find_unclaimed(group, context), assigned)
     if context.state is None:
@@ -202,11 +207,11 @@ def _state_after_refusal(
     return attrs.evolve(
         context.state,
         generation=fresh.generation,
-        members=fresh.members,
         known=fresh.known,
         granted=fresh.granted,
         released=fresh.released,
         silent=fresh.silent,
+        stopping=fresh.stopping,
     )
 
 

@@ -34,6 +34,11 @@ class RoundPlan:
         lost: bool (R,): lost, and after this round still waiting for the owner to return.
         created: bool (R,): never owned so far, granted in this round.
         waiting: bool (R,): in target, not yet released by the present owner; never a lost one.
+        held: bool (R,): never owned so far, and held back until more members have joined; None
+            for nothing.
+        stopping: bool (K,), in the order of the group's claims: told to be stopped in an earlier
+            round, still claimed, and told again; None for none. While these are all that has to be
+            stopped, no follow-up round is announced, and their claimants alone are told.
     """
 
     target: Int32Array
@@ -43,6 +48,8 @@ class RoundPlan:
     lost: BoolArray
     created: BoolArray
     waiting: BoolArray
+    held: BoolArray | None = None
+    stopping: BoolArray | None = None
 
 
 def revoked_claims(group: GroupSnapshot, assigned: Int32Array) -> BoolArray:

@@ -1,13 +1,21 @@
 """Policies: WHEN a resource goes where the assignor wants it. Users add theirs by name."""
 
 from coopgroup.policies.base import Offer, Policy, RoundContext, StagedRound
+from coopgroup.policies.deferred import DeferredPolicy
+from coopgroup.policies.eager import EagerPolicy
+from coopgroup.policies.incremental import IncrementalPolicy
 from coopgroup.policies.registry import create_policy, policy_names, register_policy
 from coopgroup.policies.safety import check_target, violations
 from coopgroup.policies.simple import SimplePolicy
-from coopgroup.policies.state import PolicyState, state_from_json, state_to_json
+from coopgroup.policies.state import Holdings, Loss, PolicyState, state_from_json, state_to_json
 from coopgroup.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
 
 __all__ = [
+    "DeferredPolicy",
+    "EagerPolicy",
+    "Holdings",
+    "IncrementalPolicy",
+    "Loss",
     "Offer",
     "Policy",
     "PolicyState",

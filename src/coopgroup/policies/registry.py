@@ -6,11 +6,20 @@ from typing import Final
 
 from coopgroup.model.named_factories import NamedFactories
 from coopgroup.policies.base import Policy
+from coopgroup.policies.deferred import DeferredPolicy
+from coopgroup.policies.eager import EagerPolicy
+from coopgroup.policies.incremental import IncrementalPolicy
 from coopgroup.policies.simple import SimplePolicy
 
 __all__ = ["create_policy", "policy_names", "register_policy"]
 
-_POLICIES: Final = NamedFactories[Policy]("policy", {SimplePolicy.name: SimplePolicy})
+_POLICIES: Final = NamedFactories[Policy](
+    "policy",
+    {
+        policy.name: policy
+        for policy in (DeferredPolicy, EagerPolicy, IncrementalPolicy, SimplePolicy)
+    },
+)
 
 create_policy = _POLICIES.create
 policy_names = _POLICIES.names

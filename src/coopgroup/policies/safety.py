@@ -41,19 +41,27 @@ def check_target(group: GroupSnapshot, target: Int32Array) -> None:
         raise AssignorError(problem)
 
 
-def violations(group: GroupSnapshot, plan: RoundPlan) -> tuple[str, ...]:
+def violations(
+    group: GroupSnapshot, plan: RoundPlan, *, stops_the_world: bool = False
+) -> tuple[str, ...]:
     """Say which safety rules a plan breaks.
 
     Args:
-        group: the group as it is, with R resources.
+        group: the group as it is, with R resources and K claims.
         plan: what a policy staged.
+        stops_the_world: whether members stop everything before they join, so that what they claim
+            is nobody's: rules (b), (f) and (g) then have no object.
 
     Returns:
         One sentence for each broken rule, empty for a safe plan. Arrays of a wrong form are all
         that is said of a plan that has them.
     """
     malformed = tuple(_form_problems(group, plan))
-    return malformed or tuple(_plan_problems(group, plan))
+    if malformed:
+        return malformed
+    if stops_the_world:
+        return tuple(_eager_problems(group, plan))
+    return tuple(_plan_problems(group, plan))
 
 
 def _misplacements(group: GroupSnapshot, target: Int32Array) -> Iterator[str]:
@@ -76,13 +84,18 @@ def _form_problems(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
         if problem is not None:
             yield problem
     for field in ("lost", "created", "waiting"):
-        problem = _array_form_problem(group, field, getattr(plan, field), np.bool_)
+        problem = _array_form_problem(getattr(plan, field), field, np.bool_, len(group.resources))
+        if problem is not None:
+            yield problem
+    for field, size in (("held", len(group.resources)), ("stopping", group.claim_members.size)):
+        array = getattr(plan, field)
+        problem = None if array is None else _array_form_problem(array, field, np.bool_, size)
         if problem is not None:
             yield problem
 
 
 def _holder_form_problem(group: GroupSnapshot, field: str, holder: Int32Array) -> str | None:
-    problem = _array_form_problem(group, field, holder, np.int32)
+    problem = _array_form_problem(holder, field, np.int32, len(group.resources))
     if problem is not None or not holder.size:
         return problem
     if holder.min() < NOBODY or holder.max() >= len(group.members):
@@ -92,12 +105,12 @@ def _holder_form_problem(group: GroupSnapshot, field: str, holder: Int32Array) -
 
 
 def _array_form_problem(
-    group: GroupSnapshot, field: str, array: object, dtype: type[np.generic]
+    array: object, field: str, dtype: type[np.generic], size: int
 ) -> str | None:
-    expected = f"{np.dtype(dtype)} of shape {(len(group.resources),)}"
+    expected = f"{np.dtype(dtype)} of shape {(size,)}"
     if not isinstance(array, np.ndarray):
         return f"{field} is a {type(array).__name__}, expected an array, {expected}"
-    if array.dtype != dtype or array.shape != (len(group.resources),):
+    if array.dtype != dtype or array.shape != (size,):
         return f"{field} is {array.dtype} of shape {array.shape}, expected {expected}"
     return None
 
@@ -108,6 +121,15 @@ def _plan_problems(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     yield from _dropped(group, plan)
     yield from _falsely_reported(group, plan)
     yield from _badly_announced(group, plan)
+    yield from _forgotten(group, plan)
+
+
+def _eager_problems(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
+    yield from _held_by_strangers(group, plan)
+    yield from _dropped(group, plan)
+    yield from _first(
+        group, plan.lost & (plan.assigned != NOBODY), "called lost though it is assigned"
+    )
 
 
 def _granted_while_claimed(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
@@ -141,6 +163,8 @@ def _held_by_strangers(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 def _dropped(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     """Rule (d): whatever is subscribed is assigned, or it is said why not."""
     explained = (plan.assigned != NOBODY) | plan.waiting | plan.lost | group.contested
+    if plan.held is not None:
+        explained |= plan.held
     if not all(member.readable for member in group.members):
         explained |= ~group.claimed()  # may be owned by a member whose claims nobody could read
     yield from _first(
@@ -158,13 +182,21 @@ def _falsely_reported(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     yield from _first(group, plan.lost & plan.waiting, "called both lost and waiting")
     yield from _first(group, plan.created & ~held, "called created though it is not granted")
     yield from _first(group, plan.created & group.claimed(), "called created though it is claimed")
+    if plan.held is not None:
+        yield from _first(group, plan.held & held, "called held back though it is assigned")
+        yield from _first(group, plan.held & group.claimed(), "called held back though claimed")
+        yield from _first(group, plan.held & plan.lost, "called both lost and held back")
 
 
 def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
-    """Rules (e) and (f): who stops something rejoins at once; a delay needs that nobody does."""
-    stopped = np.zeros(len(group.resources), dtype=np.bool_)
+    """Rules (e) and (f): who stops something rejoins at once; a delay needs that nobody does.
+
+    Claims that are told to be stopped once more are no reason for all to rejoin: who is told does
+    so when it has stopped.
+    """
     stop = plan.assigned[group.claim_resources] != group.claim_members
-    stopped[group.claim_resources[stop]] = True
+    again = np.zeros_like(stop) if plan.stopping is None else plan.stopping
+    stopped = _of_claims(group, stop)
     timeout_ms: Any = plan.scheduled_rebalance_timeout_ms
     if not 0 <= timeout_ms <= _TIMEOUT_MS_MAX:
         yield f"scheduled rebalance timeout of {timeout_ms} ms, expected 0 to {_TIMEOUT_MS_MAX}"
@@ -173,7 +205,24 @@ def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     if timeout_ms:
         yield from _first(group, stopped, "revoked under a scheduled rebalance timeout")
     if not plan.follow_up:
-        yield from _first(group, stopped, "revoked without a follow-up round")
+        newly = _of_claims(group, stop & ~again)
+        yield from _first(group, newly, "revoked without a follow-up round")
+    kept = _of_claims(group, again & ~stop)
+    yield from _first(group, kept, "called stopping though its claimant keeps it")
+
+
+def _forgotten(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
+    """Rule (h): for what waits, or is held back, there is a round to come."""
+    put_off = plan.lost if plan.held is None else plan.lost | plan.held
+    comes = plan.follow_up or plan.scheduled_rebalance_timeout_ms
+    if not comes and (plan.stopping is None or not plan.stopping.any()):
+        yield from _first(group, put_off, "put off though no round comes")
+
+
+def _of_claims(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
+    mask = np.zeros(len(group.resources), dtype=np.bool_)
+    mask[group.claim_resources[claims]] = True
+    return mask
 
 
 def _first(group: GroupSnapshot, wrong: BoolArray, sentence: str) -> Iterator[str]:

@@ -32,7 +32,9 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.model import NOBODY
-from coopgroup.policies.state import PolicyState
+from coopgroup.model.group import split_by_member
+from coopgroup.model.plan import revoked_claims
+from coopgroup.policies.state import Holdings, PolicyState
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, ResourceSet
@@ -106,18 +108,37 @@ def remember_round(
     state = context.state
     claimed = group.claimed()
     known = claimed | unclaimed.lost | unclaimed.released
+    given_up = claimed | unclaimed.released
     if state is not None:
         known |= _mask(group, state.known)
+        given_up |= _mask(group, state.released)  # also of what nobody subscribes to for a while
     homeless = assigned == NOBODY
-    released = (claimed | unclaimed.released) & homeless
     return PolicyState(
         generation=context.generation,
         members=group.member_ids,
         known=_set(group, known & group.assignable),
         granted=_set(group, unclaimed.created & ~homeless),
-        released=_set(group, released & group.assignable),
+        released=_set(group, given_up & homeless & group.assignable),
         silent=_unreadable_members(group),
+        instance_ids=tuple(
+            (member.member_id, member.instance_id)
+            for member in group.members
+            if member.instance_id is not None
+        ),
+        holdings=Holdings(resources=_set(group, ~homeless), holder=assigned[~homeless]),
+        stopping=_told_to_stop(group, assigned),
     )
+
+
+def _told_to_stop(
+    group: GroupSnapshot, assigned: Int32Array
+) -> tuple[tuple[str, ResourceSet], ...]:
+    stop = np.flatnonzero(revoked_claims(group, assigned))
+    stop = stop[np.argsort(group.claim_members[stop], kind="stable")]
+    sets = split_by_member(
+        group.resources, group.claim_members[stop], group.claim_resources[stop], len(group.members)
+    )
+    return tuple((m, told) for m, told in zip(group.member_ids, sets, strict=True) if told)
 
 
 def _unreadable_members(group: GroupSnapshot) -> tuple[str, ...]:

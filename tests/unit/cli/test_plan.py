@@ -321,7 +321,7 @@ def test_command_when_given_a_file_answers_it(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--policy", "deferred"], ["--assignor", "range"], ["no-such-file"]],
+    [["--policy", "lazy"], ["--assignor", "fair"], ["no-such-file"]],
     ids=["policy", "assignor", "file"],
 )
 def test_command_when_asked_for_what_is_not_there_says_so(

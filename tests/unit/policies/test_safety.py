@@ -153,7 +153,7 @@ def test_resource_when_lost_contested_or_perhaps_owned_is_explained() -> None:
     """Rule (d): these are reasons to assign it to nobody."""
     lost = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     keeping = _plan(lost, {"A": {"T": [0]}}, follow_up=False)
-    delayed = attrs.evolve(keeping, lost=_mask(lost, {"T": [1]}))
+    delayed = attrs.evolve(keeping, lost=_mask(lost, {"T": [1]}), scheduled_rebalance_timeout_ms=50)
     contested = group_of({"T": [0]}, claim("A", {"T": [0]}), claim("B", {"T": [0]}))
     withheld = group_of({"T": [0]}, claim("A"), unreadable("X"))
     assert violations(lost, delayed) == ()

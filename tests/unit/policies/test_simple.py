@@ -4,11 +4,13 @@ The document shows only what a round changes; our `assigned` is the complete set
 after the round. An empty, not a null, list of revocations means that a follow-up round comes.
 """
 
+import numpy as np
 import pytest
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.model import EMPTY, GroupSnapshot, MemberClaim, ResourceSet, RoundPlan
 from coopgroup.policies import (
+    Holdings,
     Policy,
     PolicyState,
     RoundContext,
@@ -150,7 +152,12 @@ def test_group_when_it_starts_is_granted_everything_at_once() -> None:
     plan, state = _stage(group)
     assert told(group, plan) == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
     assert plan.created.all()
-    assert state == PolicyState(generation=1, members=("A", "B"), granted=group.resources)
+    assert state == PolicyState(
+        generation=1,
+        members=("A", "B"),
+        granted=group.resources,
+        holdings=Holdings(resources=group.resources, holder=np.array([0, 1, 0, 1], dtype=np.int32)),
+    )
 
 
 def test_group_when_nothing_changes_is_told_to_go_on() -> None:

@@ -3,11 +3,13 @@
 import json
 from typing import Any
 
+import attrs
+import numpy as np
 import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
-from coopgroup.policies import PolicyState, state_from_json, state_to_json
+from coopgroup.policies import Holdings, Loss, PolicyState, state_from_json, state_to_json
 
 STATE = PolicyState(
     generation=7,
@@ -16,8 +18,26 @@ STATE = PolicyState(
     granted=ResourceSet({"U": [-1]}),
     released=ResourceSet({"T": [1]}),
     silent=("b",),
+    instance_ids=(("b", "pod-1"),),
+    holdings=Holdings(
+        resources=ResourceSet({"T": [0], "U": [-1]}), holder=np.array([1, 0], dtype=np.int32)
+    ),
+    losses=(
+        Loss(owner="x", instance_id="pod-2", resources=ResourceSet({"T": [2]}), deadline_ms=90),
+        Loss(
+            owner=None,
+            instance_id=None,
+            resources=ResourceSet({"U": [3]}),
+            deadline_ms=95,
+            given_ms=40,
+        ),
+    ),
+    stopping=(("b", ResourceSet({"T": [5]})),),
+    moves_due_ms=60,
+    moves_pending=True,
+    next_round_ms=60,
 )
-ROW: dict[str, Any] = {
+OLD_ROW: dict[str, Any] = {
     "version": 1,
     "generation": 7,
     "members": ["a", "b"],
@@ -26,12 +46,59 @@ ROW: dict[str, Any] = {
     "released": {"T": [1]},
     "silent": ["b"],
 }
+ROW: dict[str, Any] = OLD_ROW | {
+    "version": 2,
+    "instance_ids": {"b": "pod-1"},
+    "holdings": {"resources": {"T": [0], "U": [-1]}, "holder": [1, 0]},
+    "losses": [
+        {
+            "owner": "x",
+            "instance_id": "pod-2",
+            "resources": {"T": [2]},
+            "deadline_ms": 90,
+            "given_ms": None,
+        },
+        {
+            "owner": None,
+            "instance_id": None,
+            "resources": {"U": [3]},
+            "deadline_ms": 95,
+            "given_ms": 40,
+        },
+    ],
+    "stopping": {"b": {"T": [5]}},
+    "moves_due_ms": 60,
+    "moves_pending": True,
+    "initial_until_ms": None,
+    "next_round_ms": 60,
+}
 
 
 def test_state_when_written_is_plain_json_and_comes_back() -> None:
     """What a line of output shows is what the next line of input takes."""
     assert state_to_json(STATE) == ROW
     assert state_from_json(json.loads(json.dumps(ROW))) == STATE
+
+
+def test_state_when_of_version_1_is_read_without_what_that_lacked() -> None:
+    """A leader can go on with what an earlier release wrote."""
+    state = state_from_json(OLD_ROW)
+    assert state == PolicyState(
+        generation=7,
+        members=("a", "b"),
+        known=STATE.known,
+        granted=STATE.granted,
+        released=STATE.released,
+        silent=("b",),
+    )
+    assert state is not None
+    assert state_to_json(state, version=1) == OLD_ROW
+
+
+def test_state_when_compared_minds_who_held_what() -> None:
+    """Arrays are compared by content, and a state can be told from another by them alone."""
+    other = Holdings(resources=STATE.holdings.resources, holder=np.array([1, 1], dtype=np.int32))
+    assert attrs.evolve(STATE, holdings=other) != STATE
 
 
 def test_state_when_null_is_none() -> None:
@@ -42,7 +109,22 @@ def test_state_when_null_is_none() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "state.version: got 2, expected 1"),
+        ({"version": 3}, "state.version: got 3, expected 2"),
+        ({"losses": [{}]}, "expected the state of an earlier output line"),
+        ({"next_round_ms": "soon"}, "expected the state of an earlier output line"),
+        ({"stopping": [1]}, "expected the state of an earlier output line"),
+        (
+            {"holdings": {"resources": {"T": [0]}, "holder": [2]}},
+            "state.holdings.holder: got [2], expected the number of a member for each resource",
+        ),
+        (
+            {"holdings": {"resources": {"T": [0]}, "holder": []}},
+            "state.holdings.holder: got [], expected the number of a member for each resource",
+        ),
+        (
+            {"holdings": {"resources": {"T": [0]}, "holder": [2**70]}},
+            "expected the state of an earlier output line",
+        ),
         ({"generation": "x"}, "expected the state of an earlier output line"),
         ({"members": None}, "expected the state of an earlier output line"),
         ({"known": [["T", 0]]}, "expected the state of an earlier output line"),

@@ -1,0 +1,69 @@
+"""`DeferredPolicy`: what a departed member had waits for it for a while (Design II).
+
+A process that is restarted, by a person or by an orchestrator, is back soon. Giving away what it
+had would cost two rebalances and end where the group began. So lost resources wait, each loss with
+a deadline of its own, and everything else is resolved at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import field, frozen
+
+from coopgroup.policies.options import check_option
+from coopgroup.policies.rounds import Delays, offer_round, stage_round
+
+if TYPE_CHECKING:
+    from attrs import Attribute
+
+    from coopgroup.model import GroupSnapshot
+    from coopgroup.model.resource_set import Int32Array
+    from coopgroup.policies.base import Offer, RoundContext, StagedRound
+
+__all__ = ["DeferredPolicy"]
+
+
+def _checked(policy: DeferredPolicy, attribute: Attribute[int], value: int) -> None:
+    check_option(policy.name, attribute.name, value)
+
+
+@frozen(kw_only=True)
+class DeferredPolicy:
+    """Design II, "Deferred Resolution of Imbalance".
+
+    With a delay of 0 it does what `SimplePolicy` does.
+
+    Attributes:
+        scheduled_rebalance_timeout_ms: how long lost resources wait for their owner, in ms.
+        initial_delay_ms: how long the first members of a group wait for others, in ms; with 0
+            they start at once.
+
+    Raises:
+        ConfigurationError: an option is no integer from 0 to 2147483647.
+    """
+
+    name: ClassVar[str] = "deferred"
+    scheduled_rebalance_timeout_ms: int = field(default=60_000, validator=_checked)
+    initial_delay_ms: int = field(default=0, validator=_checked)
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        """Offer everything but what waits for its owner."""
+        return offer_round(group, context, self._delays)
+
+    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+        """Stage a round.
+
+        Args:
+            group: the group with R resources.
+            target: int32 (R,): where the assignor wants what it was offered, NOBODY elsewhere.
+            context: the same as for `offer`.
+
+        Returns:
+            The plan and the state to remember.
+        """
+        return stage_round(group, target, context, self._delays)
+
+    @property
+    def _delays(self) -> Delays:
+        return Delays(loss_ms=self.scheduled_rebalance_timeout_ms, initial_ms=self.initial_delay_ms)

@@ -1,0 +1,139 @@
+"""Members that were not there in the last round: who may be taken for a departed one.
+
+Rules of this file: a member that rightfully claims anything is no newcomer, for it brings along
+what it had; a member with a static id is never taken for another one; and a newcomer that is taken
+for nobody is an additional member, for which the others make room at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from coopgroup.model import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray
+    from coopgroup.policies.base import RoundContext
+
+__all__ = ["Newcomers", "empty_handed_of_names"]
+
+_ONE_AT_LEAST: Final = 1 - 1e-9  # shares are sums of fractions
+
+
+@frozen(kw_only=True, eq=False)
+class Newcomers:
+    """Who came to a group since the last round.
+
+    Attributes:
+        anonymous: numbers of newcomers without a static id, by the class of their subscription,
+            classes in the order of their first newcomer, numbers ascending.
+        subscribed: bool (C, names): which class subscribes to which name.
+        by_instance: members that have a static id, by that id.
+        others: numbers of newcomers with a static id that the last round did not have.
+    """
+
+    anonymous: Mapping[int, tuple[int, ...]]
+    subscribed: BoolArray
+    by_instance: Mapping[str, int]
+    others: tuple[int, ...]
+
+    @classmethod
+    def of(cls, group: GroupSnapshot, context: RoundContext) -> Newcomers:
+        """Find the newcomers.
+
+        A leader that did not lead the last round cannot tell who is new: there a member that
+        claims nothing, where there is enough for it to have had something, is one that joined,
+        and nobody is taken for a certain departed member.
+        """
+        empty = _holds_nothing(group)
+        by_instance = {
+            member.instance_id: number
+            for number, member in enumerate(group.members)
+            if member.instance_id is not None and member.readable
+        }
+        if context.state is None:
+            return cls(
+                anonymous={},
+                subscribed=group.subscribed_names(),
+                by_instance=by_instance,
+                others=tuple(np.flatnonzero(_empty_handed(group)).tolist()),
+            )
+        seen, instances = set(context.state.members), {i for _, i in context.state.instance_ids}
+        new = [
+            number
+            for number, member in enumerate(group.members)
+            if empty[number] and member.readable and member.member_id not in seen
+        ]
+        anonymous: dict[int, list[int]] = {}
+        for number in new:
+            if group.members[number].instance_id is None:
+                anonymous.setdefault(int(group.class_of[number]), []).append(number)
+        return cls(
+            anonymous={key: tuple(numbers) for key, numbers in anonymous.items()},
+            subscribed=group.subscribed_names(),
+            by_instance=by_instance,
+            others=tuple(
+                number
+                for number in new
+                if group.members[number].instance_id not in {None, *instances}
+            ),
+        )
+
+    def first_for(self, names: tuple[int, ...], taken: Collection[int]) -> int | None:
+        """First anonymous newcomer that subscribes to all of the names, None if there is none.
+
+        Args:
+            names: numbers of names.
+            taken: numbers of members that are somebody already.
+        """
+        free = (
+            next((number for number in numbers if number not in taken), None)
+            for key, numbers in self.anonymous.items()
+            if self.subscribed[key, list(names)].all()
+        )
+        return min((number for number in free if number is not None), default=None)
+
+    def any_but(self, taken: Collection[int]) -> bool:
+        """Whether any newcomer is an additional member.
+
+        Args:
+            taken: numbers of members that are, or are taken for, others.
+        """
+        anonymous = (number for numbers in self.anonymous.values() for number in numbers)
+        return any(number not in taken for number in (*anonymous, *self.others))
+
+
+def empty_handed_of_names(group: GroupSnapshot) -> BoolArray:
+    """Which resources an empty-handed member subscribes to: bool (R,).
+
+    Design II, of a leader that is new to the group: "looking for a member that has no previous
+    assignments (assuming there's enough members that they should have had an assignment)".
+    """
+    classes = np.unique(group.class_of[_empty_handed(group)])
+    by_name = group.subscribed_names()[classes].any(axis=0)
+    return np.repeat(by_name, np.diff(group.resources.starts))
+
+
+def _empty_handed(group: GroupSnapshot) -> BoolArray:
+    """Which members have nothing though their fair share is one at least: bool (M,).
+
+    The fair share of a member is the sum, over the names that it subscribes to, of how many
+    resources there are for each subscriber.
+    """
+    table = group.subscribed_names()
+    sizes = np.diff(np.concatenate([[0], np.cumsum(group.assignable)])[group.resources.starts])
+    subscribers = np.bincount(group.class_of, minlength=len(table)) @ table
+    share = table @ (sizes / np.maximum(subscribers, 1))
+    readable = np.array([member.readable for member in group.members], dtype=np.bool_)
+    found: BoolArray = _holds_nothing(group) & readable & (share >= _ONE_AT_LEAST)[group.class_of]
+    return found
+
+
+def _holds_nothing(group: GroupSnapshot) -> BoolArray:
+    counts = np.bincount(group.owner + 1, minlength=len(group.members) + 1)
+    nothing: BoolArray = counts[1:] == 0
+    return nothing

@@ -1,0 +1,33 @@
+"""Options of policies: what a user may ask for, and the one line that says so.
+
+Options come from code, from JSON and from scenario files, so that nothing but an integer is taken
+for one: neither `true` nor `"5"` nor 5.0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from coopgroup.errors import ConfigurationError
+
+__all__ = ["check_option"]
+
+_OPTION_MAX: Final = 2**31 - 1  # a delay is an int32 on the wire
+
+
+def check_option(policy: str, option: str, value: object, *, least: int = 0) -> None:
+    """Refuse what is no integer in range.
+
+    Args:
+        policy: name of the policy.
+        option: name of the option.
+        value: what was given.
+        least: smallest value that makes sense.
+
+    Raises:
+        ConfigurationError: it is not an integer from `least` to 2147483647.
+    """
+    if type(value) is not int or not least <= value <= _OPTION_MAX:
+        raise ConfigurationError(
+            f"{option} of policy {policy}", value, f"an integer from {least} to {_OPTION_MAX}"
+        )

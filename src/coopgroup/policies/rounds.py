@@ -1,0 +1,221 @@
+"""A round of a policy that can wait: what `DeferredPolicy` and `IncrementalPolicy` share.
+
+Three steps, each in a module of its own: what is lost and what it waits for (`losses`), whether
+and what moves (`moves`), and what becomes of each resource (`staging`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+from attrs import frozen
+
+from coopgroup.model import NOBODY
+from coopgroup.policies.base import Offer, StagedRound
+from coopgroup.policies.initial import initial_until_ms
+from coopgroup.policies.losses import Losses, follow_losses
+from coopgroup.policies.moves import (
+    MOVE_MODES,
+    RATION_ACTIONS,
+    MoveMode,
+    RationAction,
+    first_moves,
+    less_even,
+)
+from coopgroup.policies.staging import Staging, keepable, stage_resources
+from coopgroup.policies.stopping import offered_owner, rightful_resources, stopping_claims
+from coopgroup.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
+
+if TYPE_CHECKING:
+    from coopgroup.model import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray, Int32Array
+    from coopgroup.policies.base import RoundContext
+
+__all__ = ["Delays", "Ration", "offer_round", "stage_round"]
+
+
+@frozen(kw_only=True)
+class Delays:
+    """How long a policy waits.
+
+    Attributes:
+        loss_ms: for the owner of a lost resource.
+        initial_ms: for more members, when the first ones form a group.
+    """
+
+    loss_ms: int
+    initial_ms: int
+
+
+@frozen(kw_only=True)
+class Ration:
+    """How fast a policy moves what could stay.
+
+    Attributes:
+        moves_max: how many resources one round takes from their owners.
+        interval_ms: from one round that does so to the next; 0 for no pause.
+    """
+
+    moves_max: int
+    interval_ms: int
+
+
+@frozen(kw_only=True, eq=False)
+class _Outlook:
+    """What a round knows before there is a target; R resources, K claims.
+
+    Attributes:
+        unclaimed: why nobody claims what nobody claims.
+        losses: what waits, and who gets its own back.
+        stopping: bool (K,): claims that an earlier round told to be stopped.
+        initial_until_ms: until when what was never owned is held back, None for not.
+    """
+
+    unclaimed: Unclaimed
+    losses: Losses
+    stopping: BoolArray
+    initial_until_ms: int | None
+
+
+@frozen(kw_only=True, eq=False)
+class _Moves:
+    """What a round takes from owners that could keep it.
+
+    Attributes:
+        chosen: bool (R,): in this round.
+        pending: whether there is more, put off to a later round.
+        due_ms: before that time nothing more is taken, None for no such time.
+    """
+
+    chosen: BoolArray
+    pending: bool
+    due_ms: int | None
+
+
+def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> Offer:
+    """Hold back what waits for its owner; name as owner who has, or gets back, a resource."""
+    outlook = _look(group, context, delays)
+    owner = offered_owner(group, outlook.stopping)
+    returns = outlook.losses.claimant != NOBODY
+    return Offer(
+        owner=np.where(returns, outlook.losses.claimant, owner).astype(np.int32),
+        held=outlook.losses.waits,
+    )
+
+
+def stage_round(
+    group: GroupSnapshot,
+    target: Int32Array,
+    context: RoundContext,
+    delays: Delays,
+    ration: Ration | None = None,
+) -> StagedRound:
+    """Stage a round.
+
+    Args:
+        group: the group with R resources.
+        target: int32 (R,): where the assignor wants what it was offered, NOBODY elsewhere.
+        context: of the round.
+        delays: how long it waits.
+        ration: how fast it moves; None for all at once.
+    """
+    outlook = _look(group, context, delays)
+    could_stay = keepable(group)
+    # The same now as in a round in which nobody else moves: everybody has its own.
+    own = np.where(group.may_hold(outlook.losses.claimant), outlook.losses.claimant, target)
+    gift = own.astype(np.int32)
+    stopping = rightful_resources(group, outlook.stopping) & could_stay
+    kept = np.where(could_stay & ~stopping, group.owner, gift).astype(np.int32)
+    mode = MOVE_MODES.decide(
+        joined=outlook.losses.joined,
+        under_way=bool(stopping.any()) or _pending(context),
+        waits=outlook.losses.wait_until_ms is not None,
+        returned=bool((outlook.losses.claimant != NOBODY).any()),
+        uneven=less_even(group, kept, target),
+    )
+    candidates = could_stay & (group.owner != target) & ~stopping
+    if mode is MoveMode.REST:
+        candidates = np.zeros_like(candidates)
+    moves = _rationed(group, target, context, candidates, ration)
+    held = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
+    times = (
+        outlook.losses.wait_until_ms,
+        outlook.initial_until_ms if held.any() else None,
+        moves.due_ms if moves.pending else None,
+    )
+    due_ms = min((time for time in times if time is not None), default=None)
+    staging = Staging(
+        target=target,
+        gift=gift if mode is MoveMode.REST else target,
+        moves=moves.chosen | stopping,
+        waits=outlook.losses.waits,
+        held=held,
+        stopping=outlook.stopping,
+        due_ms=due_ms,
+        now_ms=context.now_ms,
+    )
+    plan = stage_resources(group, outlook.unclaimed, staging)
+    state = attrs.evolve(
+        remember_round(group, context, outlook.unclaimed, plan.assigned),
+        losses=outlook.losses.losses,
+        moves_due_ms=moves.due_ms,
+        moves_pending=moves.pending,
+        initial_until_ms=outlook.initial_until_ms,
+        next_round_ms=due_ms,
+    )
+    return StagedRound(plan=plan, state=state)
+
+
+def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
+    unclaimed = find_unclaimed(group, context)
+    return _Outlook(
+        unclaimed=unclaimed,
+        losses=follow_losses(group, context, unclaimed, delays.loss_ms),
+        stopping=stopping_claims(group, context),
+        initial_until_ms=initial_until_ms(group, context, delays.initial_ms),
+    )
+
+
+def _pending(context: RoundContext) -> bool:
+    return context.state is not None and context.state.moves_pending
+
+
+def _rationed(
+    group: GroupSnapshot,
+    target: Int32Array,
+    context: RoundContext,
+    candidates: BoolArray,
+    ration: Ration | None,
+) -> _Moves:
+    if ration is None:
+        return _Moves(chosen=candidates, pending=False, due_ms=None)
+    due_ms = _moves_due_ms(group, context, ration.interval_ms)
+    action = RATION_ACTIONS.decide(wanted=bool(candidates.any()), due=due_ms is None)
+    if action is not RationAction.REVOKE:
+        later = action is RationAction.LATER
+        return _Moves(chosen=np.zeros_like(candidates), pending=later, due_ms=due_ms)
+    chosen = first_moves(group, target, candidates, ration.moves_max)
+    return _Moves(
+        chosen=chosen,
+        pending=bool((candidates & ~chosen).any()),
+        due_ms=context.now_ms + ration.interval_ms if ration.interval_ms else None,
+    )
+
+
+def _moves_due_ms(group: GroupSnapshot, context: RoundContext, interval_ms: int) -> int | None:
+    """When the interval of an earlier round ends; None when there is none, or it has ended.
+
+    A leader that did not lead the last round does not know when the last one revoked. If the
+    members know of a delay it may be the rest of the interval, so that much is waited for.
+    """
+    now_ms = context.now_ms
+    if context.state is not None:
+        due_ms = context.state.moves_due_ms
+    else:
+        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        due_ms = now_ms + min(known) if known else None
+    if due_ms is None or due_ms <= now_ms or not interval_ms:
+        return None
+    return min(due_ms, now_ms + interval_ms)

@@ -1,0 +1,157 @@
+"""From a target to a round, resource by resource: what every policy that waits has in common.
+
+Rules of this file: a claim is ownership until it is given up; what can stay with its owner moves
+only where moves are allowed; what is free is granted at once. Nothing here knows why something
+waits or how many moves are allowed.
+
+Legend of the table `RESOURCE_ACTIONS`, one decision for each resource:
+
+    claimed   somebody claims it, rightfully or not
+    keepable  it has a rightful owner, who subscribes to it, and it exists
+    wanted    the target is that owner
+    moves     it may be taken from its owner in this round
+    waits     it is lost and waits for its owner
+    held      it was never owned, and the first members of the group wait for others
+    withheld  it may be owned by a member whose subscription could not be read
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.model import NOBODY, RoundPlan
+from coopgroup.model.plan import revoked_claims
+from coopgroup.policies.table import DecisionTable, Row, _0, _1, __
+
+if TYPE_CHECKING:
+    from coopgroup.model import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray, Int32Array
+    from coopgroup.policies.unclaimed import Unclaimed
+
+__all__ = ["RESOURCE_ACTIONS", "ResourceAction", "Staging", "keepable", "stage_resources"]
+
+_TIMEOUT_MS_MAX: Final = 2**31 - 1
+
+
+class ResourceAction(Enum):
+    """What becomes of a resource in a round."""
+
+    KEEP = "stays with its owner"
+    STOP = "is stopped by all who claim it"
+    GRANT = "is granted"
+    DEFER = "waits for the owner that lost it"
+    HOLD = "is held back while the group forms"
+    WITHHOLD = "waits until a member that could not be read has been told to hold nothing"
+
+
+# fmt: off
+RESOURCE_ACTIONS: Final = DecisionTable(
+    columns=("claimed", "keepable", "wanted", "moves", "waits", "held", "withheld"),
+    rows=(
+        #          claimed keepable wanted moves waits held withheld
+        Row("@A", (_1,     _1,      _1,    __,   __,   __,  __), ResourceAction.KEEP),
+        Row("@B", (_1,     _1,      _0,    _0,   __,   __,  __), ResourceAction.KEEP),
+        Row("@C", (_1,     _1,      _0,    _1,   __,   __,  __), ResourceAction.STOP),
+        Row("@D", (_1,     _0,      __,    __,   __,   __,  __), ResourceAction.STOP),
+        Row("@E", (_0,     __,      __,    __,   _1,   __,  __), ResourceAction.DEFER),
+        Row("@F", (_0,     __,      __,    __,   _0,   _1,  __), ResourceAction.HOLD),
+        Row("@G", (_0,     __,      __,    __,   _0,   _0,  _1), ResourceAction.WITHHOLD),
+        Row("@H", (_0,     __,      __,    __,   _0,   _0,  _0), ResourceAction.GRANT),
+    ),
+)
+# fmt: on
+"""
+@A: Retained. Its owner works on through the rebalance; other claims to it are stale and stop.
+@B: The target is elsewhere and the move has to wait: for the return of a lost owner (Design II,
+    "In this case there should be no RevokeTopicPartitions") or for its turn (Design III).
+@C: The first of the two steps of a move: revoke now, assign when nobody claims it any more.
+@D: Mandatory. It no longer exists, its owner no longer subscribes, or tied claims cancel each other
+    (KIP-792): no delay and no ration keeps anybody from stopping it.
+@E: Lost, and its owner is still expected.
+@F: KIP-134: the first member of a group does not start with everything.
+@G: Somebody may be working on it.
+@H: Free: created, given up, or lost by somebody who is back or did not come back in time.
+"""
+
+
+@frozen(kw_only=True, eq=False)
+class Staging:
+    """What a policy has decided before the resources are gone through; R resources, K claims.
+
+    Attributes:
+        target: int32 (R,): where the assignor wants each, NOBODY elsewhere.
+        gift: int32 (R,): who gets it if it is free.
+        moves: bool (R,): may be taken from an owner that could keep it.
+        waits: bool (R,): waits for its owner.
+        held: bool (R,): held back while the group forms.
+        stopping: bool (K,): claims that an earlier round told to be stopped.
+        due_ms: when the next round should come though nothing happens, None for never.
+        now_ms: the leader's clock.
+    """
+
+    target: Int32Array
+    gift: Int32Array
+    moves: BoolArray
+    waits: BoolArray
+    held: BoolArray
+    stopping: BoolArray
+    due_ms: int | None
+    now_ms: int
+
+
+def keepable(group: GroupSnapshot) -> BoolArray:
+    """Which resources could stay with their rightful owner: bool (R,)."""
+    return group.may_hold(group.owner) & group.assignable
+
+
+def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging) -> RoundPlan:
+    """Go through the table and say what the members are told.
+
+    Args:
+        group: the group.
+        unclaimed: what `find_unclaimed` said of it.
+        staging: what was decided before.
+    """
+    claimed = group.claimed()
+    facts = {
+        "claimed": claimed,
+        "keepable": keepable(group),
+        "wanted": group.owner == staging.target,
+        "moves": staging.moves,
+        "waits": staging.waits,
+        "held": staging.held,
+        "withheld": unclaimed.withheld,
+    }
+    assigned = np.full(len(group.resources), NOBODY, dtype=np.int32)
+    kept = RESOURCE_ACTIONS.decide_each(ResourceAction.KEEP, **facts)
+    assigned[kept] = group.owner[kept]
+    granted = RESOURCE_ACTIONS.decide_each(ResourceAction.GRANT, **facts)
+    assigned[granted] = staging.gift[granted]
+    held = RESOURCE_ACTIONS.decide_each(ResourceAction.HOLD, **facts)
+    lost = RESOURCE_ACTIONS.decide_each(ResourceAction.DEFER, **facts) & unclaimed.lost
+    stops = revoked_claims(group, assigned)
+    again = stops & staging.stopping
+    waiting = (staging.target != NOBODY) & (assigned != staging.target) & ~held & ~lost
+    follow_up = bool((stops & ~again).any() or (waiting & unclaimed.withheld).any())
+    announce = staging.due_ms is not None and not follow_up and not again.any()
+    return RoundPlan(
+        target=staging.target,
+        assigned=assigned,
+        follow_up=follow_up,
+        scheduled_rebalance_timeout_ms=_remaining_ms(staging) if announce else 0,
+        lost=lost,
+        created=unclaimed.created & (assigned != NOBODY),
+        waiting=waiting,
+        held=held & group.subscribed(),
+        stopping=again,
+    )
+
+
+def _remaining_ms(staging: Staging) -> int:
+    """What to announce: never 0, which would mean that no round comes."""
+    assert staging.due_ms is not None
+    return min(max(staging.due_ms - staging.now_ms, 1), _TIMEOUT_MS_MAX)
