@@ -1,5 +1,17 @@
-"""A deterministic host of the core: the same group in virtual time, from one seed."""
+"""A deterministic host of the core: the same group in virtual time, from one seed.
 
+    from coopgroup.simulator import Scenario, simulate
+
+    run = simulate(scenario, policy="deferred", seed=7)
+
+What is simulated runs the session, the member, the leader, the policies and the assignors of
+production, not models of them. What is modelled: the group coordinator (`coordinator`, with the
+list of what it leaves out), the network, processes and applications, and the data plane.
+"""
+
+from coopgroup.simulator.load import LagHistory
+from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario import Scenario
+from coopgroup.simulator.world import Violation
 
-__all__ = ["Scenario"]
+__all__ = ["LagHistory", "Run", "Scenario", "Violation", "simulate"]

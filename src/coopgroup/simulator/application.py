@@ -1,0 +1,271 @@
+"""`Application`: what stands behind a consumer: callbacks, work, commits.
+
+Rules of this file, which are the host's duties 5 and 6 of `coopgroup.session`:
+
+- callbacks run one after the other, a moment after they are due, as in an application that polls;
+- every resource is stopped, committed, given up and restored on its own: a heavy one holds back no
+  other;
+- what is lost is worked on no longer, at once, and whatever was under way for it is void
+  (`_epoch` tells what belongs to an earlier time);
+- offsets are committed on a clock, before a resource is given up, and never after it was lost.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import define, field
+
+from coopgroup.member import MemberState
+from coopgroup.member.error_actions import error_name
+from coopgroup.member.events import (
+    CommitRequested,
+    LeaveRequested,
+    LossHandled,
+    Offset,
+    RevocationCompleted,
+)
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import CommitFailed, ResourcesStarted, ResourcesStopped, StopReason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.member.effects import FinishCommit
+    from coopgroup.model.resource_set import Int64Array
+    from coopgroup.simulator.costs import Costs
+    from coopgroup.simulator.load import Load
+    from coopgroup.simulator.process import Process
+    from coopgroup.simulator.scenario import Span
+
+__all__ = ["Application"]
+
+_FOR_EVER_MS: Final = 1 << 62
+
+
+@define(kw_only=True, eq=False)
+class Application:
+    """The application of one process.
+
+    Attributes:
+        process: whose it is.
+        load: the data plane.
+        costs: times to stop and restore.
+        callback_ms: from the moment in which a callback is due to its call.
+        commit_interval_ms: pace of commits, 0 for none by the clock.
+        capacity_per_s: records that it can work off, over all its resources.
+        held: granted, and not given up or lost.
+        working: what it works on; a part of `held`.
+        stopping: told to stop, and not given up yet; a part of `held`.
+        closing: whether it closes the consumer.
+    """
+
+    process: Process
+    load: Load
+    costs: Costs
+    callback_ms: Span
+    commit_interval_ms: int
+    capacity_per_s: float = math.inf
+    held: ResourceSet = EMPTY
+    working: ResourceSet = EMPTY
+    stopping: ResourceSet = EMPTY
+    closing: bool = False
+    _fed: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
+    _fed_since_ms: int = 0
+    _epoch: int = 0
+    _next_callback_ms: int = 0
+    _commits: dict[int, Callable[[], None]] = field(factory=dict)
+
+    def start(self) -> None:
+        """Begin to commit on a clock."""
+        if self.commit_interval_ms:
+            first_ms = self.process.world.dice("commits").randint(1, self.commit_interval_ms)
+            self.process.later(first_ms, self._commit_by_clock)
+
+    # --- what the session asks for -------------------------------------------------------------
+
+    def grant(self, resources: ResourceSet) -> None:
+        """Resources were assigned: `on_assign`, restore, then work."""
+        self.held |= resources
+        if not self.closing:
+            self._call(self._restore, resources)
+
+    def revoke(self, resources: ResourceSet) -> None:
+        """Resources were revoked: stop, commit, give up."""
+        if not self.closing:  # else all is being stopped already
+            self._call(self._stop, resources, StopReason.REVOKED)
+
+    def lose(self) -> None:
+        """All is lost: stop at once, commit nothing."""
+        self._drop_all(StopReason.LOST)
+        if self.closing:
+            self.process.later(0, self._leave)
+        else:
+            self._call(self._handle_loss)
+
+    def finish_commit(self, effect: FinishCommit) -> None:
+        """A commit came to its end."""
+        refused = [(topic, partition) for topic, partition, code in effect.codes if code]
+        if refused:
+            code = next(code for _, _, code in effect.codes if code)
+            self.process.write(
+                CommitFailed(resources=ResourceSet.from_pairs(refused), error=error_name(code))
+            )
+        self._commits.pop(effect.commit_id, _nothing)()
+
+    # --- what its host does --------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop all, commit, leave the group."""
+        self.closing = True
+        self._epoch += 1
+        self.stopping = EMPTY
+        if self.held:
+            self._stop(self.held, StopReason.CLOSED)
+        else:
+            self.process.later(0, self._leave)
+
+    def settle(self) -> None:
+        """Bring the positions of what it works on up to date."""
+        now_ms = self.process.world.now_ms
+        if now_ms > self._fed_since_ms:
+            self.load.work(self._fed, self.capacity_per_s, self._fed_since_ms, now_ms)
+            self._fed_since_ms = now_ms
+
+    def renumber(self) -> None:
+        """Find its resources again: others were added to the load."""
+        self._fed = self.load.numbers(self.working - self.stopping)
+
+    def freeze(self) -> None:
+        """The process stands still from now on."""
+        self.settle()
+        self._fed_since_ms = _FOR_EVER_MS
+
+    def thaw(self) -> None:
+        """The process goes on."""
+        self._fed_since_ms = self.process.world.now_ms
+
+    def _feed(self) -> None:
+        """Work on something else from now on."""
+        self.settle()
+        self._fed = self.load.numbers(self.working - self.stopping)
+
+    # --- callbacks -----------------------------------------------------------------------------
+
+    def _call(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Run a callback when the application polls next, after those before it."""
+        world = self.process.world
+        due_ms = world.now_ms + world.dice("callbacks").randint(
+            self.callback_ms.low, self.callback_ms.high
+        )
+        self._next_callback_ms = max(self._next_callback_ms, due_ms)
+        delay_ms = self._next_callback_ms - world.now_ms
+        self.process.later(delay_ms, self._if_valid, self._epoch, callback, *arguments)
+
+    def _if_valid(self, epoch: int, callback: Callable[..., None], *arguments: object) -> None:
+        if epoch == self._epoch:
+            callback(*arguments)
+
+    def _after(self, delay_ms: int, callback: Callable[..., None], *arguments: object) -> None:
+        if delay_ms:
+            self.process.later(delay_ms, self._if_valid, self._epoch, callback, *arguments)
+        else:
+            callback(*arguments)
+
+    def _restore(self, resources: ResourceSet) -> None:
+        for restore_ms, some in self.costs.to_restore(resources):
+            self._after(restore_ms, self._begin_work, some)
+
+    def _begin_work(self, resources: ResourceSet) -> None:
+        resources = (resources & self.held) - self.stopping
+        if not resources:
+            return
+        self.load.begin(self.load.numbers(resources))
+        self.working |= resources
+        self._feed()
+        self.process.write(ResourcesStarted(resources=resources))
+
+    def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
+        """Stop work; what never began is given up without further ado."""
+        resources &= self.held
+        resources -= self.stopping
+        self.stopping |= resources
+        self._feed()
+        idle = resources - self.working
+        began_ms = self.process.world.now_ms
+        if idle:
+            self._give_up(idle, reason, began_ms)
+        for stop_ms, some in self.costs.to_stop(resources - idle):
+            self._after(stop_ms, self._flush, some, reason, began_ms)
+
+    def _flush(self, resources: ResourceSet, reason: StopReason, began_ms: int) -> None:
+        epoch = self._epoch
+
+        def given_up() -> None:
+            # The outcome comes in the middle of a step of the session: go on after it.
+            self.process.later(0, self._committed, epoch, resources, reason, began_ms)
+
+        self._commit(resources, given_up)
+
+    def _committed(
+        self, epoch: int, resources: ResourceSet, reason: StopReason, began_ms: int
+    ) -> None:
+        if epoch == self._epoch:
+            self._give_up(resources, reason, began_ms)
+        elif reason is StopReason.REVOKED and self.process.state is MemberState.LOSING:
+            # The callback ran while all was lost; its end is said all the same.
+            self.process.give(RevocationCompleted(resources=resources))
+
+    def _give_up(self, resources: ResourceSet, reason: StopReason, began_ms: int) -> None:
+        self.held -= resources
+        self.working -= resources
+        self.stopping -= resources
+        process = self.process
+        duration_ms = process.world.now_ms - began_ms
+        process.write(ResourcesStopped(resources=resources, reason=reason, duration_ms=duration_ms))
+        if reason is StopReason.REVOKED:
+            process.give(RevocationCompleted(resources=resources))
+        elif not self.stopping:
+            self._leave()
+
+    def _drop_all(self, reason: StopReason) -> None:
+        self._epoch += 1
+        held, self.held, self.working, self.stopping = self.held, EMPTY, EMPTY, EMPTY
+        self._feed()
+        if held:
+            self.process.write(ResourcesStopped(resources=held, reason=reason))
+
+    def _handle_loss(self) -> None:
+        if self.process.state is MemberState.LOSING:
+            self.process.give(LossHandled())
+
+    def _leave(self) -> None:
+        if self.held:  # granted while it stopped the rest
+            self._drop_all(StopReason.CLOSED)
+        if self.process.state is not MemberState.LEAVING:
+            self.process.give(LeaveRequested(reason="the consumer is being closed"))
+
+    # --- commits -------------------------------------------------------------------------------
+
+    def _commit_by_clock(self) -> None:
+        if self.closing:
+            return
+        self.settle()
+        self._commit(self.working - self.stopping, _nothing)
+        self.process.later(self.commit_interval_ms, self._commit_by_clock)
+
+    def _commit(self, resources: ResourceSet, then: Callable[[], None]) -> None:
+        rows = self.load.to_commit(resources)
+        if not rows:
+            then()
+            return
+        commit_id = self.process.world.number()
+        self._commits[commit_id] = then
+        offsets = tuple(Offset(*row) for row in rows)
+        self.process.give(CommitRequested(commit_id=commit_id, offsets=offsets))
+
+
+def _nothing() -> None:
+    """Nothing is to be done."""

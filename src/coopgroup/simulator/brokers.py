@@ -1,0 +1,116 @@
+"""`Brokers`: where the group coordinator is, which topics exist, and who answers a request.
+
+Rules of this file: a request reaches whatever broker it was sent to; only the one that has the
+group answers for it. Answers go back through `reply`, which is the network's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast
+
+from attrs import define, field
+
+from coopgroup.member import ErrorCode
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import FindCoordinatorRequest
+from coopgroup.simulator.coordinator import GroupCoordinator, refusal
+from coopgroup.simulator.coordinator.find_coordinator import find_coordinator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.model.group_api import Answer
+    from coopgroup.simulator.network import Call
+    from coopgroup.simulator.world import World
+
+__all__ = ["NODES", "Brokers"]
+
+NODES: Final = (1, 2, 3)
+"""Ids of the brokers."""
+
+
+@define(kw_only=True, eq=False)
+class Brokers:
+    """The cluster, as far as the group sees it.
+
+    Attributes:
+        world: the world.
+        coordinator: of the group.
+        topics: partition count of every topic that exists.
+        reply: takes an answer to its sender.
+        break_off: ends a call without an answer.
+    """
+
+    world: World
+    coordinator: GroupCoordinator
+    reply: Callable[[Call, Answer], None]
+    break_off: Callable[[Call], None]
+    topics: dict[str, int] = field(factory=dict)
+    _down_until_ms: int = 0
+    _wakes_at_ms: int | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether some broker has the group."""
+        return self.world.now_ms >= self._down_until_ms
+
+    def existing(self) -> ResourceSet:
+        """Every partition of every topic."""
+        return ResourceSet({name: range(size) for name, size in self.topics.items()})
+
+    def serve(self, call: Call) -> None:
+        """Take a request that has arrived."""
+        request, to = call.send.request, call.send.coordinator
+        if isinstance(request, FindCoordinatorRequest):
+            self.reply(call, find_coordinator(self.coordinator.node_id, is_up=self.is_up))
+        elif not self.is_up:
+            self.break_off(call)
+        elif to is None or to.node_id != self.coordinator.node_id:
+            self.reply(call, refusal(request, ErrorCode.NOT_COORDINATOR))
+        else:
+            self.coordinator.receive(call, request, self.world.now_ms)
+            self._send_answers()
+
+    def move(self, node_id: int, down_ms: int = 0) -> None:
+        """Another broker takes the group over; after `down_ms`, if the old one died.
+
+        Where the old broker lives, it refuses the calls that wait.
+        """
+        world = self.world
+        before = self.coordinator.node_id
+        if down_ms:
+            world.fault(f"broker {before} dies, broker {node_id} has the group in {down_ms} ms")
+        else:
+            world.fault(f"group coordinator moves from broker {before} to broker {node_id}")
+        self._down_until_ms = max(self._down_until_ms, world.now_ms + down_ms)
+        waiting = self.coordinator.fail_over(node_id, self._down_until_ms)
+        calls = [cast("Call", token) for token in waiting]  # the tokens here are calls
+        for call in calls:
+            if not down_ms:
+                self.reply(call, refusal(call.send.request, ErrorCode.NOT_COORDINATOR))
+        self._wake_in_time()
+
+    def _send_answers(self) -> None:
+        for token, answer in self.coordinator.take_answers():
+            self.reply(cast("Call", token), answer)
+        self._wake_in_time()
+
+    def _wake_in_time(self) -> None:
+        """Wake the coordinator for what ends by itself."""
+        deadline_ms = self.coordinator.deadline_ms()
+        if deadline_ms is None:
+            return
+        if self._wakes_at_ms is None or deadline_ms < self._wakes_at_ms:
+            self._wakes_at_ms = deadline_ms
+            self.world.at(deadline_ms, self._wake, deadline_ms)
+
+    def _wake(self, at_ms: int) -> None:
+        if self._wakes_at_ms != at_ms:
+            return  # an earlier one was wanted after this one
+        self._wakes_at_ms = None
+        if self.is_up:
+            self.coordinator.advance(self.world.now_ms)
+            self._send_answers()
+        else:
+            self._wakes_at_ms = self._down_until_ms
+            self.world.at(self._down_until_ms, self._wake, self._down_until_ms)

@@ -1,0 +1,87 @@
+"""What must hold of every run, read from its telemetry and from nothing else.
+
+The checkers stand outside the code under test: a member, a leader or a policy that deceives itself
+does not deceive them. What no record can show, the host writes down as a violation by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from coopgroup.simulator.checkers.commits import check_commits
+from coopgroup.simulator.checkers.holdings import check_pairs, check_single_owner
+from coopgroup.simulator.checkers.rest import check_rest
+from coopgroup.simulator.checkers.rounds import check_delays, check_ration, check_retained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from coopgroup.model import ResourceSet
+    from coopgroup.simulator.world import Violation
+    from coopgroup.telemetry import Envelope
+
+__all__ = [
+    "Expectations",
+    "check_commits",
+    "check_delays",
+    "check_instants",
+    "check_pairs",
+    "check_ration",
+    "check_rest",
+    "check_retained",
+    "check_run",
+    "check_single_owner",
+]
+
+
+@frozen(kw_only=True)
+class Expectations:
+    """What a run is measured by.
+
+    Attributes:
+        owned: what exists at the end and has a living subscriber.
+        calm_from_ms: since when nothing stood in the way of the group.
+        quiet_from_ms: since when the group must have been at rest.
+        end_ms: end of the run.
+        slack_ms: time that a round may take to come about, and to end.
+        delay_ms: `scheduled_rebalance_timeout_ms` of the policy, None where it has none.
+        max_moves_per_round: of the policy, None where it has none.
+        is_eager: whether members give up everything in each round.
+    """
+
+    owned: ResourceSet
+    calm_from_ms: int
+    quiet_from_ms: int
+    end_ms: int
+    slack_ms: int
+    delay_ms: int | None = None
+    max_moves_per_round: int | None = None
+    is_eager: bool = False
+
+
+def check_instants(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> Iterator[Violation]:
+    """All that must hold at every instant, also in the middle of a run."""
+    yield from check_single_owner(telemetry)
+    yield from check_commits(telemetry)
+    if not is_eager:
+        yield from check_pairs(telemetry)
+        yield from check_retained(telemetry)
+
+
+def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Violation, ...]:
+    """All that must hold of a run that has ended, in order of time."""
+    found = list(check_instants(telemetry, is_eager=expected.is_eager))
+    found += check_rest(telemetry, expected.owned, expected.quiet_from_ms, expected.end_ms)
+    if expected.delay_ms is not None:
+        found += check_delays(
+            telemetry,
+            expected.delay_ms,
+            expected.slack_ms,
+            expected.calm_from_ms,
+            expected.end_ms,
+        )
+    if expected.max_moves_per_round is not None:
+        found += check_ration(telemetry, expected.max_moves_per_round, expected.owned)
+    return tuple(sorted(found, key=lambda one: one.at_ms))

@@ -1,0 +1,82 @@
+"""Once nothing happens any more, the group is at rest and everything has its owner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    ProcessEnded,
+    ProcessStarted,
+    ResourcesStarted,
+    ResourcesStopped,
+    StateChanged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from coopgroup.telemetry import Envelope
+
+__all__ = ["check_rest"]
+
+
+def check_rest(
+    telemetry: Sequence[Envelope], expected: ResourceSet, quiet_from_ms: int, end_ms: int
+) -> Iterator[Violation]:
+    """At the end all that is subscribed is worked on, and nothing goes on for ever.
+
+    Args:
+        telemetry: of the run.
+        expected: what exists at the end, with a living subscriber.
+        quiet_from_ms: since when no round may have come about.
+        end_ms: end of the run.
+    """
+    states, working = _at_the_end(telemetry)
+    worked_on = ResourceSet.union_all(working.values())
+    for message in _objections(states, worked_on, expected):
+        yield Violation(checker="rest", at_ms=end_ms, message=message)
+    rounds = (one for one in reversed(telemetry) if isinstance(one.record, AssignmentReceived))
+    last = next(rounds, None)
+    if last is not None and last.at_ms >= quiet_from_ms:
+        message = f"{last.client} is still in rounds at {last.at_ms}"
+        yield Violation(checker="rest", at_ms=end_ms, message=message)
+
+
+def _objections(
+    states: dict[str, str], worked_on: ResourceSet, expected: ResourceSet
+) -> Iterator[str]:
+    restless = {client: state for client, state in states.items() if state != "stable"}
+    if restless:
+        yield f"not stable: {restless}"
+    if orphans := expected - worked_on:
+        yield f"nobody works on {orphans.to_dict()}"
+    if strays := worked_on - expected:
+        yield f"worked on, and not wanted: {strays.to_dict()}"
+
+
+def _at_the_end(
+    telemetry: Sequence[Envelope],
+) -> tuple[dict[str, str], dict[str, ResourceSet]]:
+    """State of every living process, and what each works on."""
+    states: dict[str, str] = {}
+    working: dict[str, ResourceSet] = {}
+    for envelope in telemetry:
+        client, record = envelope.client, envelope.record
+        match record:
+            case ProcessStarted():
+                states[client], working[client] = "", EMPTY
+            case ProcessEnded():
+                states.pop(client, None)
+                working.pop(client, None)
+            case StateChanged() if client in states:
+                states[client] = record.after
+            case ResourcesStarted():
+                working[client] |= record.resources
+            case ResourcesStopped():
+                working[client] -= record.resources
+            case _:
+                pass
+    return states, working

@@ -1,0 +1,136 @@
+"""What leaders may ask for, and when: revocations, rations, delays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    ProcessStarted,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundLed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from coopgroup.model.resource_set import Resource
+    from coopgroup.telemetry import Envelope
+
+__all__ = ["check_delays", "check_ration", "check_retained"]
+
+
+def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
+    """A member is told to stop only what the leader of its round takes away.
+
+    A generation that two leaders led, of which one was lost with its broker, says nothing.
+    """
+    rounds = [one for one in telemetry if isinstance(one.record, RoundLed)]
+    counts: dict[int, int] = {}
+    for one in rounds:
+        counts[one.generation] = counts.get(one.generation, 0) + 1
+    revoked = {
+        one.generation: one.record.revoked
+        for one in rounds
+        if isinstance(one.record, RoundLed) and counts[one.generation] == 1
+    }
+    for envelope in telemetry:
+        record = envelope.record
+        if isinstance(record, AssignmentReceived) and envelope.generation in revoked:
+            kept = record.revoked - revoked[envelope.generation]
+            if kept:
+                yield Violation(
+                    checker="retained",
+                    at_ms=envelope.at_ms,
+                    message=f"{envelope.client} has to stop {kept.to_dict()}, left to it",
+                )
+
+
+@define
+class _Hands:
+    """What a process works on, and what of it it was told to stop already."""
+
+    working: ResourceSet = EMPTY
+    told: ResourceSet = EMPTY
+
+
+def check_ration(
+    telemetry: Sequence[Envelope], max_moves_per_round: int, existing: ResourceSet
+) -> Iterator[Violation]:
+    """No round takes more from those who work on it than the ration.
+
+    What does not exist any more, and what was contested, must be stopped and does not count.
+
+    Args:
+        telemetry: of the run.
+        max_moves_per_round: the ration.
+        existing: what exists at the end.
+    """
+    hands: dict[str, _Hands] = {}
+    moves: dict[int, ResourceSet] = {}
+    for envelope in telemetry:
+        record = envelope.record
+        if isinstance(record, ProcessStarted):
+            hands[envelope.client] = _Hands()
+        own = hands.setdefault(envelope.client, _Hands())
+        match record:
+            case ResourcesStarted():
+                own.working |= record.resources
+            case ResourcesStopped():
+                own.working -= record.resources
+                own.told -= record.resources
+            case AssignmentReceived() if record.revoked:
+                fresh = (record.revoked & own.working & existing) - own.told
+                own.told |= fresh
+                before = moves.get(envelope.generation, EMPTY)
+                moves[envelope.generation] = before | fresh
+                if len(before) <= max_moves_per_round < len(moves[envelope.generation]):
+                    yield Violation(
+                        checker="ration",
+                        at_ms=envelope.at_ms,
+                        message=f"generation {envelope.generation} moves more than "
+                        f"{max_moves_per_round}: {moves[envelope.generation].to_dict()}",
+                    )
+            case _:
+                pass
+
+
+def check_delays(
+    telemetry: Sequence[Envelope], delay_ms: int, slack_ms: int, calm_from_ms: int, end_ms: int
+) -> Iterator[Violation]:
+    """Nothing that was lost waits longer than the delay and a bound.
+
+    Args:
+        telemetry: of the run.
+        delay_ms: `scheduled_rebalance_timeout_ms` of the policy.
+        slack_ms: the bound: time for a round to come about.
+        calm_from_ms: since when nothing stood in the way of a round.
+        end_ms: end of the run.
+    """
+    since: dict[Resource, int] = {}
+    ended: list[tuple[Resource, int, int]] = []
+    for envelope in telemetry:
+        record = envelope.record
+        over: Iterable[Resource] = ()
+        if isinstance(record, RoundLed):
+            waiting = set(record.lost)
+            over = [resource for resource in since if resource not in waiting]
+            for resource in record.lost:
+                since.setdefault(resource, envelope.at_ms)
+        elif isinstance(record, ResourcesStarted):
+            over = [resource for resource in record.resources if resource in since]
+        ended += [(resource, since.pop(resource), envelope.at_ms) for resource in over]
+    ended += [(resource, lost_ms, end_ms) for resource, lost_ms in since.items()]
+    for resource, lost_ms, until_ms in sorted(ended):
+        due_ms = max(lost_ms, calm_from_ms) + delay_ms + slack_ms
+        if due_ms < until_ms:
+            yield Violation(
+                checker="delays",
+                at_ms=due_ms,
+                message=f"{resource.name}-{resource.index}, lost at {lost_ms}, still waits",
+            )

@@ -1,0 +1,87 @@
+"""Answers of the group coordinator, as far as more than one request needs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coopgroup.model.group_api import (
+    Answer,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+    GroupRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinedMember,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupAnswer,
+    LeaveGroupRequest,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+
+if TYPE_CHECKING:
+    from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
+
+__all__ = ["join_refusal", "joined", "refusal", "sync_refusal"]
+
+
+def refusal(request: GroupRequest, code: int) -> Answer:
+    """The answer to a request that is refused with a code."""
+    match request:
+        case JoinGroupRequest():
+            return join_refusal(code, request.member_id)
+        case SyncGroupRequest():
+            return sync_refusal(code)
+        case HeartbeatRequest():
+            return HeartbeatAnswer(error_code=code)
+        case LeaveGroupRequest():
+            return LeaveGroupAnswer(error_code=code)
+        case FindCoordinatorRequest():
+            return FindCoordinatorAnswer(error_code=code, error_message="", coordinator=None)
+        case OffsetCommitRequest():
+            codes = sorted((topic, partition, code) for topic, partition, *_ in request.offsets)
+            return OffsetCommitAnswer(codes=tuple(codes))
+
+
+def join_refusal(code: int, member_id: str) -> JoinGroupAnswer:
+    """A join that is refused; `member_id` is the one to go on with."""
+    return JoinGroupAnswer(
+        error_code=code,
+        generation=-1,
+        protocol_name="",
+        leader_id="",
+        member_id=member_id,
+        members=(),
+        skip_assignment=False,
+    )
+
+
+def sync_refusal(code: int) -> SyncGroupAnswer:
+    """A sync that is refused."""
+    return SyncGroupAnswer(error_code=code, assignment=b"")
+
+
+def joined(group: ClassicGroup, seat: Seat, *, skip_assignment: bool = False) -> JoinGroupAnswer:
+    """A member is in the generation; the leader learns who else is."""
+    members: tuple[JoinedMember, ...] = ()
+    if seat.member_id == group.leader_id:
+        members = tuple(
+            JoinedMember(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                metadata=one.metadata(group.protocol_name),
+            )
+            for one in group.seats.values()
+        )
+    return JoinGroupAnswer(
+        error_code=0,
+        generation=group.generation,
+        protocol_name=group.protocol_name,
+        leader_id=group.leader_id,
+        member_id=seat.member_id,
+        members=members,
+        skip_assignment=skip_assignment,
+    )

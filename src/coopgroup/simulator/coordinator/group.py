@@ -1,0 +1,135 @@
+"""`GroupCoordinator`: the model of Kafka's coordinator for one classic group.
+
+Rules of this file: a request comes in with a token, answers go out in `outbox` with the token that
+they belong to, maybe much later; nothing else ties a request to its sender.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from coopgroup.model.group_api import (
+    Answer,
+    FindCoordinatorRequest,
+    GroupRequest,
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
+from coopgroup.simulator.coordinator.find_coordinator import find_coordinator
+from coopgroup.simulator.coordinator.heartbeat import heartbeat
+from coopgroup.simulator.coordinator.join_group import join_group
+from coopgroup.simulator.coordinator.leave_group import leave_group
+from coopgroup.simulator.coordinator.offset_commit import offset_commit
+from coopgroup.simulator.coordinator.rounds import drop_unsynced, end_round_in_time, expire
+from coopgroup.simulator.coordinator.state import ClassicGroup, CoordinatorSettings, GroupState
+from coopgroup.simulator.coordinator.sync_group import sync_group
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.simulator.coordinator.state import Token
+
+__all__ = ["GroupCoordinator"]
+
+
+@define(kw_only=True, eq=False)
+class GroupCoordinator:
+    """One classic group on one broker at a time.
+
+    Attributes:
+        settings: of the brokers.
+        node_id: broker that has the group.
+        group: the group in memory.
+        committed: offsets by topic and partition; they outlive every broker.
+        on_commit: called with each commit that is accepted, before its answer goes out.
+    """
+
+    settings: CoordinatorSettings = field(factory=CoordinatorSettings)
+    node_id: int = 1
+    group: ClassicGroup = field(init=False)
+    committed: dict[tuple[str, int], int] = field(factory=dict)
+    on_commit: Callable[[OffsetCommitRequest], None] = field(default=lambda _: None)
+    _stored: ClassicGroup = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin with a group that nobody ever joined."""
+        self.group = ClassicGroup(settings=self.settings)
+        self._stored = ClassicGroup(settings=self.settings)
+
+    def receive(self, token: Token, request: GroupRequest, now_ms: int) -> None:
+        """Take a request; answers appear in the outbox, now or later."""
+        self.advance(now_ms)
+        group = self.group
+        generation = group.generation
+        writes = False
+        match request:
+            case HeartbeatRequest():
+                heartbeat(group, token, request)
+            case JoinGroupRequest():
+                writes = join_group(group, token, request)
+            case SyncGroupRequest():
+                writes = sync_group(group, token, request)
+            case LeaveGroupRequest():
+                leave_group(group, token, request)
+            case OffsetCommitRequest():
+                if offset_commit(group, token, request):
+                    self._commit(request)
+            case FindCoordinatorRequest():
+                group.answer(token, find_coordinator(self.node_id, is_up=True))
+        self._write_log(generation, due=writes)
+        if group.round_ends_at_ms == now_ms:  # a first round that waits for nobody
+            self.advance(now_ms)
+
+    def advance(self, now_ms: int) -> None:
+        """Let time pass: sessions, ids, rounds and syncs come to their end, in order."""
+        group = self.group
+        while (at_ms := group.deadline_ms()) is not None and at_ms <= now_ms:
+            group.now_ms = max(group.now_ms, at_ms)
+            generation = group.generation
+            for member_id in group.take_expired():
+                expire(group, member_id)
+            if group.round_ends_at_ms is not None and group.round_ends_at_ms <= at_ms:
+                end_round_in_time(group)
+            if group.sync_ends_at_ms is not None and group.sync_ends_at_ms <= at_ms:
+                drop_unsynced(group)
+            self._write_log(generation, due=False)
+        group.now_ms = max(group.now_ms, now_ms)
+
+    def deadline_ms(self) -> int | None:
+        """When `advance` is due at the latest, None for never."""
+        return self.group.deadline_ms()
+
+    def take_answers(self) -> list[tuple[Token, Answer]]:
+        """Answers since the last time."""
+        answers, self.group.outbox = self.group.outbox, []
+        return answers
+
+    def fail_over(self, node_id: int, now_ms: int) -> tuple[Token, ...]:
+        """Another broker takes the group over from the log, at a time that may be in the future.
+
+        Returns:
+            Tokens of the requests that waited; nobody will answer them.
+        """
+        seats = self.group.seats.values()
+        waiting = [t for seat in seats for t in (seat.join, seat.sync) if t is not None]
+        self.node_id = node_id
+        self.group = self._stored.stored()
+        self.group.exists = self._stored.exists
+        self.group.start_sessions(now_ms)
+        return tuple(waiting)
+
+    def _commit(self, request: OffsetCommitRequest) -> None:
+        for topic, partition, offset, *_ in request.offsets:
+            self.committed[topic, partition] = offset
+        self.on_commit(request)
+
+    def _write_log(self, generation: int, *, due: bool) -> None:
+        """A group is written when it has its assignment, a new static id, or nobody left."""
+        group = self.group
+        if due or (group.generation != generation and group.state is GroupState.EMPTY):
+            self._stored = group.stored()

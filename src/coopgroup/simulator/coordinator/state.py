@@ -1,0 +1,340 @@
+"""What the group coordinator knows of one classic group, and the questions asked of it.
+
+Rules of this file: values that change in place, as the coordinator's own do, and no requests; who
+waits for an answer is a token. The order of members is that in which they came, where Kafka's is
+that of a hash table; nothing depends on either but which member follows a leader that went away.
+
+Timers of members (sessions, ids given and not used yet) stand in one heap, each member at most
+once: a heartbeat only moves the end of a session, and the timer that fires too early is set again.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Hashable
+from itertools import count
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+from attrs import define, field, frozen
+
+from coopgroup.member import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coopgroup.model.group_api import Answer
+
+__all__ = [
+    "NEW_MEMBER_JOIN_TIMEOUT_MS",
+    "ClassicGroup",
+    "CoordinatorSettings",
+    "GroupState",
+    "Protocols",
+    "Seat",
+    "Token",
+]
+
+Token: TypeAlias = Hashable
+Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""How long a member that has never been in a generation may wait in its join."""
+
+
+class GroupState(enum.Enum):
+    """States of a classic group. Dead groups are not modelled: a group is never deleted."""
+
+    EMPTY = "Empty"
+    """No members. Joins begin the first round; everything else is refused."""
+
+    PREPARING = "PreparingRebalance"
+    """Members are asked to rejoin (heartbeats answer 27); joins wait for all, or a time-out."""
+
+    COMPLETING = "CompletingRebalance"
+    """The joins are answered; syncs wait for the leader's."""
+
+    STABLE = "Stable"
+    """Everybody may have its assignment."""
+
+
+@frozen(kw_only=True)
+class CoordinatorSettings:
+    """The broker's configuration, as far as groups see it.
+
+    Attributes:
+        initial_rebalance_delay_ms: `group.initial.rebalance.delay.ms`, by which the first round of
+            an empty group waits for more members; 3,000 on a broker that is not told otherwise.
+        session_timeout_min_ms: `group.min.session.timeout.ms`; 6,000 on such a broker.
+        session_timeout_max_ms: `group.max.session.timeout.ms`.
+    """
+
+    initial_rebalance_delay_ms: int = 0
+    session_timeout_min_ms: int = 1
+    session_timeout_max_ms: int = 1_800_000
+
+
+@define(kw_only=True, eq=False)
+class Seat:
+    """A member as the coordinator knows it.
+
+    Attributes:
+        member_id: its id.
+        instance_id: its static id.
+        session_ms: its session time-out.
+        rebalance_ms: its rebalance time-out.
+        protocols: of its last join: names with subscriptions, most wanted first.
+        expires_at_ms: end of its session.
+        join: token of the join that waits, None for none.
+        sync: token of the sync that waits, None for none.
+        assignment: what the leader gave it.
+        is_new: whether it has not been in a generation yet.
+        is_timed: whether a timer is set for it.
+    """
+
+    member_id: str
+    instance_id: str | None
+    session_ms: int
+    rebalance_ms: int
+    protocols: Protocols
+    expires_at_ms: int
+    join: Token | None = None
+    sync: Token | None = None
+    assignment: bytes = b""
+    is_new: bool = True
+    is_timed: bool = False
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """Its subscription under a protocol."""
+        return next((message for name, message in self.protocols if name == protocol_name), b"")
+
+    @property
+    def can_expire(self) -> bool:
+        """Whether its silence counts: while a join or sync waits, a known member is alive."""
+        return self.is_new or (self.join is None and self.sync is None)
+
+
+@define(kw_only=True, eq=False)
+class ClassicGroup:
+    """One group.
+
+    Attributes:
+        now_ms: virtual time.
+        settings: of the broker.
+        outbox: answers with the tokens of their requests, to be taken by the host.
+        exists: whether anybody ever joined; before, requests are refused in their own way.
+        state: of the group.
+        is_initial: whether the round that is being prepared is the first of an empty group.
+        generation: of the group.
+        leader_id: who leads, "" for nobody.
+        protocol_type: of all members, "" before the first.
+        protocol_name: chosen for the generation.
+        seats: members by id.
+        static_ids: member id of each static id.
+        pending: ids given with MEMBER_ID_REQUIRED and not used yet, with the end of each.
+        unsynced: members of the generation that have not sent their sync.
+        joins: count of joins that wait.
+        round_ends_at_ms: when whoever has not rejoined is dropped, None for never.
+        initial_left_ms: how much longer the first round may still be held open for newcomers.
+        newcomer: whether one joined since the first round was held open last.
+        sync_ends_at_ms: when whoever has not synced is dropped, None for never.
+        led_by: which leader's assignment each generation has; for tests and checkers.
+    """
+
+    now_ms: int = 0
+    settings: CoordinatorSettings = CoordinatorSettings()
+    outbox: list[tuple[Token, Answer]] = field(factory=list)
+    exists: bool = False
+    state: GroupState = GroupState.EMPTY
+    is_initial: bool = False
+    generation: int = 0
+    leader_id: str = ""
+    protocol_type: str = ""
+    protocol_name: str = ""
+    seats: dict[str, Seat] = field(factory=dict)
+    static_ids: dict[str, str] = field(factory=dict)
+    pending: dict[str, int] = field(factory=dict)
+    unsynced: dict[str, None] = field(factory=dict)
+    joins: int = 0
+    round_ends_at_ms: int | None = None
+    initial_left_ms: int = 0
+    newcomer: bool = False
+    sync_ends_at_ms: int | None = None
+    led_by: dict[int, str] = field(factory=dict)
+    _numbers: Iterator[int] = field(factory=lambda: count(1))
+    _timers: list[tuple[int, str]] = field(factory=list)
+
+    def answer(self, token: Token, answer: Answer) -> None:
+        """Answer a request."""
+        self.outbox.append((token, answer))
+
+    def new_member_id(self, instance_id: str | None) -> str:
+        """An id that nobody had; a broker's are random, these are numbered."""
+        return f"{instance_id or 'member'}-{next(self._numbers):03}"
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether nobody is waited for: each member's join waits, and no given id is unused."""
+        return self.joins == len(self.seats) and not self.pending
+
+    @property
+    def rebalance_ms(self) -> int:
+        """The longest rebalance time-out of a member."""
+        return max((seat.rebalance_ms for seat in self.seats.values()), default=0)
+
+    # --- who is who ----------------------------------------------------------------------------
+
+    def identity_code(self, member_id: str, instance_id: str | None) -> int:
+        """0 for a member of the group, else why it is none (KIP-345)."""
+        if instance_id is not None:
+            known = self.static_ids.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return 0 if member_id in self.seats else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def fence_code(self, member_id: str, instance_id: str | None, generation: int) -> int:
+        """The same, for requests that must carry the present generation."""
+        code = self.identity_code(member_id, instance_id)
+        if not code and generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        return code
+
+    # --- protocols -----------------------------------------------------------------------------
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member that speaks these can be in the group."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        common = self._common_protocols()
+        return protocol_type == self.protocol_type and any(name in common for name, _ in protocols)
+
+    def select_protocol(self) -> str:
+        """The one that most members want most, of those that all speak; "" without members."""
+        common = self._common_protocols()
+        votes: dict[str, int] = {}
+        for seat in self.seats.values():
+            wanted = next((name for name, _ in seat.protocols if name in common), "")
+            votes[wanted] = votes.get(wanted, 0) + 1
+        return max(votes, key=lambda name: votes[name], default="")
+
+    def _common_protocols(self) -> set[str]:
+        spoken = {seat.protocols: None for seat in self.seats.values()}
+        names = [{name for name, _ in protocols} for protocols in spoken]
+        return set.intersection(*names) if names else set()
+
+    # --- members come and go -------------------------------------------------------------------
+
+    def seat(self, seat: Seat) -> None:
+        """Add a member."""
+        self.seats[seat.member_id] = seat
+        if seat.instance_id is not None:
+            self.static_ids[seat.instance_id] = seat.member_id
+        if seat.join is not None:
+            self.joins += 1
+        if not self.leader_id:
+            self.leader_id = seat.member_id
+        seat.is_timed = False
+        self._set_timer(seat)
+
+    def unseat(self, member_id: str) -> Seat:
+        """Drop a member; another one leads if it led."""
+        seat = self.seats.pop(member_id)
+        if seat.join is not None:
+            self.joins -= 1
+        if seat.instance_id is not None:
+            self.static_ids.pop(seat.instance_id, None)
+        self.unsynced.pop(member_id, None)
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.seats), "")
+        return seat
+
+    def wait_in_join(self, seat: Seat, token: Token) -> None:
+        """Let a member's join wait."""
+        if seat.join is None:
+            self.joins += 1
+        seat.join = token
+
+    def take_join(self, seat: Seat) -> Token | None:
+        """The join that waits, which does so no more."""
+        token, seat.join = seat.join, None
+        if token is not None:
+            self.joins -= 1
+        return token
+
+    # --- time ----------------------------------------------------------------------------------
+
+    def touch(self, seat: Seat, for_ms: int | None = None) -> None:
+        """Begin a member's session anew.
+
+        Args:
+            seat: whose.
+            for_ms: how long it lasts, None for its session time-out.
+        """
+        seat.expires_at_ms = self.now_ms + (seat.session_ms if for_ms is None else for_ms)
+        self._set_timer(seat)
+
+    def expect(self, member_id: str, for_ms: int) -> None:
+        """Keep a given id open for so long."""
+        self.pending[member_id] = self.now_ms + for_ms
+        heapq.heappush(self._timers, (self.now_ms + for_ms, member_id))
+
+    def deadline_ms(self) -> int | None:
+        """When something may end by itself at the earliest, None for never."""
+        ends = [self._timers[0][0]] if self._timers else []
+        if self.round_ends_at_ms is not None:
+            ends.append(self.round_ends_at_ms)
+        if self.sync_ends_at_ms is not None:
+            ends.append(self.sync_ends_at_ms)
+        return min(ends, default=None)
+
+    def take_expired(self) -> Iterator[str]:
+        """Ids whose time is over now: of members, and of those given and not used."""
+        while self._timers and self._timers[0][0] <= self.now_ms:
+            at_ms, member_id = heapq.heappop(self._timers)
+            if self.pending.get(member_id, at_ms + 1) <= at_ms:
+                yield member_id
+                continue
+            seat = self.seats.get(member_id)
+            if seat is None:
+                continue
+            if seat.expires_at_ms > at_ms:
+                heapq.heappush(self._timers, (seat.expires_at_ms, member_id))
+            else:
+                seat.is_timed = False
+                if seat.can_expire:
+                    yield member_id
+
+    def _set_timer(self, seat: Seat) -> None:
+        if not seat.is_timed:
+            seat.is_timed = True
+            heapq.heappush(self._timers, (seat.expires_at_ms, seat.member_id))
+
+    # --- the log -------------------------------------------------------------------------------
+
+    def stored(self) -> ClassicGroup:
+        """What a broker finds in the log if this state is the last one written."""
+        return ClassicGroup(
+            settings=self.settings,
+            exists=True,
+            state=GroupState.STABLE if self.seats else GroupState.EMPTY,
+            generation=self.generation,
+            leader_id=self.leader_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol_name,
+            seats={
+                member_id: attrs.evolve(seat, join=None, sync=None, is_new=False, is_timed=False)
+                for member_id, seat in self.seats.items()
+            },
+            static_ids=dict(self.static_ids),
+            led_by=self.led_by,
+            numbers=self._numbers,
+        )
+
+    def start_sessions(self, now_ms: int) -> None:
+        """Begin every member's session: a broker took the group over."""
+        self.now_ms = now_ms
+        for seat in self.seats.values():
+            self.touch(seat)

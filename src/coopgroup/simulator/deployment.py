@@ -1,0 +1,271 @@
+"""`Deployment`: plays a scenario: starts its processes and lets its events happen.
+
+Rules of this file: everything is put into the world's queue in advance, in the order of the
+scenario; who is meant by a name is found out when the event strikes. What a name stands for and is
+not there (a process that is down already, a leader where there is none) is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from attrs import define, field
+
+from coopgroup.simulator.brokers import NODES
+from coopgroup.simulator.scenario import (
+    LEADER,
+    AddPartitions,
+    Capacity,
+    Close,
+    CoordinatorLost,
+    CoordinatorMoved,
+    Crash,
+    CreateTopic,
+    Cut,
+    DeleteTopic,
+    Event,
+    Flap,
+    How,
+    MemberSet,
+    Pause,
+    Rate,
+    RollingRestart,
+    Scale,
+    Scenario,
+)
+
+if TYPE_CHECKING:
+    from coopgroup.simulator.process import Process
+    from coopgroup.simulator.simulation import Simulation
+
+__all__ = ["Deployment"]
+
+
+@define
+class _Place:
+    """A process that is meant to run, alive or not.
+
+    Attributes:
+        members: the set that it belongs to.
+        skew_ppm: of its clock, the same in all its lives.
+        wanted: whether it is to be started again when it is down.
+    """
+
+    members: MemberSet
+    skew_ppm: int
+    wanted: bool = True
+
+
+@define(eq=False)
+class Deployment:
+    """The processes of a scenario, and what happens to them.
+
+    Attributes:
+        scenario: what is played.
+        simulation: where.
+    """
+
+    scenario: Scenario
+    simulation: Simulation
+    _places: dict[str, _Place] = field(factory=dict)
+    _counts: dict[str, int] = field(factory=dict)
+    _capacities: dict[str, float] = field(factory=dict)
+
+    def plan(self) -> None:
+        """Put everything that will happen into the queue."""
+        world, scenario = self.simulation.world, self.scenario
+        for topic in scenario.topics:
+            self.simulation.set_topic(topic.name, topic.partitions, topic.rate_per_s)
+        for members in scenario.members:
+            self._counts[members.name] = len(members.processes)
+            for number, name in enumerate(members.processes):
+                at_ms = members.start_ms + number * members.start_every_ms
+                world.at(at_ms, self._start, members, name)
+        for event in scenario.events:
+            world.at(event.at_ms, self._play, event)
+        world.at(scenario.duration_ms, self._end_faults)
+
+    def _end_faults(self) -> None:
+        """The second part of a run is undisturbed."""
+        self.simulation.network.heal()
+        for process in self.simulation.alive:
+            process.resume()
+
+    # --- who is meant --------------------------------------------------------------------------
+
+    def _named(self, name: str) -> list[Process]:
+        """Living processes that a name stands for now."""
+        simulation = self.simulation
+        if name == LEADER:
+            leader = simulation.leader
+            return [] if leader is None else [leader]
+        if name in self._counts and name not in self._places:
+            return [p for n in self._names_of(name) for p in self._named(n)]
+        process = simulation.process(name)
+        return [] if process is None or not process.alive else [process]
+
+    def _names_of(self, name: str) -> list[str]:
+        """Processes of a set, those that are down included, or the process of that name."""
+        if name in self._places or name not in self._counts:
+            return [name]
+        members = next(one for one in self.scenario.members if one.name == name)
+        return [members.process(number) for number in range(1, self._counts[name] + 1)]
+
+    # --- starts and ends -----------------------------------------------------------------------
+
+    def _start(self, members: MemberSet, name: str) -> None:
+        skew = members.clock_skew_ppm
+        dice = self.simulation.world.dice("skews")
+        self._places[name] = _Place(members, dice.randint(skew.low, skew.high))
+        self._start_again(name)
+
+    def _start_again(self, name: str) -> None:
+        place = self._places[name]
+        before = self.simulation.process(name)
+        if not place.wanted or (before is not None and before.alive):
+            return
+        members = place.members
+        capacity = self._capacities.get(members.name, members.capacity_per_s)
+        self.simulation.start(
+            name,
+            members.topics,
+            identity=members.identity,
+            capacity_per_s=self._capacities.get(name, capacity),
+            skew_ppm=place.skew_ppm,
+        )
+
+    def _end(self, process: Process, how: How, back_after_ms: int | None) -> None:
+        """End a process; it starts again so long after its end."""
+        if back_after_ms is not None:
+            process.on_end = lambda: self.simulation.world.later(
+                back_after_ms, self._start_again, process.name
+            )
+        else:
+            self._places[process.name].wanted = False
+        if how is How.CRASH:
+            process.crash()
+        else:
+            process.close()
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _play(self, event: Event) -> None:
+        match event:
+            case Crash():
+                for process in self._named(event.member):
+                    self._end(process, How.CRASH, event.back_after_ms)
+            case Close():
+                for process in self._named(event.member):
+                    self._end(process, How.CLOSE, event.back_after_ms)
+            case Pause():
+                self._pause(event)
+            case RollingRestart():
+                self._roll(event)
+            case Scale():
+                self._scale(event)
+            case Flap():
+                self._flap(event, event.member, event.times)
+            case _:
+                self._play_surroundings(event)
+
+    def _pause(self, event: Pause) -> None:
+        for process in self._named(event.member):
+            process.pause()
+            self.simulation.world.later(event.for_ms, process.resume)
+
+    def _roll(self, event: RollingRestart) -> None:
+        names = list(dict.fromkeys(one for name in event.members for one in self._names_of(name)))
+        for first in range(0, len(names), event.batch):
+            batch = names[first : first + event.batch]
+            delay_ms = first // event.batch * event.every_ms
+            self.simulation.world.later(delay_ms, self._restart, batch, event)
+
+    def _restart(self, names: list[str], event: RollingRestart) -> None:
+        for name in names:
+            for process in self._named(name):
+                self._end(process, event.how, event.down_ms)
+
+    def _scale(self, event: Scale) -> None:
+        world = self.simulation.world
+        members = next(one for one in self.scenario.members if one.name == event.members)
+        before, self._counts[members.name] = self._counts[members.name], event.to
+        for step, number in enumerate(range(before + 1, event.to + 1)):
+            world.later(step * event.every_ms, self._start, members, members.process(number))
+        for step, number in enumerate(range(before, event.to, -1)):
+            world.later(step * event.every_ms, self._remove, members.process(number), event.how)
+
+    def _remove(self, name: str, how: How) -> None:
+        self._places[name].wanted = False
+        for process in self._named(name):
+            self._end(process, how, None)
+
+    def _flap(self, event: Flap, name: str, times: int) -> None:
+        for process in self._named(name):
+            self._end(process, event.how, event.down_ms)
+            if times > 1:
+                pace_ms = event.down_ms + event.up_ms
+                self.simulation.world.later(pace_ms, self._flap, event, process.name, times - 1)
+
+    def _play_surroundings(
+        self,
+        event: Cut
+        | CoordinatorLost
+        | CoordinatorMoved
+        | AddPartitions
+        | CreateTopic
+        | DeleteTopic
+        | Rate
+        | Capacity,
+    ) -> None:
+        simulation = self.simulation
+        match event:
+            case Cut():
+                for process in [p for name in event.members for p in self._named(name)]:
+                    simulation.cut(process, event.for_ms)
+            case CoordinatorLost():
+                simulation.move_coordinator(self._next_node(), event.for_ms)
+            case CoordinatorMoved():
+                simulation.move_coordinator(self._next_node())
+            case Capacity():
+                self._set_capacity(event)
+            case _:
+                self._change_topics(event)
+
+    def _change_topics(self, event: AddPartitions | CreateTopic | DeleteTopic | Rate) -> None:
+        simulation = self.simulation
+        match event:
+            case AddPartitions():
+                before = simulation.brokers.topics.get(event.topic, 0)
+                count = before + len(event.rate_per_s)
+                simulation.set_topic(event.topic, count, event.rate_per_s)
+            case CreateTopic():
+                topic = event.topic
+                simulation.set_topic(topic.name, topic.partitions, topic.rate_per_s)
+            case DeleteTopic():
+                simulation.set_topic(event.topic, 0)
+            case Rate():
+                self._set_rate(event)
+            case _:
+                assert_never(event)
+
+    def _next_node(self) -> int:
+        at = NODES.index(self.simulation.brokers.coordinator.node_id)
+        return NODES[(at + 1) % len(NODES)]
+
+    def _set_rate(self, event: Rate) -> None:
+        simulation = self.simulation
+        partitions = event.partitions
+        if partitions is None:
+            partitions = tuple(range(simulation.brokers.topics.get(event.topic, 0)))
+        simulation.world.fault(f"topic {event.topic} gets {event.rate_per_s:g} records/s")
+        simulation.set_rate(event.topic, partitions, event.rate_per_s)
+
+    def _set_capacity(self, event: Capacity) -> None:
+        for name in event.members:
+            words = f"{name} works off {event.capacity_per_s:g} records/s"
+            self.simulation.world.fault(words)
+            if name != LEADER:
+                self._capacities[name] = event.capacity_per_s
+            for process in self._named(name):
+                process.application.settle()
+                process.application.capacity_per_s = event.capacity_per_s

@@ -1,0 +1,287 @@
+"""`Network`: connections between processes and brokers.
+
+Rules of this file:
+
+- what is sent on one connection arrives in the order in which it was sent, and a broker serves one
+  request of a connection at a time: one that waits for a round holds up those behind it;
+- what is lost breaks its call, and the process learns that no answer will come;
+- a cut is no loss: what is sent meanwhile arrives after it, unless its time-out ran out before
+  (TCP sends again);
+- every `Send` of a session is answered exactly once.
+
+Tests inject one fault at a time: `upset` registers a fault for the next request that fits.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from typing import TYPE_CHECKING
+
+from attrs import define, field, frozen
+
+from coopgroup.member import ErrorCode
+from coopgroup.member.effects import Lane
+from coopgroup.member.events import Answered, RequestFailed
+from coopgroup.simulator.coordinator import refusal
+from coopgroup.simulator.scenario import Span
+
+if TYPE_CHECKING:
+    import random
+
+    from coopgroup.member.effects import Send
+    from coopgroup.model.group_api import Answer, GroupRequest
+    from coopgroup.simulator.brokers import Brokers
+    from coopgroup.simulator.process import Process
+    from coopgroup.simulator.world import World
+
+__all__ = ["Call", "Connection", "Mishap", "Network", "Upset"]
+
+
+class Mishap(enum.Enum):
+    """What can happen to one request."""
+
+    REQUEST_LOST = "request lost"
+    """It never reaches the broker."""
+
+    ANSWER_LOST = "answer lost"
+    """The broker serves it, and the process learns only that the connection broke."""
+
+    REFUSED = "refused"
+    """The broker refuses it with a code, without a look at it."""
+
+    DELAYED = "delayed"
+    """It takes longer, and so does what follows on its connection."""
+
+
+@frozen(kw_only=True)
+class Upset:
+    """One fault for one request.
+
+    Attributes:
+        request: class of the request.
+        mishap: what happens to it.
+        client: whose request, "" for anybody's.
+        code: that it is refused with.
+        delay_ms: by which it is delayed.
+    """
+
+    request: type[GroupRequest]
+    mishap: Mishap
+    client: str = ""
+    code: int = ErrorCode.UNKNOWN_SERVER_ERROR
+    delay_ms: int = 0
+
+
+@define(eq=False)
+class Connection:
+    """One connection of a process.
+
+    Attributes:
+        waiting: calls that wait for those before them.
+        serving: the one that the broker works on.
+        free_at_ms: nothing that is sent now arrives before.
+    """
+
+    waiting: deque[Call] = field(factory=deque)
+    serving: Call | None = None
+    free_at_ms: int = 0
+
+
+@define(eq=False)
+class Call:
+    """A request on its way.
+
+    Attributes:
+        process: whose it is.
+        send: the effect.
+        connection: that it took.
+        answer_lost: whether its answer will not arrive.
+        refused_with: code that it is refused with unseen, None for none.
+        is_over: whether the process has its answer, or died.
+    """
+
+    process: Process
+    send: Send
+    connection: Connection
+    answer_lost: bool = False
+    refused_with: int | None = None
+    is_over: bool = False
+
+
+@define(kw_only=True, eq=False)
+class Network:
+    """All connections.
+
+    Attributes:
+        world: the world.
+        delay_ms: of a request or an answer, one way.
+        request_loss: part of the requests that is lost.
+        answer_loss: part of the answers that is lost.
+        upsets: faults that wait for their request.
+        brokers: where requests go; set once both are made.
+    """
+
+    world: World
+    delay_ms: Span = field(factory=lambda: Span(1, 1))
+    request_loss: float = 0.0
+    answer_loss: float = 0.0
+    upsets: list[Upset] = field(factory=list)
+    brokers: Brokers = field(init=False)
+    _lanes: dict[tuple[Process, Lane], Connection] = field(factory=dict)
+    _calls: dict[Process, dict[Call, None]] = field(factory=dict)
+    _cut_until_ms: dict[str, int] = field(factory=dict)
+    _dice: random.Random = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Take the dice up."""
+        self._dice = self.world.dice("network")
+
+    # --- what a test or a deployment does ------------------------------------------------------
+
+    def upset(self, upset: Upset) -> None:
+        """Register a fault for the next request that fits."""
+        self.upsets.append(upset)
+
+    def cut(self, client: str, for_ms: int) -> None:
+        """Nothing gets through between a process and the brokers for a while."""
+        until_ms = self.world.now_ms + for_ms
+        self._cut_until_ms[client] = max(until_ms, self._cut_until_ms.get(client, 0))
+
+    def heal(self) -> None:
+        """Nothing is lost from now on, and cuts end."""
+        self.request_loss = self.answer_loss = 0.0
+        self._cut_until_ms.clear()
+        self.upsets.clear()
+
+    def break_all(self) -> None:
+        """Every call on its way fails: the broker died."""
+        for calls in tuple(self._calls.values()):
+            for call in tuple(calls):
+                self.fail(call)
+
+    # --- what a process does -------------------------------------------------------------------
+
+    def send(self, process: Process, send: Send) -> None:
+        """Take a request off a process."""
+        connection = self._lanes.get((process, send.lane))
+        if connection is None:
+            connection = self._lanes[process, send.lane] = Connection()
+        call = Call(process, send, connection)
+        self._calls.setdefault(process, {})[call] = None
+        world, dice = self.world, self._dice
+        if self.answer_loss:
+            call.answer_lost = dice.random() < self.answer_loss
+        lost = bool(self.request_loss) and dice.random() < self.request_loss
+        delay_ms = self._delay()
+        if self.upsets:
+            more_ms, upset_lost = self._be_upset(call)
+            delay_ms += more_ms
+            lost = lost or upset_lost
+        arrives_ms = max(world.now_ms + delay_ms, connection.free_at_ms)
+        connection.free_at_ms = arrives_ms
+        world.at(arrives_ms, self.fail if lost else self._arrive, call)
+        world.later(send.timeout_ms, self.fail, call)
+        if world.transcript is not None:
+            world.transcript.sent(call)
+
+    def close_lane(self, process: Process, lane: Lane) -> None:
+        """Give a connection up: what is on its way there fails."""
+        connection = self._lanes.pop((process, lane), None)
+        for call in tuple(self._calls.get(process, ())):
+            if call.connection is connection:
+                call.answer_lost = True
+                self.world.later(1, self.fail, call)
+
+    def forget(self, process: Process) -> None:
+        """A process died: its connections are closed, what has not arrived is gone."""
+        for call in self._calls.pop(process, {}):
+            call.is_over = True
+        for lane in Lane:
+            self._lanes.pop((process, lane), None)
+
+    # --- on the way ----------------------------------------------------------------------------
+
+    def _delay(self) -> int:
+        low, high = self.delay_ms.low, self.delay_ms.high
+        return low if low == high else self._dice.randint(low, high)
+
+    def _be_upset(self, call: Call) -> tuple[int, bool]:
+        """Let the first fault that fits happen; returns the delay and whether it is lost."""
+        for upset in self.upsets:
+            if isinstance(call.send.request, upset.request) and (
+                upset.client in {"", call.process.name}
+            ):
+                self.upsets.remove(upset)
+                request = upset.request.__name__
+                self.world.fault(f"{request} of {call.process.name} is {upset.mishap.value}")
+                if upset.mishap is Mishap.ANSWER_LOST:
+                    call.answer_lost = True
+                if upset.mishap is Mishap.REFUSED:
+                    call.refused_with = upset.code
+                return upset.delay_ms, upset.mishap is Mishap.REQUEST_LOST
+        return 0, False
+
+    def _held_until_ms(self, process: Process) -> int:
+        return self._cut_until_ms.get(process.name, 0) if self._cut_until_ms else 0
+
+    def _arrive(self, call: Call) -> None:
+        if call.is_over:
+            return
+        held_until_ms = self._held_until_ms(call.process)
+        if held_until_ms > self.world.now_ms:
+            self.world.at(held_until_ms, self._arrive, call)
+            return
+        connection = call.connection
+        if connection.serving is not None and not connection.serving.is_over:
+            connection.waiting.append(call)
+            return
+        connection.serving = call
+        if call.refused_with is not None:
+            self.reply(call, refusal(call.send.request, call.refused_with))
+        else:
+            self.brokers.serve(call)
+
+    def reply(self, call: Call, answer: Answer) -> None:
+        """Take an answer to its process."""
+        if call.is_over:
+            return
+        if call.answer_lost:
+            self.world.later(self._delay(), self.fail, call)
+        else:
+            self.world.later(self._delay(), self._deliver, call, answer)
+
+    def _deliver(self, call: Call, answer: Answer) -> None:
+        if call.is_over:
+            return
+        held_until_ms = self._held_until_ms(call.process)
+        if held_until_ms > self.world.now_ms:
+            self.world.at(held_until_ms, self._deliver, call, answer)
+            return
+        self._finish(call)
+        if self.world.transcript is not None:
+            self.world.transcript.answered(call, answer)
+        call.process.give(Answered(request_id=call.send.request_id, answer=answer))
+
+    def fail(self, call: Call) -> None:
+        """No answer will come."""
+        if call.is_over:
+            return
+        self._finish(call)
+        if self.world.transcript is not None:
+            self.world.transcript.failed(call)
+        call.process.give(
+            RequestFailed(
+                request_id=call.send.request_id,
+                code=ErrorCode.NO_ANSWER,
+                message="connection lost",
+            )
+        )
+
+    def _finish(self, call: Call) -> None:
+        """Take a call off the list; the next one of its connection is served."""
+        call.is_over = True
+        del self._calls[call.process][call]
+        connection = call.connection
+        if connection.serving is call and connection.waiting:
+            self.world.later(0, self._arrive, connection.waiting.popleft())

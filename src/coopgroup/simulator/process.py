@@ -1,0 +1,396 @@
+"""`Process`: one life of a process: a session, its application, a clock of its own.
+
+Rules of this file: the duties of a host stand in `coopgroup.session`, and this is one. A process
+that is paused takes nothing: what arrives meanwhile waits, and its own timers with it. When it goes
+on, the clock comes first: the session is woken before it hears what waited.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from coopgroup.errors import LocalProtocolError
+from coopgroup.leader import TopicMetadata, read_members
+from coopgroup.member import MemberState, new_member
+from coopgroup.member.effects import (
+    CancelJoin,
+    FailMember,
+    FinishCommit,
+    GrantResources,
+    Lane,
+    LoseResources,
+    Report,
+    RevokeResources,
+    Send,
+)
+from coopgroup.member.events import (
+    ApplicationStalled,
+    RejoinRequested,
+    SubscriptionChanged,
+    Woken,
+)
+from coopgroup.model import EMPTY, NOBODY, ResourceSet
+from coopgroup.session import (
+    LeadRound,
+    RoundLed,
+    Session,
+    SessionEffect,
+    SessionEvent,
+    backing_off,
+    lead_round,
+    session_deadline_ms,
+)
+from coopgroup.session import step as step_session
+from coopgroup.simulator.application import Application
+from coopgroup.simulator.scenario import Span
+from coopgroup.telemetry import (
+    EndCause,
+    ProcessEnded,
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
+    RoundRefused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.member import MemberConfig
+    from coopgroup.policies.base import Policy
+    from coopgroup.simulator.brokers import Brokers
+    from coopgroup.simulator.network import Network
+    from coopgroup.simulator.world import World
+    from coopgroup.telemetry import Record
+
+__all__ = ["Habits", "Process"]
+
+_OUTSIDE = frozenset({MemberState.UNSUBSCRIBED, MemberState.FAILED})
+_MILLION = 1_000_000
+
+
+@define(kw_only=True)
+class Habits:
+    """What is alike for all processes of a run, and may change while it runs.
+
+    Attributes:
+        assignor: says where.
+        policy: says when.
+        callback_ms: from the moment in which a callback is due to its call.
+        lead_ms: that a leader takes for a round.
+        notice_ms: until a leader notices that partitions changed.
+        retry_ms: after a round that was refused, until the leader asks for another.
+        jitter_ms: by which a retry may come later.
+        no_metadata: part of the rounds whose leader gets no metadata in time.
+    """
+
+    assignor: Assignor
+    policy: Policy
+    callback_ms: Span = field(factory=lambda: Span(1, 10))
+    lead_ms: Span = field(factory=lambda: Span(1, 10))
+    notice_ms: Span = field(factory=lambda: Span(1, 50))
+    retry_ms: int = 1_000
+    jitter_ms: int = 50
+    no_metadata: float = 0.0
+
+
+@define(kw_only=True, eq=False)
+class Process:
+    """A process.
+
+    Attributes:
+        world: the world.
+        network: its way to the brokers.
+        brokers: of which a leader learns what exists.
+        habits: of all processes.
+        name: which stays the same over its lives.
+        config: of its member.
+        topics: what it subscribes to.
+        skew_ppm: by how much its clock runs fast, in millionths.
+        application: set right after it is made, for each knows the other.
+        session: the session.
+        alive: False once it crashed or ended.
+        paused: whether it stands still.
+        failed: what its member failed with, "" for nothing.
+        on_failure: called with the error that no retry mends.
+        on_end: called when its life is over.
+    """
+
+    world: World
+    network: Network
+    brokers: Brokers
+    habits: Habits
+    name: str
+    config: MemberConfig
+    topics: tuple[str, ...]
+    skew_ppm: int = 0
+    application: Application = field(init=False)
+    session: Session = field(init=False)
+    alive: bool = True
+    paused: bool = False
+    failed: str = ""
+    on_failure: Callable[[Process, int], None] = field(default=lambda *_: None)
+    on_end: Callable[[], None] = field(default=lambda: None)
+    _backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(factory=list)
+    _wakes_at_ms: int | None = None
+    _wake_number: int = 0
+    _seen_topics: tuple[str, ...] = ()
+    _seen: ResourceSet = EMPTY
+
+    def __attrs_post_init__(self) -> None:
+        """Make the session."""
+        self.session = Session(member=new_member(self.config))
+
+    # --- questions -----------------------------------------------------------------------------
+
+    @property
+    def state(self) -> MemberState:
+        """State of its member."""
+        return self.session.member.state
+
+    @property
+    def leads(self) -> bool:
+        """Whether its member led the last round that it knows of."""
+        return self.session.policy_state is not None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it has a static id."""
+        return self.config.instance_id is not None
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing is to be expected of it, as long as nothing happens."""
+        member = self.session.member
+        return (
+            member.state is MemberState.STABLE
+            and member.scheduled_rejoin_ms is None
+            and not self.paused
+            and self.application.working == member.owned
+            and not self.application.stopping
+        )
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin: subscribe and join."""
+        instance_id = self.config.instance_id or ""
+        self.write(ProcessStarted(instance_id=instance_id, topics=self.topics))
+        self.application.start()
+        self.give(SubscriptionChanged(topics=self.topics))
+
+    def close(self) -> None:
+        """Close the consumer: stop, commit, leave, end."""
+        if self.alive and not self.application.closing:
+            if self.paused:
+                self._backlog.append((self.application.close, ()))
+            else:
+                self.application.close()
+
+    def crash(self) -> None:
+        """Die at once."""
+        if self.alive:
+            self.application.freeze()
+            self._end(EndCause.CRASHED)
+
+    def stall(self) -> None:
+        """The application does not poll in time."""
+        self.give(ApplicationStalled())
+
+    def pause(self) -> None:
+        """Stand still."""
+        if self.alive and not self.paused:
+            self.application.freeze()
+            self.paused = True
+            self.write(ProcessPaused())
+
+    def resume(self) -> None:
+        """Go on."""
+        if not self.alive or not self.paused:
+            return
+        self.paused = False
+        self.application.thaw()
+        self.write(ProcessResumed())
+        self._wakes_at_ms = None
+        backlog, self._backlog = self._backlog, []
+        self.give(Woken())
+        for action, arguments in backlog:
+            self._run(action, arguments)
+
+    def _end(self, cause: EndCause) -> None:
+        self.alive = False
+        self._backlog.clear()
+        self.network.forget(self)
+        self.write(ProcessEnded(cause=cause))
+        self.on_end()
+
+    # --- what happens to it --------------------------------------------------------------------
+
+    def later(self, delay_ms: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - any action
+        """Run something of the process itself after a time, if it lives and is not paused then."""
+        self.world.later(delay_ms, self._run, action, arguments)
+
+    def _run(self, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if not self.alive:
+            return
+        if self.paused:
+            self._backlog.append((action, arguments))
+        else:
+            action(*arguments)
+
+    def give(self, event: SessionEvent) -> None:
+        """Give an event to the session and carry out what it asks for."""
+        if not self.alive:
+            return
+        if self.paused:
+            self._backlog.append((self.give, (event,)))
+            return
+        try:
+            self.session, effects = step_session(self.session, event, now_ms=self._clock_ms())
+        except LocalProtocolError as error:
+            self.world.object_to("host", f"{self.name}: {error}")
+            return
+        for effect in effects:
+            self._carry_out(effect)
+        if self.application.closing and self.state in _OUTSIDE:
+            if self.alive:
+                self._end(EndCause.CLOSED)
+        else:
+            self._wake_in_time()
+
+    def write(self, record: Record) -> None:
+        """Write a record down."""
+        member = self.session.member
+        self.world.write(
+            record, client=self.name, member=member.member_id, generation=member.generation
+        )
+
+    def _carry_out(self, effect: SessionEffect) -> None:
+        match effect:
+            case Send():
+                self.network.send(self, effect)
+            case Report():
+                self.write(effect.record)
+            case FinishCommit():
+                self.application.finish_commit(effect)
+            case CancelJoin():
+                self.network.close_lane(self, Lane.JOIN)
+            case LeadRound():
+                self._lead(effect)
+            case GrantResources():
+                self.application.grant(effect.resources)
+            case RevokeResources():
+                self.application.revoke(effect.resources)
+            case LoseResources():
+                self.application.lose()
+            case FailMember():
+                self.failed = effect.message
+                self.on_failure(self, effect.code)
+
+    # --- its clock -----------------------------------------------------------------------------
+
+    def _clock_ms(self) -> int:
+        now_ms = self.world.now_ms
+        return now_ms + now_ms * self.skew_ppm // _MILLION if self.skew_ppm else now_ms
+
+    def _world_ms(self, clock_ms: int) -> int:
+        """The first instant in which the process's clock shows that time, or a later one."""
+        if not self.skew_ppm:
+            return clock_ms
+        world_ms = clock_ms * _MILLION // (_MILLION + self.skew_ppm) - 1
+        while world_ms + world_ms * self.skew_ppm // _MILLION < clock_ms:
+            world_ms += 1
+        return world_ms
+
+    def _wake_in_time(self) -> None:
+        """Wake the session when it wants to be; one timer is set at most, the earliest."""
+        deadline_ms = session_deadline_ms(self.session)
+        if deadline_ms is None:
+            return
+        due_ms = self._world_ms(deadline_ms)
+        if backing_off(self.session):
+            due_ms += self.world.dice("jitter").randint(0, self.habits.jitter_ms)
+            if self.session.member.owned:  # the lease ends in time, whatever is tried again
+                due_ms = min(due_ms, self._world_ms(self.session.member.hold_until_ms))
+        if due_ms <= self.world.now_ms:
+            self.world.object_to(
+                "host", f"{self.name} wants to be woken at {deadline_ms}, now over"
+            )
+            due_ms = self.world.now_ms + 1
+        if self._wakes_at_ms is None or due_ms < self._wakes_at_ms:
+            self._wakes_at_ms = due_ms
+            self._wake_number += 1
+            self.world.at(due_ms, self._wake, self._wake_number)
+
+    def _wake(self, number: int) -> None:
+        if number != self._wake_number or not self.alive or self.paused:
+            return
+        self._wakes_at_ms = None
+        deadline_ms = session_deadline_ms(self.session)
+        if deadline_ms is not None and deadline_ms <= self._clock_ms():
+            self.give(Woken())
+        else:  # it has been put off meanwhile
+            self._wake_in_time()
+
+    # --- its duty as a leader ------------------------------------------------------------------
+
+    def _lead(self, duty: LeadRound) -> None:
+        """Duty 4: decide the round, a while later; what exists is looked up now."""
+        world, habits = self.world, self.habits
+        dice = world.dice("leader")
+        request = read_members(duty.members)
+        found = self.brokers.existing().restrict_names(request.topics)
+        known = not habits.no_metadata or dice.random() >= habits.no_metadata
+        lags = None
+        if habits.assignor.needs_lags:
+            lags = self.application.load.lags(found, world.now_ms)
+        led = lead_round(
+            duty,
+            request,
+            TopicMetadata(resources=found) if known else None,
+            lags,
+            assignor=habits.assignor,
+            policy=habits.policy,
+        )
+        if known:
+            self._seen_topics, self._seen = request.topics, found
+            self._check_round(led)
+        self.later(dice.randint(habits.lead_ms.low, habits.lead_ms.high), self._decided, led)
+
+    def _decided(self, led: RoundLed) -> None:
+        self.give(led)
+        if led.led.refused:
+            again = RejoinRequested(reason="the last round moved nothing")
+            self.later(self.habits.retry_ms, self.give, again)
+        if self.brokers.existing().restrict_names(self._seen_topics) != self._seen:
+            self.notice()  # they changed while the round was being decided
+
+    def _check_round(self, led: RoundLed) -> None:
+        """What no record shows: a sound round takes nothing from an owner that is to keep it."""
+        for record in led.led.records:
+            if isinstance(record, RoundRefused):
+                self.world.object_to("leader", f"{self.name}: {'; '.join(record.violations)}")
+        group, plan = led.led.decided.group, led.led.decided.plan
+        stays = (group.owner == plan.target) & (group.owner != NOBODY) & group.assignable
+        if plan.stopping is not None:  # told to stop before the target was what it is now
+            stays[group.claim_resources[plan.stopping]] = False
+        taken = stays & (plan.assigned != group.owner)
+        if taken.any():
+            resources = group.resources.take(taken).to_dict()
+            self.world.object_to("retained", f"{self.name} takes {resources} from their owners")
+
+    def notice(self) -> None:
+        """Partitions changed; a leader notices it a little later."""
+        span = self.habits.notice_ms
+        delay_ms = self.world.dice("notices").randint(span.low, span.high)
+        self.later(delay_ms, self._compare)
+
+    def _compare(self) -> None:
+        if not self.leads:
+            return
+        found = self.brokers.existing().restrict_names(self._seen_topics)
+        if found != self._seen:
+            self._seen = found
+            self.give(RejoinRequested(reason="partitions changed"))

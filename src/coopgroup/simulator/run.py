@@ -1,0 +1,175 @@
+"""`simulate`: a scenario, a policy, an assignor and a seed, played to the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from attrs import frozen
+
+from coopgroup.assignors.registry import create_assignor
+from coopgroup.member import MemberConfig
+from coopgroup.policies.registry import create_policy
+from coopgroup.simulator.checkers import Expectations, check_run
+from coopgroup.simulator.deployment import Deployment
+from coopgroup.simulator.measures import measure
+from coopgroup.simulator.process import Habits
+from coopgroup.simulator.scenario import Choice
+from coopgroup.simulator.scenario_times import last_event_ms
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.transcript import Transcript
+
+if TYPE_CHECKING:
+    from coopgroup.policies.base import Policy
+    from coopgroup.simulator.load import LagHistory
+    from coopgroup.simulator.measures import Measures
+    from coopgroup.simulator.scenario import Group, Scenario
+    from coopgroup.simulator.world import Violation
+    from coopgroup.telemetry import Envelope
+
+__all__ = ["Run", "simulate"]
+
+_SAMPLES: Final = 300
+_SAMPLE_MS_MIN: Final = 100
+# At the end of a run the group must have been at rest for this part of the settling, or so long.
+_QUIET_SHARE: Final = 8
+_QUIET_MS_MAX: Final = 5_000
+
+
+@frozen(kw_only=True, eq=False)
+class Run:
+    """What a simulated run was.
+
+    Attributes:
+        scenario: what was played, with the policy and the assignor that it was played with.
+        policy: its name.
+        assignor: its name.
+        seed: of everything that happened by chance.
+        telemetry: everything that was written down, in order of time, in virtual ms.
+        transcript: the run as lines for people; empty where nobody asked for it.
+        violations: rules that the run broke, in order of time.
+        lag: of every partition over time.
+        measures: what the run cost.
+    """
+
+    scenario: Scenario
+    policy: str
+    assignor: str
+    seed: int
+    telemetry: tuple[Envelope, ...]
+    transcript: tuple[str, ...]
+    violations: tuple[Violation, ...]
+    lag: LagHistory
+    measures: Measures
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    policy: Choice | str | None = None,
+    assignor: Choice | str | None = None,
+    seed: int | None = None,
+    transcript: bool = False,
+) -> Run:
+    """Play a scenario.
+
+    Args:
+        scenario: what to play.
+        policy: another one than the scenario's; one that is only named gets the options that the
+            scenario has for it.
+        assignor: another one than the scenario's.
+        seed: of everything that happens by chance, 0 if None.
+        transcript: whether to write the run down for people, which takes time.
+
+    Raises:
+        ConfigurationError: a policy, an assignor or one of their options does not exist, or the
+            settings of the group contradict each other.
+    """
+    scenario = _with_choices(scenario, policy, assignor)
+    seed = 0 if seed is None else seed
+    group = scenario.group
+    when = create_policy(group.policy.name, group.policy.options)
+    where = create_assignor(group.assignor.name, group.assignor.options)
+    simulation = Simulation.create(
+        config=member_config(group),
+        habits=Habits(assignor=where, policy=when),
+        seed=seed,
+        delay_ms=scenario.network.delay_ms,
+        loss=scenario.network.loss,
+        costs=scenario.costs,
+        commit_interval_ms=group.commit_interval_ms,
+    )
+    if transcript:
+        simulation.world.transcript = Transcript()
+    Deployment(scenario, simulation).plan()
+    _play(scenario, simulation)
+    telemetry = tuple(simulation.world.telemetry)
+    lag = simulation.load.history()
+    found = check_run(telemetry, _expectations(scenario, when, simulation))
+    broken = sorted((*simulation.world.violations, *found), key=lambda one: one.at_ms)
+    written = simulation.world.transcript
+    return Run(
+        scenario=scenario,
+        policy=group.policy.name,
+        assignor=group.assignor.name,
+        seed=seed,
+        telemetry=telemetry,
+        transcript=() if written is None else tuple(written.lines),
+        violations=tuple(broken),
+        lag=lag,
+        measures=measure(scenario, telemetry, lag),
+    )
+
+
+def member_config(group: Group) -> MemberConfig:
+    """Settings of a member, as the group wants them."""
+    return MemberConfig(
+        group_id="group",
+        session_timeout_ms=group.session_timeout_ms,
+        rebalance_timeout_ms=group.rebalance_timeout_ms,
+        heartbeat_interval_ms=group.heartbeat_interval_ms,
+    )
+
+
+def _with_choices(
+    scenario: Scenario, policy: Choice | str | None, assignor: Choice | str | None
+) -> Scenario:
+    group = scenario.group
+    if isinstance(policy, str):
+        policy = scenario.policy_named(policy)
+    if isinstance(assignor, str):
+        same = group.assignor.name == assignor
+        assignor = group.assignor if same else Choice(name=assignor)
+    return attrs.evolve(
+        scenario,
+        group=attrs.evolve(
+            group,
+            policy=group.policy if policy is None else policy,
+            assignor=group.assignor if assignor is None else assignor,
+        ),
+    )
+
+
+def _play(scenario: Scenario, simulation: Simulation) -> None:
+    """Let all the time pass, with a look at the lags now and then."""
+    step_ms = max(_SAMPLE_MS_MIN, -(-scenario.end_ms // _SAMPLES))
+    for at_ms in (*range(0, scenario.end_ms, step_ms), scenario.end_ms):
+        simulation.world.run(at_ms)
+        simulation.load.sample(at_ms)
+
+
+def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) -> Expectations:
+    topics = {topic for process in simulation.alive for topic in process.topics}
+    quiet_ms = min(_QUIET_MS_MAX, scenario.settle_ms // _QUIET_SHARE)
+    group = scenario.group
+    ration = getattr(policy, "ration", None)
+    return Expectations(
+        owned=simulation.brokers.existing().restrict_names(topics),
+        calm_from_ms=max(last_event_ms(scenario), scenario.duration_ms),
+        quiet_from_ms=scenario.end_ms - quiet_ms,
+        end_ms=scenario.end_ms,
+        slack_ms=group.session_timeout_ms + 2 * group.rebalance_timeout_ms,
+        delay_ms=getattr(policy, "scheduled_rebalance_timeout_ms", None),
+        max_moves_per_round=None if ration is None else ration.moves_max,
+        is_eager=policy.name == "eager",
+    )

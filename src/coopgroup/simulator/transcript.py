@@ -1,0 +1,188 @@
+"""`Transcript`: a run as lines for people, one an event.
+
+    12.345 orders-2 > JoinGroup of member-003, claims of generation 4: orders 0-3 7
+    12.351 orders-2 < JoinGroup: generation 5, led by member-001
+    12.351 orders-2   state joining -> syncing: joined
+
+`>` is a request, `<` its outcome, everything else a record of the telemetry. A heartbeat that says
+nothing new, and a commit that was accepted, are left out: they would bury the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+from attrs import define, field
+
+from coopgroup.errors import DecodeError
+from coopgroup.member.error_actions import error_name
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import (
+    Answer,
+    FindCoordinatorAnswer,
+    GroupRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+from coopgroup.protocol import decode_assignment, decode_subscription
+from coopgroup.telemetry import OffsetsCommitted, StateChanged
+
+if TYPE_CHECKING:
+    from coopgroup.simulator.network import Call
+    from coopgroup.telemetry import Envelope, Record
+
+__all__ = ["Transcript", "resources_in_words"]
+
+
+@define(eq=False)
+class Transcript:
+    """Collects lines.
+
+    Attributes:
+        lines: so far.
+    """
+
+    lines: list[str] = field(factory=list)
+
+    def recorded(self, envelope: Envelope) -> None:
+        """Something was written down."""
+        record = envelope.record
+        if not isinstance(record, OffsetsCommitted):
+            who = envelope.client or "*"
+            self._say(envelope.at_ms, who, " ", _record_in_words(record))
+
+    def sent(self, call: Call) -> None:
+        """A process sent a request."""
+        request = call.send.request
+        if not isinstance(request, HeartbeatRequest | OffsetCommitRequest):
+            process = call.process
+            self._say(process.world.now_ms, process.name, ">", _request_in_words(request))
+
+    def answered(self, call: Call, answer: Answer) -> None:
+        """A process has its answer."""
+        if _says_something(answer):
+            process = call.process
+            words = f"{_name(call.send.request)}: {_answer_in_words(answer)}"
+            self._say(process.world.now_ms, process.name, "<", words)
+
+    def failed(self, call: Call) -> None:
+        """A process will get no answer."""
+        process = call.process
+        words = f"{_name(call.send.request)}: no answer"
+        self._say(process.world.now_ms, process.name, "<", words)
+
+    def _say(self, at_ms: int, who: str, mark: str, words: str) -> None:
+        self.lines.append(f"{at_ms // 1000:6}.{at_ms % 1000:03} {who} {mark} {words}")
+
+
+def resources_in_words(resources: ResourceSet) -> str:
+    """Names with ranges of indices: `orders 0-3 7, payments 1`."""
+    if not resources:
+        return "nothing"
+    return ", ".join(
+        f"{name} {' '.join(_ranges(indices.tolist()))}" for name, indices in resources.items()
+    )
+
+
+def _ranges(indices: list[int]) -> list[str]:
+    ranges: list[list[int]] = []
+    for index in indices:
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return [str(low) if low == high else f"{low}-{high}" for low, high in ranges]
+
+
+def _name(message: GroupRequest) -> str:
+    return type(message).__name__.removesuffix("Request")
+
+
+def _says_something(answer: Answer) -> bool:
+    match answer:
+        case HeartbeatAnswer():
+            return bool(answer.error_code)
+        case OffsetCommitAnswer():
+            return any(code for *_, code in answer.codes)
+        case _:
+            return True
+
+
+def _request_in_words(request: GroupRequest) -> str:
+    match request:
+        case JoinGroupRequest():
+            who = request.member_id or "a new member"
+            return f"JoinGroup of {who}, {_claims_in_words(request.protocols[0][1])}"
+        case SyncGroupRequest():
+            decided = f", decides for {len(request.assignments)}" if request.assignments else ""
+            return f"SyncGroup of generation {request.generation}{decided}"
+        case _:
+            return _name(request)
+
+
+def _claims_in_words(subscription: bytes) -> str:
+    try:
+        told = decode_subscription(subscription)
+    except DecodeError as error:
+        return f"unreadable: {error}"
+    if not told.owned:
+        return "claims nothing"
+    return f"claims of generation {told.generation}: {resources_in_words(told.owned)}"
+
+
+def _answer_in_words(answer: Answer) -> str:
+    match answer:
+        case OffsetCommitAnswer():
+            code = next(code for *_, code in answer.codes if code)
+            return error_name(code)
+        case JoinGroupAnswer() if not answer.error_code:
+            skips = ", keeps what is stored" if answer.skip_assignment else ""
+            return f"generation {answer.generation}, led by {answer.leader_id}{skips}"
+        case SyncGroupAnswer() if not answer.error_code:
+            return _assignment_in_words(answer.assignment)
+        case FindCoordinatorAnswer() if answer.coordinator is not None:
+            return f"broker {answer.coordinator.node_id}"
+        case JoinGroupAnswer() if answer.member_id:
+            return f"{error_name(answer.error_code)}, {answer.member_id}"
+        case _:
+            return error_name(answer.error_code) if answer.error_code else "done"
+
+
+def _assignment_in_words(message: bytes) -> str:
+    try:
+        told = decode_assignment(message)
+    except DecodeError as error:
+        return f"unreadable: {error}"
+    words = resources_in_words(told.assigned)
+    if told.revoked is not None:
+        words += f"; stop {resources_in_words(told.revoked)}, then rejoin"
+    if told.scheduled_rebalance_timeout_ms:
+        words += f"; rejoin in {told.scheduled_rebalance_timeout_ms} ms"
+    return words
+
+
+def _record_in_words(record: Record) -> str:
+    if isinstance(record, StateChanged):
+        return f"state {record.before} -> {record.after}: {record.cause}"
+    words = [type(record).__name__]
+    for one in attrs.fields(type(record)):
+        value = getattr(record, one.name)
+        if isinstance(value, ResourceSet):
+            if value:
+                words.append(f"{one.name}=[{resources_in_words(value)}]")
+        elif isinstance(value, bool):
+            if value:
+                words.append(one.name)
+        elif isinstance(value, tuple):
+            if value:
+                words.append(f"{one.name}=({', '.join(map(str, value))})")
+        elif value not in {"", 0}:
+            words.append(f"{one.name}={value}")
+    return " ".join(words)
