@@ -164,6 +164,7 @@ class Process:
         awaited: commits that must end before the next join is sent.
         failed: what the member failed with, "" for nothing.
         revoked: everything that was revoked, with the generation.
+        granted: everything that was granted, oldest first.
         wake_number: of the wake-up that is still wanted.
     """
 
@@ -186,6 +187,7 @@ class Process:
     awaited: set[int] = attrs.field(factory=set)
     failed: str = ""
     revoked: list[tuple[int, ResourceSet]] = attrs.field(factory=list)
+    granted: list[ResourceSet] = attrs.field(factory=list)
     wake_number: int = 0
 
     @property
@@ -449,6 +451,7 @@ class GroupHarness:
         self.note(process, f"{type(effect).__name__} {effect.resources.to_dict()}")
         match effect:
             case GrantResources():
+                process.granted.append(effect.resources)
                 self._call(process, lambda: self._begin_work(process, resources))
             case RevokeResources():
                 member = process.session.member
@@ -515,7 +518,14 @@ class GroupHarness:
             return
         offsets = tuple(Offset(r.name, r.index, process.positions[r]) for r in sorted(resources))
         event = CommitRequested(commit_id=next(self._numbers), offsets=offsets)
-        self.later(self.chance.randint(0, 400), lambda: self.give(process, event))
+        grants_before = len(process.granted)
+
+        def give() -> None:
+            # Once it has them again, an old offset would be the application's own step back.
+            if not any(resources & granted for granted in process.granted[grants_before:]):
+                self.give(process, event)
+
+        self.later(self.chance.randint(0, 400), give)
 
     def _lost(self, process: Process) -> None:
         if process.session.member.state is MemberState.LOSING:
