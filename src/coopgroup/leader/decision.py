@@ -20,6 +20,7 @@ from coopgroup.model import NOBODY, plan_that_moves_nothing, resolve_claims
 from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.safety import check_target, violations
+from coopgroup.policies.state import NO_CLAIMS
 from coopgroup.policies.unclaimed import find_unclaimed, remember_round
 from coopgroup.telemetry import RoundLed, RoundRefused
 
@@ -145,7 +146,7 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
     state = context.state
     if state is None or context.generation > state.generation:
         return context
-    return attrs.evolve(context, state=attrs.evolve(state, silent=(), stopping=()))
+    return attrs.evolve(context, state=attrs.evolve(state, silent=(), stopping=NO_CLAIMS))
 
 
 def _stage(

@@ -7,10 +7,18 @@ from coopgroup.policies.incremental import IncrementalPolicy
 from coopgroup.policies.registry import create_policy, policy_names, register_policy
 from coopgroup.policies.safety import check_target, violations
 from coopgroup.policies.simple import SimplePolicy
-from coopgroup.policies.state import Holdings, Loss, PolicyState, state_from_json, state_to_json
+from coopgroup.policies.state import (
+    Claims,
+    Holdings,
+    Loss,
+    PolicyState,
+    state_from_json,
+    state_to_json,
+)
 from coopgroup.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
 
 __all__ = [
+    "Claims",
     "DeferredPolicy",
     "EagerPolicy",
     "Holdings",

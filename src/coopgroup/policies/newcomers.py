@@ -7,19 +7,22 @@ for nobody is an additional member, for which the others make room at once.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from attrs import frozen
+from attrs import define, frozen
+
+from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from coopgroup.model import GroupSnapshot
-    from coopgroup.model.resource_set import BoolArray
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.policies.base import RoundContext
 
-__all__ = ["Newcomers", "empty_handed_of_names"]
+__all__ = ["Line", "Newcomers", "empty_handed_of_names"]
 
 _ONE_AT_LEAST: Final = 1 - 1e-9  # shares are sums of fractions
 
@@ -83,19 +86,21 @@ class Newcomers:
             ),
         )
 
-    def first_for(self, names: tuple[int, ...], taken: Collection[int]) -> int | None:
-        """First anonymous newcomer that subscribes to all of the names, None if there is none.
+    def line_up(self, number: Int32Array, name_numbers: Int64Array, count: int) -> Line:
+        """Let those without a static id stand in line for losses.
 
         Args:
-            names: numbers of names.
-            taken: numbers of members that are somebody already.
+            number: int32 (R,): which loss each resource is part of, NOBODY for none.
+            name_numbers: int64 (R,): number of each resource's name.
+            count: how many losses there are.
         """
-        free = (
-            next((number for number in numbers if number not in taken), None)
-            for key, numbers in self.anonymous.items()
-            if self.subscribed[key, list(names)].all()
-        )
-        return min((number for number in free if number is not None), default=None)
+        fits = {}
+        for key in self.anonymous:
+            unfit = (number != NOBODY) & ~self.subscribed[key][name_numbers]
+            fits[key] = np.ones(count, dtype=np.bool_)
+            fits[key][number[unfit]] = False
+        queues = {key: deque(numbers) for key, numbers in self.anonymous.items()}
+        return Line(fits=fits, queues=queues)
 
     def any_but(self, taken: Collection[int]) -> bool:
         """Whether any newcomer is an additional member.
@@ -105,6 +110,33 @@ class Newcomers:
         """
         anonymous = (number for numbers in self.anonymous.values() for number in numbers)
         return any(number not in taken for number in (*anonymous, *self.others))
+
+
+@define(eq=False)
+class Line:
+    """Newcomers in line, each to be taken for one departed member at most.
+
+    Attributes:
+        fits: by class, bool (L,): which losses it subscribes to all of.
+        queues: by class, numbers of those not yet taken, ascending.
+    """
+
+    fits: Mapping[int, BoolArray]
+    queues: Mapping[int, deque[int]]
+
+    def first_for(self, loss: int) -> int | None:
+        """First in line that subscribes to all of a loss, None if there is none."""
+        return min(
+            (queue[0] for key, queue in self.queues.items() if queue and self.fits[key][loss]),
+            default=None,
+        )
+
+    def take(self, member: int) -> int:
+        """Take a member that is first in line for something out of the line."""
+        for queue in self.queues.values():
+            if queue and queue[0] == member:
+                queue.popleft()
+        return member
 
 
 def empty_handed_of_names(group: GroupSnapshot) -> BoolArray:

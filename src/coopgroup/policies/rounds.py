@@ -160,6 +160,7 @@ def stage_round(
     state = attrs.evolve(
         remember_round(group, context, outlook.unclaimed, plan.assigned),
         losses=outlook.losses.losses,
+        lost=outlook.losses.lost,
         moves_due_ms=moves.due_ms,
         moves_pending=moves.pending,
         initial_until_ms=outlook.initial_until_ms,

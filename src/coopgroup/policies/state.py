@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "NO_CLAIMS",
     "NO_HOLDINGS",
+    "Claims",
     "Holdings",
     "Loss",
     "PolicyState",
@@ -33,20 +35,42 @@ _STATE_VERSION: Final = 2
 _VERSIONS: Final = (1, 2)
 
 
+_SAME_ARRAY: Final = attrs.cmp_using(eq=np.array_equal)
+
+
 @frozen(kw_only=True)
 class Holdings:
-    """Who held what after a round.
+    """Who has which resource; no resource has two holders.
 
     Attributes:
-        resources: N resources that had a holder.
-        holder: int32 (N,): positions in the members of the round, in the order of `resources`.
+        resources: N resources that have a holder.
+        holder: int32 (N,): positions in a sequence that stands beside it, in the order of
+            `resources`.
     """
 
     resources: ResourceSet
-    holder: Int32Array = field(eq=attrs.cmp_using(eq=np.array_equal), hash=False)
+    holder: Int32Array = field(eq=_SAME_ARRAY, hash=False)
 
 
-NO_HOLDINGS: Final = Holdings(resources=EMPTY, holder=np.zeros(0, dtype=np.int32))
+@frozen(kw_only=True)
+class Claims:
+    """Who claims which resource; a resource may have several claimants.
+
+    Attributes:
+        resources: N resources, each with a claim.
+        resource: int32 (K,): positions in `resources`, ascending.
+        claimant: int32 (K,): positions in a sequence that stands beside it; ascending within a
+            resource.
+    """
+
+    resources: ResourceSet
+    resource: Int32Array = field(eq=_SAME_ARRAY, hash=False)
+    claimant: Int32Array = field(eq=_SAME_ARRAY, hash=False)
+
+
+_NONE: Final = np.zeros(0, dtype=np.int32)
+NO_HOLDINGS: Final = Holdings(resources=EMPTY, holder=_NONE)
+NO_CLAIMS: Final = Claims(resources=EMPTY, resource=_NONE, claimant=_NONE)
 
 
 @frozen(kw_only=True)
@@ -59,14 +83,12 @@ class Loss:
     Attributes:
         owner: member id of who owned it; None when that is not known.
         instance_id: static id of the owner, None for a dynamic member.
-        resources: what nobody has claimed since.
         deadline_ms: when the wait for the owner ends, on the leader's clock.
         given_ms: when it was last given to a member; None while it waits.
     """
 
     owner: str | None
     instance_id: str | None
-    resources: ResourceSet
     deadline_ms: int
     given_ms: int | None = None
 
@@ -87,9 +109,10 @@ class PolicyState:
         silent: members whose subscription could not be read in the round. They were told to hold
             nothing, so they count as owning nothing when they come again.
         instance_ids: (member id, static id) of those of `members` that have one, ascending.
-        holdings: who held what after the round.
+        holdings: who of `members` held what after the round.
         losses: what departed members left, by deadline and owner.
-        stopping: (member id, claims) that the round told members to stop, ascending.
+        lost: which of `losses` a resource that nobody has claimed since is part of.
+        stopping: which of `members` were told to stop what.
         moves_due_ms: before that time nothing is taken from an owner that could keep it; None
             when it may be at any time.
         moves_pending: whether such moves were wanted and put off.
@@ -107,7 +130,8 @@ class PolicyState:
     instance_ids: tuple[tuple[str, str], ...] = ()
     holdings: Holdings = NO_HOLDINGS
     losses: tuple[Loss, ...] = ()
-    stopping: tuple[tuple[str, ResourceSet], ...] = ()
+    lost: Holdings = NO_HOLDINGS
+    stopping: Claims = NO_CLAIMS
     moves_due_ms: int | None = None
     moves_pending: bool = False
     initial_until_ms: int | None = None
@@ -134,12 +158,14 @@ def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[
         return row
     return row | {
         "instance_ids": dict(state.instance_ids),
-        "holdings": {
-            "resources": state.holdings.resources.to_dict(),
-            "holder": state.holdings.holder.tolist(),
+        "holdings": _holdings_to_json(state.holdings),
+        "losses": [attrs.asdict(loss) for loss in state.losses],
+        "lost": _holdings_to_json(state.lost),
+        "stopping": {
+            "resources": state.stopping.resources.to_dict(),
+            "resource": state.stopping.resource.tolist(),
+            "claimant": state.stopping.claimant.tolist(),
         },
-        "losses": [_loss_to_json(loss) for loss in state.losses],
-        "stopping": {member: claims.to_dict() for member, claims in state.stopping},
         "moves_due_ms": state.moves_due_ms,
         "moves_pending": state.moves_pending,
         "initial_until_ms": state.initial_until_ms,
@@ -179,9 +205,10 @@ def _read(row: Mapping[str, Any]) -> PolicyState:
     return attrs.evolve(
         state,
         instance_ids=tuple(sorted((str(m), str(i)) for m, i in row["instance_ids"].items())),
-        holdings=_read_holdings(row["holdings"], len(state.members)),
+        holdings=_read_holdings(row["holdings"], "holdings", len(state.members)),
         losses=tuple(_read_loss(loss) for loss in row["losses"]),
-        stopping=tuple(sorted((str(m), ResourceSet(c)) for m, c in row["stopping"].items())),
+        lost=_read_holdings(row["lost"], "lost", len(row["losses"])),
+        stopping=_read_claims(row["stopping"], len(state.members)),
         moves_due_ms=_read_time(row["moves_due_ms"]),
         moves_pending=bool(row["moves_pending"]),
         initial_until_ms=_read_time(row["initial_until_ms"]),
@@ -189,34 +216,46 @@ def _read(row: Mapping[str, Any]) -> PolicyState:
     )
 
 
-def _loss_to_json(loss: Loss) -> dict[str, Any]:
-    return {
-        "owner": loss.owner,
-        "instance_id": loss.instance_id,
-        "resources": loss.resources.to_dict(),
-        "deadline_ms": loss.deadline_ms,
-        "given_ms": loss.given_ms,
-    }
+def _holdings_to_json(holdings: Holdings) -> dict[str, Any]:
+    return {"resources": holdings.resources.to_dict(), "holder": holdings.holder.tolist()}
 
 
 def _read_loss(row: Mapping[str, Any]) -> Loss:
     return Loss(
         owner=None if row["owner"] is None else str(row["owner"]),
         instance_id=None if row["instance_id"] is None else str(row["instance_id"]),
-        resources=ResourceSet(row["resources"]),
         deadline_ms=int(row["deadline_ms"]),
         given_ms=_read_time(row["given_ms"]),
     )
 
 
-def _read_holdings(row: Mapping[str, Any], member_count: int) -> Holdings:
+def _read_holdings(row: Mapping[str, Any], place: str, count: int) -> Holdings:
     resources = ResourceSet(row["resources"])
-    holder = np.array(row["holder"], dtype=np.int64)
-    if holder.shape != (len(resources),) or ((holder < 0) | (holder >= member_count)).any():
-        raise ConfigurationError(
-            "state.holdings.holder", row["holder"], "the number of a member for each resource"
-        )
-    return Holdings(resources=resources, holder=holder.astype(np.int32))
+    return Holdings(
+        resources=resources,
+        holder=_read_numbers(row["holder"], f"{place}.holder", len(resources), count),
+    )
+
+
+def _read_claims(row: Mapping[str, Any], member_count: int) -> Claims:
+    resources = ResourceSet(row["resources"])
+    count = len(row["resource"])
+    claims = Claims(
+        resources=resources,
+        resource=_read_numbers(row["resource"], "stopping.resource", count, len(resources)),
+        claimant=_read_numbers(row["claimant"], "stopping.claimant", count, member_count),
+    )
+    pairs = claims.resource.astype(np.int64) * member_count + claims.claimant
+    if (np.diff(pairs) <= 0).any():
+        raise ConfigurationError("state.stopping", row["resource"], "claims in order, each once")
+    return claims
+
+
+def _read_numbers(value: object, field_: str, count: int, below: int) -> Int32Array:
+    numbers = np.array(value, dtype=np.int64)
+    if numbers.shape != (count,) or ((numbers < 0) | (numbers >= below)).any():
+        raise ConfigurationError(f"state.{field_}", value, f"{count} numbers from 0 to {below - 1}")
+    return numbers.astype(np.int32)
 
 
 def _read_time(value: object) -> int | None:

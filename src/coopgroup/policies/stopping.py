@@ -12,30 +12,47 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coopgroup.model import NOBODY, ResourceSet
+from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from coopgroup.model import GroupSnapshot
-    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.model.resource_set import BoolArray, Int32Array
     from coopgroup.policies.base import RoundContext
 
-__all__ = ["offered_owner", "places_of_sets", "rightful_resources", "stopping_claims"]
+__all__ = ["member_numbers", "offered_owner", "rightful_resources", "stopping_claims"]
 
 
 def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
     """Which claims an earlier round of this leader told to be stopped: bool (K,)."""
-    if context.state is None or not context.state.stopping:
-        return np.zeros(group.claim_members.size, dtype=np.bool_)
+    state = context.state
+    claimed = np.zeros(group.claim_members.size, dtype=np.bool_)
+    if state is None or not state.stopping.resource.size or not claimed.size:
+        return claimed
+    members = member_numbers(group, state.members)[state.stopping.claimant].astype(np.int64)
+    places = group.resources.positions(state.stopping.resources)[state.stopping.resource]
+    there = (members != NOBODY) & (places >= 0)
+    # Both ascend: resources and member ids have one order, whatever they are numbered.
+    told = places[there] * len(group.members) + members[there]
+    claims = group.claim_resources.astype(np.int64) * len(group.members) + group.claim_members
+    found = np.searchsorted(claims, told)
+    found = np.minimum(found, claims.size - 1)
+    claimed[found[claims[found] == told]] = True
+    return claimed
+
+
+def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Array:
+    """Numbers of members of another round in this group, NOBODY for those that are not there.
+
+    Args:
+        group: the group.
+        member_ids: N member ids.
+
+    Returns:
+        int32 (N + 1,): the last one is NOBODY, so that NOBODY in an array stays so.
+    """
     number_of = {member: number for number, member in enumerate(group.member_ids)}
-    present = [(number_of[m], told) for m, told in context.state.stopping if m in number_of]
-    numbers = np.array([number for number, _ in present], dtype=np.int64)
-    which, places = places_of_sets(group, [told for _, told in present])
-    told = numbers[which] * len(group.resources) + places
-    claims = group.claim_members.astype(np.int64) * len(group.resources) + group.claim_resources
-    stopping: BoolArray = np.isin(claims, told)
-    return stopping
+    numbers = [number_of.get(member, NOBODY) for member in member_ids]
+    return np.array([*numbers, NOBODY], dtype=np.int32)
 
 
 def rightful_resources(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
@@ -65,23 +82,3 @@ def offered_owner(group: GroupSnapshot, stopping: BoolArray) -> Int32Array:
         return group.owner
     owner: Int32Array = np.where(rightful_resources(group, stopping), NOBODY, group.owner)
     return owner.astype(np.int32)
-
-
-def places_of_sets(
-    group: GroupSnapshot, sets: Sequence[ResourceSet]
-) -> tuple[Int64Array, Int64Array]:
-    """Where the resources of many sets stand in the group.
-
-    Args:
-        group: the group with R resources.
-        sets: S sets, in any relation to the group's resources.
-
-    Returns:
-        int64 numbers of sets and int64 places below R, one of each for every resource of a set
-        that the group has.
-    """
-    which = np.repeat(np.arange(len(sets)), [len(one) for one in sets]).astype(np.int64)
-    everything = ResourceSet.union_all([group.resources, *sets])
-    places = group.resources.positions(everything)[everything.positions_all(sets)]
-    found = places >= 0
-    return which[found], places[found]

@@ -32,9 +32,8 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.model import NOBODY
-from coopgroup.model.group import split_by_member
 from coopgroup.model.plan import revoked_claims
-from coopgroup.policies.state import Holdings, PolicyState
+from coopgroup.policies.state import Claims, Holdings, PolicyState
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, ResourceSet
@@ -130,15 +129,17 @@ def remember_round(
     )
 
 
-def _told_to_stop(
-    group: GroupSnapshot, assigned: Int32Array
-) -> tuple[tuple[str, ResourceSet], ...]:
-    stop = np.flatnonzero(revoked_claims(group, assigned))
-    stop = stop[np.argsort(group.claim_members[stop], kind="stable")]
-    sets = split_by_member(
-        group.resources, group.claim_members[stop], group.claim_resources[stop], len(group.members)
+def _told_to_stop(group: GroupSnapshot, assigned: Int32Array) -> Claims:
+    stop = revoked_claims(group, assigned)
+    places = group.claim_resources[stop]
+    stopped = np.zeros(len(group.resources), dtype=np.bool_)
+    stopped[places] = True
+    place_of = np.cumsum(stopped, dtype=np.int32) - 1
+    return Claims(
+        resources=_set(group, stopped),
+        resource=place_of[places],
+        claimant=group.claim_members[stop],
     )
-    return tuple((m, told) for m, told in zip(group.member_ids, sets, strict=True) if told)
 
 
 def _unreadable_members(group: GroupSnapshot) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
-from coopgroup.policies import Holdings, Loss, PolicyState, state_from_json, state_to_json
+from coopgroup.policies import Claims, Holdings, Loss, PolicyState, state_from_json, state_to_json
 
 STATE = PolicyState(
     generation=7,
@@ -23,16 +23,22 @@ STATE = PolicyState(
         resources=ResourceSet({"T": [0], "U": [-1]}), holder=np.array([1, 0], dtype=np.int32)
     ),
     losses=(
-        Loss(owner="x", instance_id="pod-2", resources=ResourceSet({"T": [2]}), deadline_ms=90),
+        Loss(owner="x", instance_id="pod-2", deadline_ms=90),
         Loss(
             owner=None,
             instance_id=None,
-            resources=ResourceSet({"U": [3]}),
             deadline_ms=95,
             given_ms=40,
         ),
     ),
-    stopping=(("b", ResourceSet({"T": [5]})),),
+    lost=Holdings(
+        resources=ResourceSet({"T": [2], "U": [3]}), holder=np.array([0, 1], dtype=np.int32)
+    ),
+    stopping=Claims(
+        resources=ResourceSet({"T": [5]}),
+        resource=np.array([0, 0], dtype=np.int32),
+        claimant=np.array([0, 1], dtype=np.int32),
+    ),
     moves_due_ms=60,
     moves_pending=True,
     next_round_ms=60,
@@ -54,19 +60,18 @@ ROW: dict[str, Any] = OLD_ROW | {
         {
             "owner": "x",
             "instance_id": "pod-2",
-            "resources": {"T": [2]},
             "deadline_ms": 90,
             "given_ms": None,
         },
         {
             "owner": None,
             "instance_id": None,
-            "resources": {"U": [3]},
             "deadline_ms": 95,
             "given_ms": 40,
         },
     ],
-    "stopping": {"b": {"T": [5]}},
+    "lost": {"resources": {"T": [2], "U": [3]}, "holder": [0, 1]},
+    "stopping": {"resources": {"T": [5]}, "resource": [0, 0], "claimant": [0, 1]},
     "moves_due_ms": 60,
     "moves_pending": True,
     "initial_until_ms": None,
@@ -114,12 +119,16 @@ def test_state_when_null_is_none() -> None:
         ({"next_round_ms": "soon"}, "expected the state of an earlier output line"),
         ({"stopping": [1]}, "expected the state of an earlier output line"),
         (
+            {"stopping": {"resources": {"T": [5]}, "resource": [0, 0], "claimant": [1, 0]}},
+            "state.stopping: got [0, 0], expected claims in order, each once",
+        ),
+        (
             {"holdings": {"resources": {"T": [0]}, "holder": [2]}},
-            "state.holdings.holder: got [2], expected the number of a member for each resource",
+            "state.holdings.holder: got [2], expected 1 numbers from 0 to 1",
         ),
         (
             {"holdings": {"resources": {"T": [0]}, "holder": []}},
-            "state.holdings.holder: got [], expected the number of a member for each resource",
+            "state.holdings.holder: got [], expected 1 numbers from 0 to 1",
         ),
         (
             {"holdings": {"resources": {"T": [0]}, "holder": [2**70]}},

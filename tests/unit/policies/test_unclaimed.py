@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from coopgroup.model import GroupSnapshot, ResourceSet
-from coopgroup.policies import Holdings, PolicyState, RoundContext, find_unclaimed, remember_round
+from coopgroup.policies import (
+    Claims,
+    Holdings,
+    PolicyState,
+    RoundContext,
+    find_unclaimed,
+    remember_round,
+)
 from coopgroup.policies.unclaimed import departed_members
 from tests.support.groups import claim, group_of, holder_of, unreadable
 
@@ -159,7 +166,11 @@ def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
             resources=ResourceSet({"T": [0, 2], "U": [0]}),
             holder=np.array([0, 1, 1], dtype=np.int32),
         ),
-        stopping=(("A", ResourceSet({"T": [1], "gone": [0]})),),
+        stopping=Claims(
+            resources=ResourceSet({"T": [1], "gone": [0]}),
+            resource=np.array([0, 1], dtype=np.int32),
+            claimant=np.array([0, 0], dtype=np.int32),
+        ),
     )
 
 
