@@ -20,10 +20,12 @@ from coopgroup import __version__
 from coopgroup.errors import ConfigurationError, CoopgroupError
 
 COMMANDS = {
+    "compare": "Play a scenario with several policies and compare what they cost.",
     "consume": "Print the records of topics and show the rebalances of the group.",
     "demo": "Play joins, exits and a crash of a group on a real broker.",
     "plan": "Answer what a leader would do, one JSON object a line.",
     "protocol": "Encode and decode the embedded messages, one JSON object a line.",
+    "simulate": "Play a scenario and measure what it costs.",
 }
 
 _EXIT_ERROR = 1

@@ -12,6 +12,7 @@ list of what it leaves out), the network, processes and applications, and the da
 from coopgroup.simulator.load import LagHistory
 from coopgroup.simulator.run import Run, simulate
 from coopgroup.simulator.scenario import Scenario
+from coopgroup.simulator.scenario_file import read_scenario
 from coopgroup.simulator.world import Violation
 
-__all__ = ["LagHistory", "Run", "Scenario", "Violation", "simulate"]
+__all__ = ["LagHistory", "Run", "Scenario", "Violation", "read_scenario", "simulate"]

@@ -55,6 +55,7 @@ class Measures:
     Attributes:
         unavailable_partition_s: seconds in which a partition was unavailable, summed over
             partitions.
+        unavailable_peak: most partitions that were unavailable at one moment.
         moved: how often a partition moved.
         moved_twice: partitions that moved more than once.
         rounds: rounds that a leader decided.
@@ -67,6 +68,7 @@ class Measures:
     """
 
     unavailable_partition_s: float
+    unavailable_peak: int
     moved: int
     moved_twice: int
     rounds: int
@@ -113,6 +115,7 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagSamples) 
     totals = lag.lags.sum(axis=1, dtype=np.int64)
     return Measures(
         unavailable_partition_s=int(lengths.sum()) / _MS_PER_S,
+        unavailable_peak=_most_at_once(outages),
         moved=int(moves.sum()),
         moved_twice=int(np.count_nonzero(moves > 1)),
         rounds=sum(
@@ -155,6 +158,13 @@ def find_outages(ownership: Ownership, lives: Lifetimes, begin_ms: int, end_ms: 
     reached = np.maximum.accumulate(base + ends) - base
     gaps = np.flatnonzero((number[1:] == number[:-1]) & (starts[1:] > reached[:-1]))
     return Outages(resource=number[gaps], start_ms=reached[gaps], end_ms=starts[gaps + 1])
+
+
+def _most_at_once(outages: Outages) -> int:
+    times = np.concatenate([outages.start_ms, outages.end_ms])
+    steps = np.repeat(np.array([1, -1]), outages.start_ms.size)
+    order = np.lexsort((steps, times))  # at one moment, ends come before begins
+    return int(np.cumsum(steps[order]).max(initial=0))
 
 
 def _all_owned_ms(outages: Outages, end_ms: int) -> int:

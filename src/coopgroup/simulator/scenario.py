@@ -487,5 +487,5 @@ class Scenario:
 
     def policy_named(self, name: str) -> Choice:
         """The policy of that name with the options that it has in this scenario."""
-        known = (self.group.policy, *self.policies)
+        known = (*self.policies, self.group.policy)
         return next((choice for choice in known if choice.name == name), Choice(name=name))

@@ -480,4 +480,8 @@ def _scenario(row: _Row, name: str) -> Scenario:
         "events": _list_of(_event),
         "policies": _policies,
     }
-    return Scenario(name=name, **_keywords((), row, readers, Scenario))
+    scenario = Scenario(name=name, **_keywords((), row, readers, Scenario))
+    policy = scenario.group.policy
+    if policy.options:
+        return scenario
+    return evolve(scenario, group=evolve(scenario.group, policy=scenario.policy_named(policy.name)))

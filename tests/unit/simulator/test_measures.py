@@ -68,6 +68,7 @@ def test_nothing_happens_costs_nothing() -> None:
     """The begin is no outage and no move."""
     assert measured((10, "a", "+", [0]), (50, "b", "+", [1])) == Measures(
         unavailable_partition_s=0.0,
+        unavailable_peak=0,
         moved=0,
         moved_twice=0,
         rounds=0,
@@ -91,6 +92,19 @@ def test_outages_are_summed_and_the_longest_is_named() -> None:
     )
     assert found.unavailable_partition_s == pytest.approx((50 + 40 + 80) / 1000)
     assert (found.worst_outage_ms, found.worst_resource) == (80, Resource("t", 1))
+    assert found.unavailable_peak == 2
+
+
+def test_a_moment_in_which_one_outage_ends_and_another_begins_has_one() -> None:
+    """The peak counts what is unavailable at once."""
+    found = measured(
+        (0, "a", "+", [0, 1]),
+        (100, "a", "-", [0]),
+        (150, "a", "-", [1]),
+        (150, "b", "+", [0]),
+        (160, "b", "+", [1]),
+    )
+    assert found.unavailable_peak == 1
 
 
 def test_time_before_the_first_event_does_not_count() -> None:

@@ -290,6 +290,20 @@ def test_what_a_file_leaves_out_takes_its_default() -> None:
     assert scenario.end_ms == 120_000
 
 
+def test_a_policy_named_without_options_has_those_of_its_table() -> None:
+    """Unless it brings its own."""
+    table = "[policies.deferred]\nscheduled_rebalance_timeout_ms = 7\n"
+    named = f'{SMALL}\n[group]\npolicy = "deferred"\n{table}'
+    assert parse_scenario(named, file="a.toml").group.policy == Choice(
+        name="deferred", options={"scheduled_rebalance_timeout_ms": 7}
+    )
+    own = 'policy = { name = "deferred", options = { initial_delay_ms = 3 } }'
+    brought = f"{SMALL}\n[group]\n{own}\n{table}"
+    assert parse_scenario(brought, file="a.toml").group.policy == Choice(
+        name="deferred", options={"initial_delay_ms": 3}
+    )
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -1,0 +1,131 @@
+"""`coopgroup compare`: play a scenario with several policies and show what each costs.
+
+Runs are spread over the processors, but what is printed does not depend on that.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from coopgroup.cli.choices import parse_choices
+from coopgroup.cli.simulate import chosen
+from coopgroup.cli.simulated import (
+    comparison_table,
+    complain_of,
+    policy_line,
+    print_table,
+    repeat_command,
+)
+from coopgroup.report import require_bokeh, write_comparison_page
+from coopgroup.simulator.comparison import compare
+from coopgroup.simulator.scenario_file import read_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from coopgroup.simulator.comparison import Job, Runner
+    from coopgroup.simulator.run import Run
+
+__all__ = ["command"]
+
+
+@click.command("compare")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--policies",
+    default="eager,simple,deferred,incremental",
+    show_default=True,
+    metavar="NAME[:KEY=VALUE,...],...",
+    help="What to compare; a name alone has the options that the scenario gives it.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Runs of each policy, with the seeds from 1 on.",
+)
+@click.option(
+    "--assignor", metavar="NAME[:KEY=VALUE,...]", help="In place of the scenario's assignor."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a policy.")
+@click.option("--html", metavar="OUT", help="Write a page with all policies side by side.")
+def command(
+    *,
+    file: str,
+    policies: str,
+    seeds: int,
+    assignor: str | None,
+    as_json: bool,
+    html: str | None,
+) -> int:
+    """Play a scenario with several policies and compare what they cost.
+
+    FILE is a scenario in TOML.
+    """
+    scenario = chosen(read_scenario(file), None, assignor)
+    choices = parse_choices("--policies", policies, scenario.policy_named)
+    for label in choices:
+        chosen(scenario, label, None)  # a slip in the last policy must not cost the runs before it
+    if html is not None:
+        require_bokeh()  # before anything is played
+    with _runner(len(choices) * seeds) as run_all:
+        runs_by_policy = compare(
+            scenario,
+            choices,
+            range(1, seeds + 1),
+            keeps_first=html is not None,
+            run_all=run_all,
+        )
+    if as_json:
+        for label, runs in runs_by_policy.items():
+            click.echo(policy_line(runs, label))
+    else:
+        print_table(comparison_table(runs_by_policy))
+    if html is not None:
+        write_comparison_page(runs_by_policy, html)
+    complaints = [
+        complain_of(run, repeat_command(file, label, assignor, run.seed))
+        for label, runs in runs_by_policy.items()
+        for run in runs
+    ]
+    return 1 if any(complaints) else 0
+
+
+@contextmanager
+def _runner(count: int) -> Iterator[Runner]:
+    """What plays so many jobs: this process, or one for each processor."""
+    processes = min(count, os.cpu_count() or 1)
+    if processes == 1:
+        yield _with_progress(map)
+        return
+    # A fork of a process with threads may hang, so new processes begin afresh.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        yield _with_progress(pool.map)
+
+
+def _with_progress(
+    run_all: Callable[[Callable[[Job], Run], Sequence[Job]], Iterable[Run]],
+) -> Runner:
+    """Show on a terminal how far it is."""
+
+    def run_and_show(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterable[Run]:
+        console = Console(stderr=True)
+        return track(
+            run_all(play, jobs),
+            description="simulating",
+            total=len(jobs),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+    return run_and_show

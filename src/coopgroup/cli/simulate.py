@@ -1,0 +1,89 @@
+"""`coopgroup simulate`: play a scenario file once and say what it cost.
+
+What happens depends on the file, the policy, the assignor and the seed, and on nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+from attrs import evolve
+
+from coopgroup.cli.choices import parse_choice
+from coopgroup.cli.simulated import complain_of, print_table, repeat_command, run_line, run_table
+from coopgroup.report import require_bokeh, write_run_page
+from coopgroup.simulator.run import simulate
+from coopgroup.simulator.scenario_checks import check_scenario
+from coopgroup.simulator.scenario_file import read_scenario
+
+if TYPE_CHECKING:
+    from coopgroup.simulator.scenario import Scenario
+
+__all__ = ["chosen", "command"]
+
+
+@click.command("simulate")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--policy",
+    metavar="NAME[:KEY=VALUE,...]",
+    help="In place of the scenario's; a name alone has the options that the scenario gives it.",
+)
+@click.option(
+    "--assignor", metavar="NAME[:KEY=VALUE,...]", help="In place of the scenario's assignor."
+)
+@click.option("--seed", default=1, show_default=True, help="Of the dice.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object in place of a table.")
+@click.option("--html", metavar="OUT", help="Write a page with everything that happened.")
+@click.option(
+    "--transcript",
+    "with_transcript",
+    is_flag=True,
+    help="Print every event on a line, before the table (on standard error with --json).",
+)
+def command(
+    *,
+    file: str,
+    policy: str | None,
+    assignor: str | None,
+    seed: int,
+    as_json: bool,
+    html: str | None,
+    with_transcript: bool,
+) -> int:
+    """Play a scenario and measure what it costs.
+
+    FILE is a scenario in TOML.
+    """
+    scenario = chosen(read_scenario(file), policy, assignor)
+    label = policy if policy is not None else str(scenario.group.policy)
+    if html is not None:
+        require_bokeh()  # before anything is played
+    run = simulate(scenario, seed=seed, transcript=with_transcript)
+    if with_transcript:
+        for line in run.transcript:
+            click.echo(line, err=as_json)
+    if as_json:
+        click.echo(run_line(run, label))
+    else:
+        print_table(run_table(run))
+    if html is not None:
+        write_run_page(run, html)
+    return 1 if complain_of(run, repeat_command(file, label, assignor, seed)) else 0
+
+
+def chosen(scenario: Scenario, policy: str | None, assignor: str | None) -> Scenario:
+    """A scenario with the policy and the assignor that the command line asks for.
+
+    Raises:
+        ConfigurationError: one of them is unknown or has a wrong option.
+    """
+    group = scenario.group
+    if policy is not None:
+        group = evolve(group, policy=parse_choice("--policy", policy, scenario.policy_named))
+    if assignor is not None:
+        group = evolve(group, assignor=parse_choice("--assignor", assignor))
+    asked = evolve(scenario, group=group)
+    check_scenario(asked)
+    return asked

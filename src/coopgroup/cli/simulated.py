@@ -1,0 +1,211 @@
+"""What the commands of the simulator print: tables for people, JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+from rich.console import Console
+from rich.table import Table
+
+from coopgroup.simulator.comparison import MEASURES, spread_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from coopgroup.simulator.comparison import Spread
+    from coopgroup.simulator.run import Run
+
+__all__ = [
+    "comparison_table",
+    "complain_of",
+    "policy_line",
+    "print_table",
+    "repeat_command",
+    "run_line",
+    "run_table",
+]
+
+_COMPLAINTS_MAX: Final = 5
+_WIDTH_MAX: Final = 400
+_LABELS: Final = {
+    "unavailable_partition_s": "unavailable partition-seconds",
+    "unavailable_peak": "most unavailable at once",
+    "moved": "partitions moved",
+    "moved_twice": "moved twice or more",
+    "rounds": "rounds",
+    "converge_ms": "time to converge",
+    "lag_peak": "peak lag",
+    "lag_final": "final lag",
+    "worst_outage_ms": "longest outage of a partition",
+}
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def print_table(table: Table) -> None:
+    """Print a table; where nobody's terminal says how wide, as wide as it needs to be."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_WIDTH_MAX)
+    console.print(table)
+
+
+def run_table(run: Run) -> Table:
+    """The measures of one run, a row each."""
+    title = f"{run.scenario.name}: {run.scenario.group.policy}, {run.assignor}, seed {run.seed}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    for name in MEASURES:
+        table.add_row(_LABELS[name], _shown(name)(_number(getattr(run.measures, name))))
+    worst = run.measures.worst_resource
+    if worst is not None:
+        table.add_row("which had it", f"{worst.name} {worst.index}")
+    table.add_row("invariants broken", f"{len(run.violations):,}")
+    return table
+
+
+def comparison_table(runs_by_policy: Mapping[str, Sequence[Run]]) -> Table:
+    """The measures of all policies: a column each, medians with ranges where seeds differ."""
+    first = next(iter(runs_by_policy.values()))
+    seeds = f"{len(first)} seeds" if len(first) > 1 else f"seed {first[0].seed}"
+    title = f"{first[0].scenario.name}: {first[0].assignor}, {seeds}"
+    if len(first) > 1:
+        title += ": median, and lowest to highest where they differ"
+    table = Table(title=title, title_justify="left", show_lines=len(first) > 1)
+    table.add_column("measure")
+    for label in runs_by_policy:
+        table.add_column(label.replace(",", ", "), justify="right", overflow="fold")
+    for name in MEASURES:
+        spreads = [spread_of(name, runs) for runs in runs_by_policy.values()]
+        table.add_row(_LABELS[name], *(_spread_text(name, spread) for spread in spreads))
+    broken = (sum(len(run.violations) for run in runs) for runs in runs_by_policy.values())
+    table.add_row("invariants broken", *(f"{count:,}" for count in broken))
+    return table
+
+
+def _spread_text(name: str, spread: Spread) -> str:
+    shown = _shown(name)
+    if spread.low == spread.high:
+        return shown(spread.median)
+    return f"{shown(spread.median)}\n{shown(spread.low)} to {shown(spread.high)}"
+
+
+def _shown(name: str) -> Callable[[float], str]:
+    if name.endswith("_ms"):
+        return _seconds
+    return _decimal if name.endswith("_s") else _count
+
+
+def _seconds(ms: float) -> str:
+    return "never" if math.isinf(ms) else f"{ms / 1000:,.3f} s"
+
+
+def _decimal(number: float) -> str:
+    return f"{number:,.1f}"
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
+
+
+def _number(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+def run_line(run: Run, label: str) -> str:
+    """A run as one line of JSON.
+
+    Args:
+        run: the run.
+        label: of its policy, as it was asked for.
+    """
+    worst = run.measures.worst_resource
+    return json.dumps(
+        {
+            "scenario": run.scenario.name,
+            "policy": label,
+            "assignor": run.assignor,
+            "seed": run.seed,
+            **{name: getattr(run.measures, name) for name in MEASURES},
+            "worst_resource": None if worst is None else list(worst),
+            "violations": [attrs.asdict(violation) for violation in run.violations],
+        },
+        ensure_ascii=False,
+    )
+
+
+def policy_line(runs: Sequence[Run], label: str) -> str:
+    """The runs of one policy as one line of JSON.
+
+    Args:
+        runs: one for each seed.
+        label: of the policy, as it was asked for.
+    """
+    return json.dumps(
+        {
+            "scenario": runs[0].scenario.name,
+            "policy": label,
+            "assignor": runs[0].assignor,
+            "seeds": [run.seed for run in runs],
+            **{name: _spread_json(spread_of(name, runs)) for name in MEASURES},
+            "violations": sum(len(run.violations) for run in runs),
+        },
+        ensure_ascii=False,
+    )
+
+
+def _spread_json(spread: Spread) -> dict[str, Any]:
+    plain = {
+        key: None if math.isinf(value) else value for key, value in attrs.asdict(spread).items()
+    }
+    return {"median": plain["median"], "min": plain["low"], "max": plain["high"]}
+
+
+# --- complaints ---------------------------------------------------------------------------------
+
+
+def complain_of(run: Run, command: str) -> bool:
+    """Say on standard error what invariants a run broke, and how to see it again.
+
+    Args:
+        run: the run.
+        command: that repeats it.
+
+    Returns:
+        Whether there was anything to say.
+    """
+    for violation in run.violations[:_COMPLAINTS_MAX]:
+        where = f"{run.scenario.group.policy}, seed {run.seed}, {violation.at_ms} ms"
+        message = " ".join(violation.message.split())
+        click.echo(f"coopgroup: {where}: {violation.checker}: {message}", err=True)
+    more = len(run.violations) - _COMPLAINTS_MAX
+    if more > 0:
+        click.echo(f"coopgroup: and {more} more of seed {run.seed}", err=True)
+    if run.violations:
+        click.echo(f"coopgroup: an invariant was broken; repeat it with: {command}", err=True)
+    return bool(run.violations)
+
+
+def repeat_command(file: str, policy: str, assignor: str | None, seed: int) -> str:
+    """The command line that makes a run again.
+
+    Args:
+        file: of the scenario.
+        policy: as it was asked for.
+        assignor: as it was asked for; None for that of the scenario.
+        seed: of the run.
+    """
+    words = ["coopgroup", "simulate", file, "--policy", policy, "--seed", str(seed)]
+    if assignor is not None:
+        words += ["--assignor", assignor]
+    return shlex.join(words)

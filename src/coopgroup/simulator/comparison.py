@@ -1,0 +1,120 @@
+"""Policies side by side: the same scenario with each policy and each seed, median and range.
+
+Who runs the jobs is the caller's to say: one after the other, or in a pool of processes. A job is
+a value that can be sent to another process, and so is its run, whose history is left behind where
+nobody is going to look at it: a large one takes longer to send than to make.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+from attrs import evolve, frozen
+
+from coopgroup.simulator.measures import Measures
+from coopgroup.simulator.run import Run, simulate
+
+if TYPE_CHECKING:
+    from coopgroup.simulator.scenario import Choice, Scenario
+
+__all__ = ["MEASURES", "Job", "Spread", "compare", "play", "spread_of"]
+
+MEASURES: Final = tuple(one.name for one in attrs.fields(Measures) if one.name != "worst_resource")
+"""Names of the measures that are numbers."""
+
+
+@frozen(kw_only=True)
+class Job:
+    """One run to make.
+
+    Attributes:
+        scenario: what to play, with the policy and the assignor in it.
+        seed: of the dice.
+        keeps_history: whether the run keeps telemetry and lag, or only what was measured.
+    """
+
+    scenario: Scenario
+    seed: int
+    keeps_history: bool
+
+
+Runner: TypeAlias = Callable[[Callable[[Job], Run], Sequence[Job]], Iterable[Run]]
+
+
+@frozen(kw_only=True)
+class Spread:
+    """A measure over several runs.
+
+    Attributes:
+        median: infinite where half of the runs or more have no value, as they never converged.
+        low: lowest value; infinite where no run has one.
+        high: highest value; infinite where some run has none.
+    """
+
+    median: float
+    low: float
+    high: float
+
+
+def compare(
+    scenario: Scenario,
+    policies: Mapping[str, Choice],
+    seeds: Sequence[int],
+    *,
+    keeps_first: bool = False,
+    run_all: Runner = map,
+) -> dict[str, tuple[Run, ...]]:
+    """Play a scenario with each policy and each seed.
+
+    Args:
+        scenario: what to play; its own policy plays no role.
+        policies: by the name under which their runs are returned.
+        seeds: of the dice; at least one.
+        keeps_first: whether the first run of each policy keeps its telemetry and lag.
+        run_all: applies a function to jobs and gives the runs in the order of the jobs.
+
+    Returns:
+        The runs of each policy, in the order of the seeds.
+
+    Raises:
+        ConfigurationError: a policy is unknown or has a wrong option, or the scenario cannot be.
+    """
+    jobs = [
+        Job(
+            scenario=evolve(scenario, group=evolve(scenario.group, policy=choice)),
+            seed=seed,
+            keeps_history=keeps_first and seed == seeds[0],
+        )
+        for choice, seed in product(policies.values(), seeds)
+    ]
+    runs = tuple(run_all(play, jobs))
+    return {
+        label: runs[place * len(seeds) : (place + 1) * len(seeds)]
+        for place, label in enumerate(policies)
+    }
+
+
+def play(job: Job) -> Run:
+    """Make one run; what it does depends on the job alone."""
+    run = simulate(job.scenario, seed=job.seed)
+    if job.keeps_history:
+        return run
+    lag = evolve(run.lag, times_ms=run.lag.times_ms[:0], lags=run.lag.lags[:0])
+    return evolve(run, telemetry=(), transcript=(), lag=lag)
+
+
+def spread_of(measure: str, runs: Sequence[Run]) -> Spread:
+    """Median and range of a measure.
+
+    Args:
+        measure: one of `MEASURES`.
+        runs: at least one.
+    """
+    numbers = [getattr(run.measures, measure) for run in runs]
+    values = [math.inf if number is None else number for number in numbers]
+    return Spread(median=statistics.median(values), low=min(values), high=max(values))
