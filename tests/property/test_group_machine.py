@@ -1,7 +1,8 @@
 """Hypothesis plays a group: several sessions, a model coordinator, and everything that can happen.
 
-Safety is checked after every event (`check_instant`); at the end everything is healed, and the
-group must come to rest. `test_group_swarm` plays more and longer runs; this machine shrinks them.
+Safety is checked after every rule, for every instant until then; at the end everything is healed,
+and the group must come to rest. `test_group_swarm` plays more and longer runs; this machine shrinks
+them.
 """
 
 import pytest
@@ -17,10 +18,33 @@ from hypothesis.stateful import (
 )
 
 from coopgroup.member import MemberState
-from tests.support.group_checkers import check_heals, check_instant
-from tests.support.group_harness import NODES, Faults, GroupHarness, Process
+from coopgroup.simulator.brokers import NODES
+from coopgroup.simulator.checkers import check_instants
+from coopgroup.simulator.process import Process
+from coopgroup.simulator.scenario import Choice, Identity
+from coopgroup.simulator.transcript import Transcript
+from tests.support.group_swarm import (
+    PROCESSES_MAX,
+    STORY_LINES_MAX,
+    set_topics,
+    settle,
+    small_group,
+)
 
-PROCESSES_MAX = 5
+POLICIES = st.sampled_from(
+    (
+        Choice(name="simple"),
+        Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 700}),
+        Choice(
+            name="incremental",
+            options={
+                "scheduled_rebalance_timeout_ms": 700,
+                "max_moves_per_round": 1,
+                "move_interval_ms": 100,
+            },
+        ),
+    )
+)
 TOPICS = st.sampled_from((("T",), ("T",), ("T", "U"), ("U",)))
 TIMES_MS = st.sampled_from((1, 5, 20, 60, 150, 400, 700, 1_600))
 DOWN_MS = st.sampled_from((0, 20, 200, 800))
@@ -33,52 +57,63 @@ class GroupMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         """Begin without a member."""
         super().__init__()
-        self.harness = GroupHarness()
+        self.simulation = small_group(seed=0, policy=Choice(name="simple"))
         self.started = 0
 
     @initialize(
         seed=st.integers(0, 1_000),
-        lost=st.sampled_from((0.0, 0.0, 0.05)),
+        policy=POLICIES,
+        loss=st.sampled_from((0.0, 0.0, 0.05)),
         delay_ms_max=st.sampled_from((2, 10, 40)),
         slow=st.sampled_from((0.0, 0.3)),
-        sticky=st.booleans(),
+        assignor=st.sampled_from(("sticky", "lag-aware")),
         count=st.integers(1, 4),
     )
     def begin(
-        self, *, seed: int, lost: float, delay_ms_max: int, slow: float, sticky: bool, count: int
+        self,
+        *,
+        seed: int,
+        policy: Choice,
+        loss: float,
+        delay_ms_max: int,
+        slow: float,
+        assignor: str,
+        count: int,
     ) -> None:
         """Draw how badly things go, and start some processes."""
-        faults = Faults(
-            lost_request=lost,
-            lost_answer=lost,
-            delay_ms_max=delay_ms_max,
-            slow_revoke=slow,
-            slow_ms_max=2_000,
-            no_metadata=lost,
-            hasty_revoke=slow,
-            late_commit=slow,
-        )
-        self.harness = GroupHarness(
+        self.simulation = small_group(
             seed=seed,
-            faults=faults,
-            topics={"T": 4, "U": 2},
-            sticky=sticky,
-            check=check_instant,
+            policy=policy,
+            assignor=assignor,
+            loss=loss,
+            delay_ms_max=delay_ms_max,
+            slow=slow,
+            slow_ms_max=2_000,
+            no_metadata=loss,
         )
+        self.simulation.world.transcript = Transcript()
+        set_topics(self.simulation, {"T": 4, "U": 2})
         for _ in range(count):
             self.start(topics=("T",), static=False)
 
     def one(self, choice: int) -> Process:
         """A living process."""
-        alive = self.harness.alive
+        alive = self.simulation.alive
         return alive[choice % len(alive)]
 
     def start(self, *, topics: tuple[str, ...], static: bool) -> None:
         """One more process."""
         self.started += 1
-        self.harness.start(f"p{self.started}", topics, static=static)
+        identity = Identity.STATIC if static else Identity.NONE
+        self.simulation.start(f"p{self.started}", topics, identity=identity)
 
-    @precondition(lambda self: len(self.harness.alive) < PROCESSES_MAX)
+    def story(self, violations: object) -> str:
+        """What went wrong, and what happened until then."""
+        transcript = self.simulation.world.transcript
+        lines = [] if transcript is None else transcript.lines
+        return "\n".join([str(violations), *lines[-STORY_LINES_MAX:]])
+
+    @precondition(lambda self: len(self.simulation.alive) < PROCESSES_MAX)
     @rule(topics=TOPICS, static=st.booleans())
     def start_process(self, *, topics: tuple[str, ...], static: bool) -> None:
         """A process starts."""
@@ -87,67 +122,78 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(duration_ms=TIMES_MS)
     def pass_time(self, duration_ms: int) -> None:
         """Time passes."""
-        self.harness.run(duration_ms)
+        self.simulation.run(duration_ms)
 
-    @precondition(lambda self: self.harness.alive)
+    @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def leave(self, choice: int) -> None:
         """A consumer is closed."""
-        self.harness.leave(self.one(choice))
+        self.one(choice).close()
 
-    @precondition(lambda self: self.harness.alive)
+    @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def crash(self, choice: int) -> None:
         """A process is killed."""
-        self.harness.crash(self.one(choice))
+        self.one(choice).crash()
 
-    @precondition(lambda self: self.harness.alive)
+    @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE, down_ms=st.sampled_from((1, 200, 1_500)))
     def bounce(self, choice: int, down_ms: int) -> None:
         """A process is killed and comes back, with the same static id if it has one."""
-        self.harness.bounce(self.one(choice), down_ms)
+        self.simulation.bounce(self.one(choice), down_ms)
 
-    @precondition(lambda self: self.harness.alive)
+    @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def stall(self, choice: int) -> None:
         """An application exceeds `max.poll.interval.ms`."""
-        self.harness.stall(self.one(choice))
+        self.one(choice).stall()
 
-    @precondition(lambda self: self.harness.alive)
+    @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def freeze_or_thaw(self, choice: int) -> None:
         """SIGSTOP, or SIGCONT for one that is frozen."""
         process = self.one(choice)
         if process.paused:
-            self.harness.resume(process)
+            process.resume()
         else:
-            self.harness.pause(process)
+            process.pause()
+
+    @precondition(lambda self: self.simulation.alive)
+    @rule(choice=CHOICE, for_ms=TIMES_MS)
+    def cut_off(self, choice: int, for_ms: int) -> None:
+        """Nothing gets through to a process for a while."""
+        self.simulation.cut(self.one(choice), for_ms)
 
     @rule(node=st.sampled_from(NODES), down_ms=DOWN_MS)
     def move_coordinator(self, node: int, down_ms: int) -> None:
         """The coordinator moves, or restarts after a while."""
-        self.harness.move_coordinator(node, down_ms)
+        self.simulation.move_coordinator(node, down_ms)
 
     @rule(partitions=st.integers(1, 6), others=st.integers(0, 3))
     def change_metadata(self, partitions: int, others: int) -> None:
         """Partitions appear or vanish, and whole topics with them."""
-        self.harness.change_metadata({"T": partitions, **({"U": others} if others else {})})
+        set_topics(self.simulation, {"T": partitions, "U": others})
 
     @invariant()
     def is_safe(self) -> None:
         """Never two owners, commits ascend, retained resources are left alone."""
-        check_instant(self.harness)
+        violations = (
+            *self.simulation.world.violations,
+            *check_instants(self.simulation.world.telemetry),
+        )
+        assert violations == (), self.story(violations)
 
     @invariant()
     def nobody_fails(self) -> None:
         """None of all this is an error that no retry mends."""
-        alive = [p for p in self.harness.alive if not p.is_static]
+        alive = [p for p in self.simulation.alive if not p.is_static]
         assert {p.name: p.failed for p in alive if p.failed} == {}
         assert MemberState.FAILED not in {p.session.member.state for p in alive}
 
     def teardown(self) -> None:
         """Heal everything: the group comes to rest."""
-        check_heals(self.harness)
+        violations = settle(self.simulation)
+        assert violations == (), self.story(violations)
 
 
 @pytest.mark.stateful

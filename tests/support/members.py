@@ -35,7 +35,7 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
 )
 from coopgroup.protocol import Assignment, encode_assignment
-from tests.support.group_coordinator import refusal
+from coopgroup.simulator.coordinator import refusal
 
 CONFIG = MemberConfig(
     group_id="g",

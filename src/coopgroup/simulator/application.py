@@ -103,7 +103,7 @@ class Application:
         if self.closing:
             self.process.later(0, self._leave)
         else:
-            self._call(self._handle_loss)
+            self._call(self._learn_of_loss)
 
     def finish_commit(self, effect: FinishCommit) -> None:
         """A commit came to its end."""
@@ -237,7 +237,7 @@ class Application:
         if held:
             self.process.write(ResourcesStopped(resources=held, reason=reason))
 
-    def _handle_loss(self) -> None:
+    def _learn_of_loss(self) -> None:
         if self.process.state is MemberState.LOSING:
             self.process.give(LossHandled())
 

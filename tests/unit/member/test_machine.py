@@ -32,7 +32,7 @@ from coopgroup.model.group_api import (
     LeaveGroupRequest,
 )
 from coopgroup.protocol import decode_subscription, decode_user_data
-from tests.support.group_coordinator import refusal
+from coopgroup.simulator.coordinator import refusal
 from tests.support.members import (
     CONFIG,
     EVERY_STATE,

@@ -59,7 +59,7 @@ class GroupCoordinator:
     def __attrs_post_init__(self) -> None:
         """Begin with a group that nobody ever joined."""
         self.group = ClassicGroup(settings=self.settings)
-        self._stored = ClassicGroup(settings=self.settings)
+        self._stored = self.group.stored()
 
     def receive(self, token: Token, request: GroupRequest, now_ms: int) -> None:
         """Take a request; answers appear in the outbox, now or later."""
@@ -119,7 +119,6 @@ class GroupCoordinator:
         waiting = [t for seat in seats for t in (seat.join, seat.sync) if t is not None]
         self.node_id = node_id
         self.group = self._stored.stored()
-        self.group.exists = self._stored.exists
         self.group.start_sessions(now_ms)
         return tuple(waiting)
 

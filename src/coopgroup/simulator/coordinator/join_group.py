@@ -29,11 +29,14 @@ def join_group(group: ClassicGroup, token: Token, request: JoinGroupRequest) -> 
     Returns:
         Whether the log must be written: a static member has a new id.
     """
-    code = _refused_code(group, request)
+    code = _session_code(group, request)
+    if not code and not request.member_id:
+        group.exists = True  # a newcomer makes the group, whatever becomes of its join
+    code = code or _refused_code(group, request)
     if code:
-        group.answer(token, join_refusal(code, request.member_id))
+        is_failure = code == ErrorCode.UNKNOWN_SERVER_ERROR
+        group.answer(token, join_refusal(code, "" if is_failure else request.member_id))
         return False
-    group.exists = True
     if not request.member_id:
         return _join_unknown(group, token, request)
     if request.member_id in group.pending:
@@ -44,17 +47,25 @@ def join_group(group: ClassicGroup, token: Token, request: JoinGroupRequest) -> 
     return False
 
 
-def _refused_code(group: ClassicGroup, request: JoinGroupRequest) -> int:
+def _session_code(group: ClassicGroup, request: JoinGroupRequest) -> int:
     settings = group.settings
     session_ms = request.session_timeout_ms
-    if not settings.session_timeout_min_ms <= session_ms <= settings.session_timeout_max_ms:
-        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if settings.session_timeout_min_ms <= session_ms <= settings.session_timeout_max_ms:
+        return 0
+    return ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+def _refused_code(group: ClassicGroup, request: JoinGroupRequest) -> int:
     if request.member_id and not group.exists:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not group.supports(request.protocol_type, request.protocols):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    if not request.member_id or request.member_id in group.pending:
+    if not request.member_id:
         return 0
+    if request.member_id in group.pending:
+        # Ids are never given in advance to static members; a broker trips over one that has one.
+        is_static = request.group_instance_id is not None
+        return ErrorCode.UNKNOWN_SERVER_ERROR if is_static else 0
     return group.identity_code(request.member_id, request.group_instance_id)
 
 

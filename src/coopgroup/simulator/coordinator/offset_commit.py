@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from coopgroup.member import ErrorCode
 from coopgroup.simulator.coordinator.answers import refusal
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from coopgroup.simulator.coordinator.state import ClassicGroup, Token
 
 __all__ = ["offset_commit"]
-
-_NO_GENERATION: Final = -1
 
 
 def offset_commit(group: ClassicGroup, token: Token, request: OffsetCommitRequest) -> bool:
@@ -27,6 +25,7 @@ def offset_commit(group: ClassicGroup, token: Token, request: OffsetCommitReques
     group.answer(token, refusal(request, int(code)))
     if code:
         return False
+    group.exists = True
     seat = group.seats.get(request.member_id)
     if seat is not None:  # in Stable and PreparingRebalance a commit keeps the session alive
         group.touch(seat)
@@ -34,11 +33,9 @@ def offset_commit(group: ClassicGroup, token: Token, request: OffsetCommitReques
 
 
 def _refused_code(group: ClassicGroup, request: OffsetCommitRequest) -> int:
-    anonymous = not request.member_id and request.group_instance_id is None
-    if request.generation == _NO_GENERATION and anonymous:
-        # A consumer that assigns itself its partitions; the group must not be in use by members.
-        empty = group.state is GroupState.EMPTY
-        return 0 if empty else ErrorCode.UNKNOWN_MEMBER_ID
+    if request.generation < 0 and group.state is GroupState.EMPTY:
+        # A consumer that assigns itself its partitions, or a tool; nobody asks who it is.
+        return 0
     if not group.exists:
         return ErrorCode.ILLEGAL_GENERATION
     member_id, instance_id = request.member_id, request.group_instance_id

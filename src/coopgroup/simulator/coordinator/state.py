@@ -318,7 +318,7 @@ class ClassicGroup:
         """What a broker finds in the log if this state is the last one written."""
         return ClassicGroup(
             settings=self.settings,
-            exists=True,
+            exists=self.exists,
             state=GroupState.STABLE if self.seats else GroupState.EMPTY,
             generation=self.generation,
             leader_id=self.leader_id,
