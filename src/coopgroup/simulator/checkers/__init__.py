@@ -83,5 +83,5 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             expected.end_ms,
         )
     if expected.max_moves_per_round is not None:
-        found += check_ration(telemetry, expected.max_moves_per_round, expected.owned)
+        found += check_ration(telemetry, expected.max_moves_per_round)
     return tuple(sorted(found, key=lambda one: one.at_ms))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from coopgroup.model.resource_set import Resource
-    from coopgroup.telemetry import Envelope
+    from coopgroup.telemetry import Envelope, Record
 
 __all__ = ["check_delays", "check_ration", "check_retained"]
 
@@ -51,6 +51,39 @@ def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
                 )
 
 
+def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Iterator[Violation]:
+    """No round takes more from those who work on it than the ration.
+
+    What moves stands among those that the leader says wait for their present owner; what must be
+    stopped because it is gone, or because its claim was not rightful, is no move.
+
+    Args:
+        telemetry: of the run.
+        max_moves_per_round: the ration.
+    """
+    hands: dict[str, _Hands] = {}
+    moves: dict[int, ResourceSet] = {}
+    wanted: dict[int, ResourceSet] = {}
+    for envelope in telemetry:
+        record, generation = envelope.record, envelope.generation
+        if isinstance(record, RoundLed):
+            wanted[generation] = wanted.get(generation, EMPTY) | record.waiting
+            continue
+        own = hands.setdefault(envelope.client, _Hands())
+        if isinstance(record, AssignmentReceived) and record.revoked:
+            before = moves.get(generation, EMPTY)
+            moves[generation] = before | own.learn(record.revoked & wanted.get(generation, EMPTY))
+            if len(before) <= max_moves_per_round < len(moves[generation]):
+                yield Violation(
+                    checker="ration",
+                    at_ms=envelope.at_ms,
+                    message=f"generation {generation} moves more than {max_moves_per_round}: "
+                    f"{moves[generation].to_dict()}",
+                )
+        else:
+            own.take(record)
+
+
 @define
 class _Hands:
     """What a process works on, and what of it it was told to stop already."""
@@ -58,44 +91,22 @@ class _Hands:
     working: ResourceSet = EMPTY
     told: ResourceSet = EMPTY
 
+    def learn(self, revoked: ResourceSet) -> ResourceSet:
+        """Take what is to be stopped; returns what it was not told before."""
+        fresh = (revoked & self.working) - self.told
+        self.told |= fresh
+        return fresh
 
-def check_ration(
-    telemetry: Sequence[Envelope], max_moves_per_round: int, existing: ResourceSet
-) -> Iterator[Violation]:
-    """No round takes more from those who work on it than the ration.
-
-    What does not exist any more, and what was contested, must be stopped and does not count.
-
-    Args:
-        telemetry: of the run.
-        max_moves_per_round: the ration.
-        existing: what exists at the end.
-    """
-    hands: dict[str, _Hands] = {}
-    moves: dict[int, ResourceSet] = {}
-    for envelope in telemetry:
-        record = envelope.record
-        if isinstance(record, ProcessStarted):
-            hands[envelope.client] = _Hands()
-        own = hands.setdefault(envelope.client, _Hands())
+    def take(self, record: Record) -> None:
+        """Take any other record."""
         match record:
+            case ProcessStarted():
+                self.working = self.told = EMPTY
             case ResourcesStarted():
-                own.working |= record.resources
+                self.working |= record.resources
             case ResourcesStopped():
-                own.working -= record.resources
-                own.told -= record.resources
-            case AssignmentReceived() if record.revoked:
-                fresh = (record.revoked & own.working & existing) - own.told
-                own.told |= fresh
-                before = moves.get(envelope.generation, EMPTY)
-                moves[envelope.generation] = before | fresh
-                if len(before) <= max_moves_per_round < len(moves[envelope.generation]):
-                    yield Violation(
-                        checker="ration",
-                        at_ms=envelope.at_ms,
-                        message=f"generation {envelope.generation} moves more than "
-                        f"{max_moves_per_round}: {moves[envelope.generation].to_dict()}",
-                    )
+                self.working -= record.resources
+                self.told -= record.resources
             case _:
                 pass
 
