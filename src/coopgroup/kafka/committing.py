@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
-from coopgroup.member.events import CommitRequested, Offset
+from coopgroup.member.events import CommitAbandoned, CommitRequested, Offset
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import CommitFailed
 
@@ -108,14 +108,19 @@ class Committing:
         if failed is not None:
             raise kafka_exception(failed, f"Commit failed: {kafka_error(failed).str()}")
 
-    def _send(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> None:
+    def _send(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> int:
+        """Begin a commit; its id."""
+
         def remember(codes: Codes) -> None:  # on the group's thread
-            passed = {(topic, partition) for topic, partition, code in codes if not code}
-            self.store.committed(one for one in offsets if (one.topic, one.partition) in passed)
-            on_committed(codes)
+            try:
+                passed = {(topic, partition) for topic, partition, code in codes if not code}
+                self.store.committed(one for one in offsets if (one.topic, one.partition) in passed)
+            finally:  # whoever waits must hear
+                on_committed(codes)
 
         commit_id = self.driver.new_commit(remember)
         self.driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
+        return commit_id
 
     def _send_and_wait(self, offsets: tuple[Offset, ...], limit_s: float | None = None) -> Codes:
         finished = threading.Event()
@@ -125,8 +130,10 @@ class Committing:
             outcome.append(codes)
             finished.set()
 
-        self._send(offsets, finish)
+        commit_id = self._send(offsets, finish)
         if not finished.wait(limit_s):
+            # Else it might be sent once more after its partitions were given up.
+            self.driver.post(CommitAbandoned(commit_id=commit_id))
             code = KafkaError.REQUEST_TIMED_OUT
             return tuple((one.topic, one.partition, code) for one in offsets)
         return outcome[0]

@@ -18,7 +18,6 @@ import queue
 import random
 import threading
 import weakref
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import define, field
@@ -43,6 +42,7 @@ from coopgroup.member.effects import (
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
+    CommitAbandoned,
     CommitRequested,
     LeaveRequested,
     Offset,
@@ -247,7 +247,9 @@ class GroupDriver:
         if self._is_stalled():
             self._take(ApplicationStalled())
         for commit_id in self._overdue_commits():
+            # In this order: one that is on the wire ends for the member with its answer only.
             self._end_commit(commit_id, ErrorCode.REQUEST_TIMED_OUT)
+            self._take(CommitAbandoned(commit_id=commit_id))
         return True
 
     def _pause_s(self) -> float | None:
@@ -309,8 +311,7 @@ class GroupDriver:
         try:
             session, effects = step(self._session, event, now_ms=now_ms())
         except LocalProtocolError as error:
-            with suppress(Exception):  # a log that fails must not cost the member
-                self.sink.warn("event_refused", error=str(error))
+            self.sink.warn("event_refused", error=str(error))
             return
         except Exception as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
             self._fail(error)
@@ -391,8 +392,7 @@ class GroupDriver:
 
     def _warn(self, error: BaseException) -> None:
         """Log an error that is none of the group's; from any thread."""
-        with suppress(Exception):  # there is nobody left to tell
-            self.sink.warn("internal_error", error=repr(error))
+        self.sink.warn("internal_error", error=repr(error))
 
 
 def _codes(offsets: tuple[Offset, ...], code: ErrorCode) -> tuple[tuple[str, int, int], ...]:

@@ -9,7 +9,6 @@ little later. The time limit covers everything from the first byte that is read.
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -205,8 +204,7 @@ class RoundLeader:
         try:
             return self.lookup.metadata(request.topics)
         except Exception as error:  # noqa: BLE001 -- a round is always answered
-            with suppress(Exception):  # a log that fails must not cost the round
-                self.sink.warn("metadata_unavailable", error=str(error))
+            self.sink.warn("metadata_unavailable", error=str(error))
             return None
 
     def _look_up_lags(self, metadata: TopicMetadata) -> Lags | None:
@@ -214,6 +212,5 @@ class RoundLeader:
             self._lags = self.lookup.lags(metadata.resources)
         except Exception as error:  # noqa: BLE001 -- a round is always answered
             known = self._lags is not None
-            with suppress(Exception):
-                self.sink.warn("lags_unavailable", error=str(error), last_known=known)
+            self.sink.warn("lags_unavailable", error=str(error), last_known=known)
         return self._lags

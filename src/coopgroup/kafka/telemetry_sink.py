@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -19,8 +20,10 @@ import structlog
 from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.member import Action
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
+    AssignmentReceived,
     CommitFailed,
     Envelope,
     MembershipLost,
@@ -54,6 +57,8 @@ class TelemetrySink:
     _log: Any = field(init=False)
     _file: IO[str] | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    # Rounds in a row that failed at the broker; only the group's thread writes about them.
+    _refusals: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Open the file.
@@ -101,8 +106,13 @@ class TelemetrySink:
             self.warn("telemetry_file_given_up", path=self.file_path, error=str(error))
 
     def warn(self, event: str, **fields: object) -> None:
-        """Log something that is no record of the group: an exception of a callback, say."""
-        self._log.warning(event, **fields)
+        """Log something that is no record of the group: an exception of a callback, say.
+
+        It never raises: a log that cannot be written must cost neither member nor round, and there
+        is nobody left to tell.
+        """
+        with suppress(Exception):
+            self._log.warning(event, **fields)
 
     def close(self) -> None:
         """Close the file; later records are logged only."""
@@ -113,10 +123,7 @@ class TelemetrySink:
 
     def _write_log(self, envelope: Envelope) -> None:
         record = envelope.record
-        if isinstance(record, _WARNINGS):
-            level = logging.WARNING
-        else:
-            level = logging.DEBUG if isinstance(record, _DEBUG) else logging.INFO
+        level = self._level(record)
         if not logging.getLogger("coopgroup").isEnabledFor(level):
             return
         fields = {one.name: _short(getattr(record, one.name)) for one in attrs.fields(type(record))}
@@ -127,6 +134,25 @@ class TelemetrySink:
             generation=envelope.generation,
             **fields,
         )
+
+    def _level(self, record: Record) -> int:
+        if isinstance(record, AssignmentReceived):
+            self._refusals = 0
+        elif isinstance(record, RequestRefused) and record.action == Action.REJOIN_LATER.value:
+            self._refusals += 1
+            if _is_worth_a_warning(self._refusals):
+                return logging.WARNING
+        if isinstance(record, _WARNINGS):
+            return logging.WARNING
+        return logging.DEBUG if isinstance(record, _DEBUG) else logging.INFO
+
+
+def _is_worth_a_warning(refusals: int) -> bool:
+    """Whether so many refused rounds in a row are news: the 2nd, the 4th, the 8th and so on.
+
+    One is part of life, a row of them is a group that stands still; it may last for hours.
+    """
+    return refusals > 1 and refusals.bit_count() == 1
 
 
 def _short(value: object) -> object:

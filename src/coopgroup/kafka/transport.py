@@ -27,7 +27,7 @@ import enum
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from attrs import define, field, frozen
@@ -237,10 +237,21 @@ class GroupTransport:
             self.report(error)
 
     def _begin(self, job: _Job) -> None:
-        if job.node is None:
-            self._look_up(job, self._candidates(job.lane))
-        else:
-            self._submit(job, (job.node.host, job.node.port), job.deadline, self._answer(job))
+        answer = self._answer(job)
+        with self._failing(answer):
+            if job.node is None:
+                self._look_up(job, self._candidates(job.lane), answer)
+            else:
+                self._submit(job, (job.node.host, job.node.port), job.deadline, answer)
+
+    @contextlib.contextmanager
+    def _failing(self, on_done: Callable[[Outcome], None]) -> Iterator[None]:
+        """Give a request that cannot even be begun its outcome, too."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 -- the request must have an outcome
+            self._report(error)
+            on_done(TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error)))
 
     def _submit(
         self, job: _Job, address: Address, deadline: float, on_done: Callable[[Outcome], None]
@@ -256,9 +267,14 @@ class GroupTransport:
         )
 
     def _answer(self, job: _Job) -> Callable[[Outcome], None]:
-        """Return what turns an outcome into the caller's answer."""
+        """Return what turns an outcome, the first one, into the caller's answer."""
+        answered = False
 
         def answer(outcome: Outcome) -> None:
+            nonlocal answered
+            if answered:  # by what was raised after the request was on its way
+                return
+            answered = True
             try:
                 job.on_answer(_read(job.request, outcome))
             except Exception as error:  # noqa: BLE001 -- the caller's code
@@ -303,7 +319,9 @@ class GroupTransport:
 
         return sorted((*addresses[turn:], *addresses[:turn]), key=rank)
 
-    def _look_up(self, job: _Job, candidates: list[Address]) -> None:
+    def _look_up(
+        self, job: _Job, candidates: list[Address], answer: Callable[[Outcome], None]
+    ) -> None:
         """Ask one broker after the other until one answers or the time is over."""
         address, *others = candidates
         now = time.monotonic()
@@ -313,11 +331,13 @@ class GroupTransport:
             failed = isinstance(outcome, TransportFailure)
             in_time = time.monotonic() < job.deadline and self._phase is _Phase.OPEN
             if failed and others and in_time:
-                self._look_up(job, others)
+                with self._failing(answer):
+                    self._look_up(job, others, answer)
                 return
+            answer(outcome)
             if not failed:
-                self._learn_brokers(job.lane, address)
-            self._answer(job)(outcome)
+                with self._failing(answer):
+                    self._learn_brokers(job.lane, address)
 
         self._submit(job, address, min(now + share, job.deadline), on_done)
 

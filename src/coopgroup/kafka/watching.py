@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
@@ -141,8 +140,7 @@ class TopicWatcher:
             pause_ms = self._compare() if self.leads() else self.refresh_ms
             in_doubt = self.lookup.is_in_doubt
         except Exception as error:  # noqa: BLE001 -- a dead watcher would notice nothing any more
-            with suppress(Exception):
-                self.sink.warn("topics_unavailable", error=str(error))
+            self.sink.warn("topics_unavailable", error=str(error))
             return _RETRY_MS
         return _RETRY_MS if in_doubt else pause_ms
 

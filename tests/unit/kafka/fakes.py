@@ -119,6 +119,7 @@ class FakeDriver:
         posted: events that it got.
         code: outcome of commits, which are answered at once; None keeps them waiting.
         waiting: callbacks of commits that are not answered.
+        on_commit: gets the id of each commit that is kept waiting; None for nobody.
     """
 
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
@@ -129,12 +130,18 @@ class FakeDriver:
     posted: list[Any] = field(factory=list)
     code: int | None = 0
     waiting: dict[int, Callable[[Any], None]] = field(factory=dict)
+    on_commit: Callable[[int], None] | None = None
 
     def post(self, event: Any) -> None:  # noqa: ANN401  (any event)
         """Note an event; a commit is answered at once, unless it is to wait."""
         self.posted.append(event)
         offsets = getattr(event, "offsets", None)
-        if offsets is not None and self.code is not None:
+        if offsets is None:
+            return
+        if self.code is None:
+            if self.on_commit is not None:
+                self.on_commit(event.commit_id)
+        else:
             self.waiting.pop(event.commit_id)(
                 tuple((one.topic, one.partition, self.code) for one in offsets)
             )

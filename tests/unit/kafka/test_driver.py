@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -157,6 +159,14 @@ Made = tuple[GroupDriver, OneMemberGroup]
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     """A driver that runs, its application polling."""
+    with running(monkeypatch) as both:
+        yield both
+
+
+@contextmanager
+def running(monkeypatch: pytest.MonkeyPatch, **more: object) -> Iterator[Made]:
+    """A driver with settings of its own, their names with underscores."""
+    settings = SETTINGS | {name.replace("_", "."): value for name, value in more.items()}
     group = OneMemberGroup()
 
     def transport(_settings: object, report: Callable[[BaseException], None]) -> OneMemberGroup:
@@ -166,7 +176,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     monkeypatch.setattr(driver_module, "GroupTransport", transport)
     lookup: Any = _Lookup()
     driver = GroupDriver(
-        settings=read_settings(SETTINGS),
+        settings=read_settings(settings),
         assignor=StickyAssignor(),
         policy=SimplePolicy(),
         lookup=lookup,
@@ -263,6 +273,29 @@ def test_commit_when_the_driver_stops_ends_too(made: Made) -> None:
     driver.stop()
     driver.stop()
     assert waiting == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
+
+
+def test_commit_when_it_timed_out_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its caller was told so; sent later it would overwrite what was committed since."""
+
+    def cut_off(request: GroupRequest) -> Outcome:
+        if not isinstance(request, OffsetCommitRequest):
+            return None
+        return TransportFailure(kind=FailureKind.DISCONNECTED, message="cut off")
+
+    # No heartbeat in between: an answer to it would mean that the coordinator lives.
+    seldom = {"session_timeout_ms": 9_000, "max_poll_interval_ms": 9_000}
+    with running(monkeypatch, heartbeat_interval_ms=8_000, **seldom) as (driver, group):
+        subscribe(driver)
+        group.override = cut_off
+        outcome = commit(driver)
+        wait_until(lambda: bool(outcome))
+        assert outcome == [(("orders", 0, int(ErrorCode.REQUEST_TIMED_OUT)),)]
+        sent = group.requests.count(OffsetCommitRequest)
+        group.override = None
+        time.sleep(0.5)
+        assert (sent > 0, group.requests.count(OffsetCommitRequest)) == (True, sent)
+        assert driver.member.state is MemberState.STABLE
 
 
 def test_driver_when_refused_for_good_fails_the_application(made: Made) -> None:
@@ -384,8 +417,8 @@ def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopp
 def test_driver_when_the_log_fails_lives_on(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     """An application's own log handler may raise, and again while that is logged."""
     driver, _ = made
+    monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", fail)
     monkeypatch.setattr(TelemetrySink, "write", fail)
-    monkeypatch.setattr(TelemetrySink, "warn", fail)
     driver.post(LossHandled())  # refused, which is logged
     subscribe(driver)
     assert driver.member.state is MemberState.STABLE

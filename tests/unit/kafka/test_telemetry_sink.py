@@ -4,12 +4,15 @@ import json
 import logging
 from pathlib import Path
 
+import attrs
 import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.telemetry_sink import TelemetrySink
-from coopgroup.model import ResourceSet
+from coopgroup.member import Action
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import (
+    AssignmentReceived,
     CommitFailed,
     Envelope,
     MembershipLost,
@@ -86,6 +89,56 @@ def test_records_are_logged_as_the_documentation_says(
     with caplog.at_level(logging.DEBUG, logger="coopgroup"):
         TelemetrySink("g").write(record, member_id="m-1", generation=7)
     assert [(one.name, one.levelno) for one in caplog.records] == [("coopgroup", level)]
+
+
+REFUSED = RequestRefused(request="SyncGroup", error="E", action=Action.REJOIN_LATER.value)
+ASSIGNED = AssignmentReceived(
+    leader=False,
+    gained=EMPTY,
+    kept=EMPTY,
+    revoked=EMPTY,
+    follow_up=False,
+    scheduled_rebalance_timeout_ms=0,
+)
+
+
+def test_rounds_refused_in_a_row_are_warnings_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The second says that a group stands still; the log is not flooded while it does."""
+    sink = TelemetrySink("g")
+    with caplog.at_level(logging.WARNING, logger="coopgroup"):
+        warned = []
+        for number in range(1, 10):
+            sink.write(REFUSED, member_id="m-1", generation=7)
+            if caplog.records:
+                assert "rejoin after a back-off" in caplog.records[0].getMessage()
+                warned.append(number)
+            caplog.clear()
+        assert warned == [2, 4, 8]
+
+
+def test_rounds_refused_one_at_a_time_are_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """A completed round ends the row; other refusals do not count."""
+    sink = TelemetrySink("g")
+    other = attrs.evolve(REFUSED, action=Action.REJOIN.value)
+    with caplog.at_level(logging.WARNING, logger="coopgroup"):
+        for record in (REFUSED, ASSIGNED, REFUSED, other, other, ASSIGNED, REFUSED):
+            sink.write(record, member_id="m-1", generation=7)
+    assert caplog.records == []
+
+
+def test_a_warning_is_never_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application's log handler may raise; whoever warns has something else to do."""
+
+    def raising(*_: object) -> None:
+        raise LookupError("a bug")
+
+    monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", raising)
+    sink = TelemetrySink("g")
+    with pytest.raises(LookupError):
+        sink.write(MembershipLost(resources=EMPTY, cause="c"), member_id="m-1", generation=7)
+    sink.warn("topics_unavailable", error="no broker")
 
 
 def test_logged_records_have_counts_in_place_of_sets(caplog: pytest.LogCaptureFixture) -> None:

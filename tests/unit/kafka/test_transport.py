@@ -16,6 +16,8 @@ from attrs import evolve
 from confluent_kafka import Producer
 from kafka.net.selector import NetworkSelector
 
+from coopgroup.kafka import transport as transport_module
+from coopgroup.kafka.channel import Channel
 from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.kafka.transport import FailureKind, GroupTransport, OnAnswer, TransportFailure
 from coopgroup.member.effects import Lane
@@ -102,6 +104,11 @@ def listening() -> Iterator[tuple[socket.socket, str]]:
     """Return a socket that listens on loopback and its address; nobody accepts."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield server, f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def fail(*_: object, **__: object) -> Any:  # noqa: ANN401  (never returns)
+    """Stand in for a part that has a bug."""
+    raise LookupError("a bug")
 
 
 def coordinator_at(address: str) -> Coordinator:
@@ -422,3 +429,48 @@ def test_no_thread_is_left_when_closed(broker: str, node: Coordinator) -> None:
     with transport_to(broker) as transport:
         assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
     assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize("broken", ["_channel", "_candidates"])
+def test_request_that_cannot_be_begun_fails(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    """A member that waits for an outcome which never comes is stuck."""
+    monkeypatch.setattr(GroupTransport, broken, fail)
+    reported: list[BaseException] = []
+    with transport_to(dead_address(), reported=reported) as transport:
+        failure = ask(transport, LOOK_UP)
+    assert failure == TransportFailure(
+        kind=FailureKind.DISCONNECTED, message="LookupError('a bug')"
+    )
+    assert [repr(one) for one in reported] == ["LookupError('a bug')"]
+
+
+def test_look_up_when_the_next_broker_cannot_be_asked_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not only the first try may go wrong."""
+    calls: list[object] = []
+
+    def make_one_only(*arguments: Any) -> Channel:  # noqa: ANN401  (as Channel has them)
+        calls.append(arguments)
+        if len(calls) > 1:
+            raise LookupError("a bug")
+        return Channel(*arguments)
+
+    monkeypatch.setattr(transport_module, "Channel", make_one_only)
+    reported: list[BaseException] = []
+    with transport_to(dead_address(), dead_address(), reported=reported) as transport:
+        failure = ask(transport, LOOK_UP)
+    assert failure.message == "LookupError('a bug')"
+    assert (len(calls), len(reported)) == (2, 1)
+
+
+def test_look_up_is_answered_when_the_list_of_brokers_cannot_be_read(
+    broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is answered once, and first."""
+    monkeypatch.setattr(GroupTransport, "_learn_brokers", fail)
+    reported: list[BaseException] = []
+    with transport_to(broker, reported=reported) as transport:
+        answer = ask(transport, LOOK_UP)
+        assert isinstance(answer, FindCoordinatorAnswer)
+    assert [repr(one) for one in reported] == ["LookupError('a bug')"]

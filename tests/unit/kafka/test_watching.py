@@ -81,7 +81,6 @@ class Watched:
     leads: bool = False
     refresh_ms: int = 20
     assigned: Any = None
-    log_fails: bool = False
     posted: queue.SimpleQueue[Any] = field(factory=queue.SimpleQueue)
     warned: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
     watcher: TopicWatcher = field(init=False)
@@ -112,8 +111,6 @@ class Watched:
 
     def _warn(self, event: str, **_: object) -> None:
         self.warned.put(event)
-        if self.log_fails:
-            raise OSError("no log")
 
 
 @pytest.fixture
@@ -192,17 +189,6 @@ def test_look_that_fails_is_told_and_tried_again(running: list[Watched]) -> None
     """Within a second or so."""
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001  (public constant)
     watched = Watched(Cluster({"orders": [0]}, error), refresh_ms=-1)
-    running.append(watched)
-    watched.watcher.start()
-    watched.watcher.watch(TopicWish.read(["^o"]))
-    assert watched.warned.get(timeout=WAIT_S) == "topics_unavailable"
-    watched.cluster.error = None
-    assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("orders",))
-
-
-def test_look_that_fails_is_tried_again_when_the_log_fails_too(running: list[Watched]) -> None:
-    """A dead watcher would notice nothing any more."""
-    watched = Watched(Cluster({"orders": [0]}, OSError("no broker")), refresh_ms=-1, log_fails=True)
     running.append(watched)
     watched.watcher.start()
     watched.watcher.watch(TopicWish.read(["^o"]))
