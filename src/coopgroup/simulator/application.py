@@ -72,7 +72,9 @@ class Application:
     working: ResourceSet = EMPTY
     stopping: ResourceSet = EMPTY
     closing: bool = False
-    _fed: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
+    # What it takes records from, with the places in the load: `working` less `stopping`.
+    _fed: ResourceSet = EMPTY
+    _fed_numbers: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
     _fed_since_ms: int = 0
     _epoch: int = 0
     _next_callback_ms: int = 0
@@ -131,12 +133,12 @@ class Application:
         """Bring the positions of what it works on up to date."""
         now_ms = self.process.world.now_ms
         if now_ms > self._fed_since_ms:
-            self.load.work(self._fed, self.capacity_per_s, self._fed_since_ms, now_ms)
+            self.load.work(self._fed_numbers, self.capacity_per_s, self._fed_since_ms, now_ms)
             self._fed_since_ms = now_ms
 
     def renumber(self) -> None:
         """Find its resources again: others were added to the load."""
-        self._fed = self.load.numbers(self.working - self.stopping)
+        self._fed_numbers = self.load.numbers(self._fed)
 
     def freeze(self) -> None:
         """The process stands still from now on."""
@@ -150,7 +152,8 @@ class Application:
     def _feed(self) -> None:
         """Work on something else from now on."""
         self.settle()
-        self._fed = self.load.numbers(self.working - self.stopping)
+        self._fed = self.working - self.stopping if self.stopping else self.working
+        self._fed_numbers = self.load.numbers(self._fed)
 
     # --- callbacks -----------------------------------------------------------------------------
 
@@ -207,7 +210,7 @@ class Application:
             # The outcome comes in the middle of a step of the session: go on after it.
             self.process.later(0, self._committed, epoch, resources, reason, began_ms)
 
-        self._commit(resources, given_up)
+        self._commit(resources, self.load.numbers(resources), given_up)
 
     def _committed(
         self, epoch: int, resources: ResourceSet, reason: StopReason, began_ms: int
@@ -252,12 +255,15 @@ class Application:
     def _commit_by_clock(self) -> None:
         if self.closing:
             return
-        self.settle()
-        self._commit(self.working - self.stopping, _nothing)
+        if self._fed:
+            self.settle()
+            self._commit(self._fed, self._fed_numbers, _nothing)
         self.process.later(self.commit_interval_ms, self._commit_by_clock)
 
-    def _commit(self, resources: ResourceSet, then: Callable[[], None]) -> None:
-        rows = self.load.to_commit(resources)
+    def _commit(
+        self, resources: ResourceSet, numbers: Int64Array, then: Callable[[], None]
+    ) -> None:
+        rows = self.load.to_commit(resources, numbers)
         if not rows:
             then()
             return

@@ -143,19 +143,26 @@ class Load:
         backlog = _worked_off(backlog, rates, capacity_per_s / 1_000, now_ms - since_ms)
         self.positions[numbers] = ends - backlog
 
-    def to_commit(self, resources: ResourceSet) -> list[tuple[str, int, int]]:
-        """Topic, partition and position of what is ahead of its committed offset."""
-        numbers = self.numbers(resources)
-        positions = np.floor(self.positions[numbers] + _NOTHING).astype(np.int64)
+    def to_commit(self, resources: ResourceSet, numbers: Int64Array) -> list[tuple[str, int, int]]:
+        """Topic, partition and position of what is ahead of its committed offset.
+
+        Args:
+            resources: which of them to look at.
+            numbers: their places, as `numbers` says.
+        """
+        positions = (self.positions[numbers] + _NOTHING).astype(np.int64)
         ahead = positions > self.committed[numbers]
-        if not ahead.any():
+        count = np.count_nonzero(ahead)
+        if not count:
             return []
-        rows = zip(resources.take(ahead), positions[ahead].tolist(), strict=True)
+        if count < ahead.size:
+            resources, positions = resources.take(ahead), positions[ahead]
+        rows = zip(resources, positions.tolist(), strict=True)
         return [(name, index, position) for (name, index), position in rows]
 
-    def note_commit(self, resources: ResourceSet, offsets: Sequence[int]) -> None:
-        """The group coordinator accepted offsets."""
-        self.committed[self.numbers(resources)] = offsets
+    def note_commit(self, numbers: Int64Array, offsets: Sequence[int]) -> None:
+        """The group coordinator accepted offsets of the partitions in these places."""
+        self.committed[numbers] = offsets
 
     # --- what is left --------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from coopgroup.model.group_api import OffsetCommitRequest
+    from coopgroup.model.resource_set import Int64Array
 
 __all__ = ["Simulation"]
 
@@ -65,6 +66,10 @@ class Simulation:
     commit_interval_ms: int = 5_000
     processes: list[Process] = field(factory=list)
     _by_name: dict[str, Process] = field(factory=dict)
+    # Partitions of a commit with their places in the load: the same ones come again and again.
+    _committed: dict[tuple[tuple[str, int], ...], tuple[ResourceSet, Int64Array]] = field(
+        factory=dict
+    )
 
     @classmethod
     def create(
@@ -229,6 +234,7 @@ class Simulation:
         for process in self.alive:
             process.application.settle()
         change()
+        self._committed.clear()
         for process in self.alive:
             process.application.renumber()
 
@@ -291,10 +297,16 @@ class Simulation:
     # --- what processes and brokers tell -------------------------------------------------------
 
     def _on_commit(self, request: OffsetCommitRequest) -> None:
-        rows = sorted((topic, index, offset) for topic, index, offset, *_ in request.offsets)
-        resources = ResourceSet.from_pairs([(topic, index) for topic, index, _ in rows])
-        offsets = tuple(offset for *_, offset in rows)
-        self.load.note_commit(resources, offsets)
+        offsets = tuple(
+            row[2] for row in request.offsets
+        )  # ascending by partition, as all requests
+        pairs = tuple(row[:2] for row in request.offsets)
+        known = self._committed.get(pairs)
+        if known is None:
+            resources = ResourceSet.from_pairs(pairs)
+            known = self._committed[pairs] = (resources, self.load.numbers(resources))
+        resources, numbers = known
+        self.load.note_commit(numbers, offsets)
         self.world.write(
             OffsetsCommitted(resources=resources, offsets=offsets),
             member=request.member_id,

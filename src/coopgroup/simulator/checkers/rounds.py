@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import define
-
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import EMPTY
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
-    ProcessStarted,
     ResourcesStarted,
-    ResourcesStopped,
     RoundLed,
 )
 
@@ -20,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from coopgroup.model.resource_set import Resource
-    from coopgroup.telemetry import Envelope, Record
+    from coopgroup.telemetry import Envelope
 
 __all__ = ["check_delays", "check_ration", "check_retained"]
 
@@ -52,63 +48,30 @@ def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
 
 def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Iterator[Violation]:
-    """No round takes more from those who work on it than the ration.
+    """No round begins to take more from rightful owners than the ration.
 
     What moves stands among those that the leader says wait for their present owner; what must be
-    stopped because it is gone, or because its claim was not rightful, is no move.
+    stopped because it is gone, or because its claim was not rightful, is no move. Nor is what the
+    round before asked for already, and was not heard or is still being stopped.
 
     Args:
         telemetry: of the run.
         max_moves_per_round: the ration.
     """
-    hands: dict[str, _Hands] = {}
-    moves: dict[int, ResourceSet] = {}
-    wanted: dict[int, ResourceSet] = {}
+    asked = EMPTY
     for envelope in telemetry:
-        record, generation = envelope.record, envelope.generation
-        if isinstance(record, RoundLed):
-            wanted[generation] = wanted.get(generation, EMPTY) | record.waiting
+        record = envelope.record
+        if not isinstance(record, RoundLed):
             continue
-        own = hands.setdefault(envelope.client, _Hands())
-        if isinstance(record, AssignmentReceived) and record.revoked:
-            before = moves.get(generation, EMPTY)
-            moves[generation] = before | own.learn(record.revoked & wanted.get(generation, EMPTY))
-            if len(before) <= max_moves_per_round < len(moves[generation]):
-                yield Violation(
-                    checker="ration",
-                    at_ms=envelope.at_ms,
-                    message=f"generation {generation} moves more than {max_moves_per_round}: "
-                    f"{moves[generation].to_dict()}",
-                )
-        else:
-            own.take(record)
-
-
-@define
-class _Hands:
-    """What a process works on, and what of it it was told to stop already."""
-
-    working: ResourceSet = EMPTY
-    told: ResourceSet = EMPTY
-
-    def learn(self, revoked: ResourceSet) -> ResourceSet:
-        """Take what is to be stopped; returns what it was not told before."""
-        fresh = (revoked & self.working) - self.told
-        self.told |= fresh
-        return fresh
-
-    def take(self, record: Record) -> None:
-        """Take any other record."""
-        match record:
-            case ProcessStarted():
-                self.working = self.told = EMPTY
-            case ResourcesStarted():
-                self.working |= record.resources
-            case ResourcesStopped():
-                self.working -= record.resources
-                self.told -= record.resources
-            case _:
-                pass
+        moves = (record.revoked & record.waiting) - record.contested - asked
+        asked = record.revoked
+        if len(moves) > max_moves_per_round:
+            yield Violation(
+                checker="ration",
+                at_ms=envelope.at_ms,
+                message=f"generation {envelope.generation} moves more than {max_moves_per_round}: "
+                f"{moves.to_dict()}",
+            )
 
 
 def check_delays(

@@ -208,6 +208,8 @@ class ClassicGroup:
         """Whether a member that speaks these can be in the group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
+        if not self.seats:  # all have left while the round was being prepared
+            return protocol_type == self.protocol_type and bool(protocols)
         common = self._common_protocols()
         return protocol_type == self.protocol_type and any(name in common for name, _ in protocols)
 
