@@ -19,7 +19,10 @@ than this module says. The host's duties, in this order:
    every commit of the resources that was asked for before.
 6. Hand nothing out once `member.hold_until_ms` has passed, whatever the session has been told
    so far: after a pause of the process the clock knows it first.
-7. When `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
+7. Keep what `KeepIdentity` says where the next life of the process finds it and no other process
+   does, and give it to `new_member` there. It need not be on disk before the next effect: what is
+   older is refused by the group, and costs a join.
+8. When `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
    `fail`: a member that missed an event would wait for ever for what it takes to be on its way.
 """
 
@@ -55,6 +58,7 @@ from coopgroup.member.effects import (
     FailMember,
     FinishCommit,
     GrantResources,
+    KeepIdentity,
     LoseResources,
     Report,
     RevokeResources,
@@ -132,6 +136,7 @@ SessionEffect: TypeAlias = (
     | GrantResources
     | RevokeResources
     | LoseResources
+    | KeepIdentity
     | FinishCommit
     | FailMember
     | Report
@@ -343,6 +348,7 @@ def _translated(
     | GrantResources
     | RevokeResources
     | LoseResources
+    | KeepIdentity
     | FinishCommit
     | FailMember
     | Report,

@@ -7,6 +7,7 @@ import attrs
 
 from coopgroup.member import (
     ErrorCode,
+    KeptIdentity,
     Member,
     MemberConfig,
     MemberState,
@@ -49,6 +50,8 @@ CONFIG = MemberConfig(
 NODE = Coordinator(node_id=1, host="localhost", port=9092)
 OTHER_NODE = Coordinator(node_id=2, host="localhost", port=9093)
 HELD = ResourceSet({"T": [0, 1]})
+KEEPING = attrs.evolve(CONFIG, keeps_identity=True)
+KEPT = KeptIdentity(member_id="m", generation=7, topics=("T",))
 
 EffectKind = TypeVar("EffectKind", bound=Effect)
 
@@ -174,6 +177,11 @@ def unsubscribed() -> DrivenMember:
     return DrivenMember()
 
 
+def returning() -> DrivenMember:
+    """Comes back with the identity of an earlier life, and asks whether it still counts."""
+    return DrivenMember(member=new_member(KEEPING, KEPT)).subscribe()
+
+
 def joining() -> DrivenMember:
     """On its way into the group for the first time, with nothing."""
     return DrivenMember().subscribe()
@@ -231,6 +239,7 @@ def failed() -> DrivenMember:
 
 WITH_NOTHING: Mapping[MemberState, Callable[[], DrivenMember]] = {
     MemberState.UNSUBSCRIBED: unsubscribed,
+    MemberState.RETURNING: returning,
     MemberState.JOINING: joining,
     MemberState.LEADING: leading,
     MemberState.SYNCING: syncing,

@@ -22,6 +22,7 @@ from coopgroup.member.error_actions import (
     error_name,
 )
 from coopgroup.member.events import Answered, RequestFailed
+from coopgroup.member.identity import keep_identity
 from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.model.group_api import (
     Answer,
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["take_outcome"]
 
 _SETTLED = frozenset({MemberState.STABLE, MemberState.REVOKING})
+# No join or sync is on its way, so a heartbeat's answer is the word that counts.
+_ALONE = _SETTLED | {MemberState.RETURNING}
+_QUIET = frozenset({MemberState.STABLE, MemberState.RETURNING})
 
 
 def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
@@ -84,8 +88,10 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answe
         case SyncGroupAnswer() if answer.error_code == ErrorCode.NONE:
             _synced(turn, sent, answer)
         case HeartbeatAnswer() if answer.error_code == ErrorCode.NONE:
-            _renew_lease(turn, sent)
+            _renew_lease(turn, sent.sent_at_ms)
             _proves_peace(turn, sent)
+            if turn.member.state is MemberState.RETURNING:
+                turn.move(Trigger.KNOWN, "the group still stands where it stood")
         case OffsetCommitAnswer():
             codes = {(topic, partition): code for topic, partition, code in answer.codes}
             _settle_commits(turn, sent, codes, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -122,21 +128,23 @@ def _proves_peace(turn: Turn, sent: Outstanding) -> None:
 
 
 def _joined(turn: Turn, answer: JoinGroupAnswer) -> None:
-    was_in_generation = turn.member.in_generation
-    if answer.generation != turn.member.generation:
+    member = turn.member
+    since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
+    if answer.generation != member.generation:
         # Else it is the same round once more, and its time to sync has begun long ago.
-        turn.set(settled_at_ms=turn.member.round_ended_after_ms)
+        turn.set(settled_at_ms=member.round_ended_after_ms)
     leads = answer.leader_id == answer.member_id and not answer.skip_assignment
     turn.set(
         member_id=answer.member_id,
         generation=answer.generation,
-        protocol_chosen=answer.protocol_name or turn.member.config.protocol_name,
+        protocol_chosen=answer.protocol_name or member.config.protocol_name,
         leads=leads,
         decided=(),
         joining_since_ms=None,
     )
-    if not was_in_generation:
-        turn.set(heartbeat_at_ms=turn.now_ms + turn.member.config.heartbeat_interval_ms)
+    if not member.in_generation:
+        # No heartbeat has kept its session alive, so none is due later than if one had.
+        turn.set(heartbeat_at_ms=since_ms + member.config.heartbeat_interval_ms)
     if not leads:
         turn.move(Trigger.JOINED_AS_FOLLOWER, "joined")
         return
@@ -152,7 +160,9 @@ def _joined(turn: Turn, answer: JoinGroupAnswer) -> None:
 
 
 def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
-    _renew_lease(turn, sent)
+    # In a generation that is settled already a sync is answered at once, and does not begin the
+    # session anew. Only the leader's settles it; a follower's counts from the round's end.
+    _renew_lease(turn, sent.sent_at_ms if turn.member.leads else turn.member.settled_at_ms)
     turn.set(
         claim_generation=turn.member.generation,
         settled_at_ms=max(turn.member.settled_at_ms, sent.sent_at_ms),
@@ -160,6 +170,7 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
         decided=(),
         attempts=0,
     )
+    keep_identity(turn)
     try:
         assignment = decode_assignment(answer.assignment)
     except DecodeError as error:
@@ -210,9 +221,9 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         turn.emit(GrantResources(resources=gained))
 
 
-def _renew_lease(turn: Turn, sent: Outstanding) -> None:
+def _renew_lease(turn: Turn, proof_ms: int) -> None:
     """The session lives at least `session.timeout.ms` from the SENDING of what was answered."""
-    until = sent.sent_at_ms + turn.member.config.session_timeout_ms
+    until = proof_ms + turn.member.config.session_timeout_ms
     turn.set(lease_until_ms=max(turn.member.lease_until_ms, until))
 
 
@@ -255,17 +266,17 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
     """
     member = turn.member
     if action is Action.REJOIN:
-        _renew_lease(turn, sent)
+        _renew_lease(turn, sent.sent_at_ms)
         if member.outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
             turn.set(round_open_at_ms=max(member.round_open_at_ms, sent.sent_at_ms))
-        if member.state is MemberState.STABLE and sent.generation == member.generation:
+        if member.state in _QUIET and sent.generation == member.generation:
             turn.rejoin("a round has begun")
         return True
     if action is Action.RETRY:
         turn.set(heartbeat_at_ms=turn.now_ms + member.config.retry_backoff_ms)
         return True
     return action is Action.LOSE and (
-        sent.generation != member.generation or member.state not in _SETTLED
+        sent.generation != member.generation or member.state not in _ALONE
     )
 
 

@@ -7,13 +7,16 @@ them.
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import frozen
 
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import Coordinator, GroupRequest, JoinedMember
 from coopgroup.telemetry import Record
+
+if TYPE_CHECKING:
+    from coopgroup.member.identity import KeptIdentity
 
 __all__ = [
     "CancelJoin",
@@ -22,6 +25,7 @@ __all__ = [
     "FailMember",
     "FinishCommit",
     "GrantResources",
+    "KeepIdentity",
     "Lane",
     "LoseResources",
     "Report",
@@ -112,6 +116,18 @@ class LoseResources:
 
 
 @frozen(kw_only=True)
+class KeepIdentity:
+    """Keep who this member is beyond the end of the process, in place of what was kept before.
+
+    Attributes:
+        identity: what `new_member` takes in the next life of the process; None when the group
+            knows the member no more, and nothing is to be kept.
+    """
+
+    identity: KeptIdentity | None
+
+
+@frozen(kw_only=True)
 class FinishCommit:
     """A commit came to its end.
 
@@ -151,6 +167,7 @@ Effect: TypeAlias = (
     | GrantResources
     | RevokeResources
     | LoseResources
+    | KeepIdentity
     | FinishCommit
     | FailMember
     | Report

@@ -30,6 +30,7 @@ from coopgroup.member.events import (
     SubscriptionChanged,
     Woken,
 )
+from coopgroup.member.identity import come_back
 from coopgroup.member.member import lease_is_over
 from coopgroup.member.requests import leave_at_once, send_what_is_due
 from coopgroup.member.revocation import give_up_stopped, take_stopped
@@ -121,6 +122,9 @@ def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
     if event.topics == turn.member.topics and turn.member.state in AT_WORK:
         return
     turn.set(topics=event.topics)
+    if turn.member.state is MemberState.UNSUBSCRIBED and turn.member.identity is not None:
+        come_back(turn, turn.member.identity)
+        return
     if turn.member.state in AT_WORK:
         # A join on its way carries the old topics: one more round must follow.
         turn.set(rejoin_reason="subscription changed")
@@ -133,12 +137,13 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
     if turn.member.state is not MemberState.LEAVING:
         turn.set(topics=(), scheduled_rejoin_ms=None)
         return
-    tells = bool(member.member_id) and member.config.instance_id is None
+    # KIP-345: a static member keeps its place; its session time-out decides. So does one that can
+    # come back as the same.
+    silent = member.config.instance_id is not None or member.identity is not None
     turn.give_up_membership()
     turn.forget(RequestKind.LEAVE_GROUP)  # of an earlier membership, which an application stalled
     turn.set(rejoin_reason=event.reason, topics=(), scheduled_rejoin_ms=None)
-    # KIP-345: a static member keeps its place; its session time-out decides.
-    if not tells or member.coordinator is None:
+    if silent or not member.member_id or member.coordinator is None:
         turn.leave_group_behind()
 
 

@@ -18,6 +18,7 @@ from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.claims import NO_GENERATION
 
 if TYPE_CHECKING:
+    from coopgroup.member.identity import KeptIdentity
     from coopgroup.model.group_api import Coordinator
 
 __all__ = ["Member", "MemberConfig", "Outstanding", "lease_is_over", "new_member"]
@@ -28,6 +29,11 @@ def _positive(
 ) -> None:  # a trust boundary: users set these
     if value <= 0:
         raise ConfigurationError(attribute.name, value, "a positive number of milliseconds")
+
+
+def _not_negative(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+    if value < 0:
+        raise ConfigurationError(attribute.name, value, "0 or a positive number of milliseconds")
 
 
 @frozen(kw_only=True)
@@ -49,6 +55,14 @@ class MemberConfig:
         request_timeout_ms: how long to wait for an answer that does not wait for others.
         commit_attempts_max: how often a commit is sent before its error goes to the caller;
             waiting for a round does not count.
+        revocation_grace_ms: how long a member that has stopped some of what it must stop, or that
+            is wanted in a round, waits for the rest before it joins; 0 for not at all.
+        window_heartbeat_interval_ms: pace of heartbeats while a scheduled delay runs, so that the
+            round of a member that returns begins at once; never slower than the normal one.
+        eager: whether it stops all that it holds before each join, and claims nothing.
+        keeps_identity: whether it asks its host to keep who it is (`KeepIdentity`). It then does
+            not tell the coordinator that it leaves, as a static member does not (KIP-345). Means
+            nothing to a static member.
     """
 
     group_id: str
@@ -63,6 +77,10 @@ class MemberConfig:
     retry_backoff_max_ms: int = attrs.field(default=1_000, validator=_positive)
     request_timeout_ms: int = attrs.field(default=30_000, validator=_positive)
     commit_attempts_max: int = 10
+    revocation_grace_ms: int = attrs.field(default=200, validator=_not_negative)
+    window_heartbeat_interval_ms: int = attrs.field(default=250, validator=_positive)
+    eager: bool = False
+    keeps_identity: bool = False
 
 
 @frozen(kw_only=True)
@@ -90,6 +108,9 @@ class Member:
         config: its settings.
         state: where it stands.
         topics: subscribed names, ascending.
+        joined_topics: those that the last join carried.
+        identity: who it was in the last round that it completed, as long as the group may know
+            it; None where that is not kept.
         member_id: id that the coordinator gave, "" before.
         generation: of the round that it is in (from the answer to the join on).
         claim_generation: of the last round that it completed; what its claims carry.
@@ -122,6 +143,8 @@ class Member:
     commits: Commits
     state: MemberState = MemberState.UNSUBSCRIBED
     topics: tuple[str, ...] = ()
+    joined_topics: tuple[str, ...] = ()
+    identity: KeptIdentity | None = None
     member_id: str = ""
     generation: int = NO_GENERATION
     claim_generation: int = NO_GENERATION
@@ -202,8 +225,13 @@ def lease_is_over(member: Member, now_ms: int) -> bool:
     return bool(member.owned) and now_ms >= member.hold_until_ms
 
 
-def new_member(config: MemberConfig) -> Member:
+def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member:
     """A member that has not subscribed yet.
+
+    Args:
+        config: its settings.
+        kept: who it was in an earlier life, which is over; None when nothing was kept. Means
+            nothing unless the settings say that identities are kept.
 
     Raises:
         ConfigurationError: the session time-out is not longer than the heartbeat interval, or the
@@ -222,4 +250,5 @@ def new_member(config: MemberConfig) -> Member:
             config.rebalance_timeout_ms,
             f"at least session.timeout.ms ({config.session_timeout_ms})",
         )
-    return Member(config=config, commits=Commits())
+    proves = config.keeps_identity and config.instance_id is None
+    return Member(config=config, commits=Commits(), identity=kept if proves else None)

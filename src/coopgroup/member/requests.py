@@ -164,7 +164,7 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
         )
     )
     since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
-    turn.set(rejoin_reason="", joining_since_ms=since_ms)
+    turn.set(rejoin_reason="", joining_since_ms=since_ms, joined_topics=member.topics)
     return JoinGroupRequest(
         group_id=config.group_id,
         member_id=member.member_id,

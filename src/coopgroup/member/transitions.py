@@ -30,6 +30,10 @@ class MemberState(enum.Enum):
     UNSUBSCRIBED = "unsubscribed"
     """Not in the group, owns nothing, sends nothing. Ends with a subscription."""
 
+    RETURNING = "returning"
+    """Was in the group in an earlier life and asks whether its generation still stands. Sends a
+    heartbeat of that generation. Ends with the answer: it syncs without a round, or it joins."""
+
     JOINING = "joining"
     """Wants the next round. Sends JoinGroup and, with a generation, heartbeats; keeps working on
     all that it owns. Ends with the answer to the join."""
@@ -63,6 +67,8 @@ class Trigger(enum.Enum):
     """What an event means to the state machine."""
 
     SUBSCRIBED = "subscribed"
+    RETURN = "return"
+    KNOWN = "known"
     MEMBER_ID_GIVEN = "member id given"
     JOINED_AS_LEADER = "joined as leader"
     JOINED_AS_FOLLOWER = "joined as follower"
@@ -83,6 +89,7 @@ class Trigger(enum.Enum):
 
 AT_WORK: Final = frozenset(
     {
+        MemberState.RETURNING,
         MemberState.JOINING,
         MemberState.LEADING,
         MemberState.SYNCING,
@@ -99,7 +106,17 @@ _T = Trigger
 TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.MappingProxyType({
     _S.UNSUBSCRIBED: {
         _T.SUBSCRIBED:               _S.JOINING,
+        _T.RETURN:                   _S.RETURNING,
         _T.LEAVE:                    _S.UNSUBSCRIBED,
+    },
+    _S.RETURNING: {
+        _T.SUBSCRIBED:               _S.JOINING,    # what the group stores is of other topics
+        _T.KNOWN:                    _S.SYNCING,
+        _T.REJOIN:                   _S.JOINING,    # a round has begun
+        _T.LOST:                     _S.LOSING,     # the application does not poll
+        _T.LOST_NOTHING:             _S.JOINING,    # the generation is over, or even the id
+        _T.LEAVE:                    _S.LEAVING,
+        _T.FAIL:                     _S.FAILED,
     },
     _S.JOINING: {
         _T.SUBSCRIBED:               _S.JOINING,

@@ -14,7 +14,14 @@ from attrs import define, field
 
 from coopgroup.errors import LocalProtocolError
 from coopgroup.member.commits import fail_all
-from coopgroup.member.effects import CancelJoin, FailMember, FinishCommit, LoseResources, Report
+from coopgroup.member.effects import (
+    CancelJoin,
+    FailMember,
+    FinishCommit,
+    KeepIdentity,
+    LoseResources,
+    Report,
+)
 from coopgroup.member.error_actions import ErrorCode, RequestKind
 from coopgroup.member.transitions import TRANSITIONS, Trigger
 from coopgroup.model import EMPTY
@@ -156,3 +163,6 @@ class Turn:
             commits=commits,
             member_id=self.member.member_id if keep_id else "",
         )
+        if not keep_id and self.member.identity is not None:
+            self.set(identity=None)
+            self.emit(KeepIdentity(identity=None))

@@ -15,7 +15,7 @@ from coopgroup.member import (
     new_member,
     next_deadline_ms,
 )
-from coopgroup.member.effects import Lane, LoseResources, Report
+from coopgroup.member.effects import Lane, LoseResources, Report, Send
 from coopgroup.model import EMPTY
 from coopgroup.model.group_api import HeartbeatAnswer, SyncGroupAnswer
 from coopgroup.telemetry import MembershipLost
@@ -25,6 +25,7 @@ from tests.support.members import (
     DrivenMember,
     decided,
     joined,
+    joining,
     leading_again,
     rejoining,
     revoking,
@@ -68,12 +69,38 @@ def test_lease_counts_from_the_sending_of_a_heartbeat() -> None:
     assert driven.member.lease_until_ms == sent_at + SESSION_MS
 
 
-def test_lease_counts_from_the_sending_of_a_sync() -> None:
-    """The assignment may have waited for long."""
-    driven = syncing_again()
-    sent_at = driven.now_ms
+def test_lease_of_a_leader_counts_from_the_sending_of_its_sync() -> None:
+    """It settles the generation, and begins the session of everybody whose sync waits for it."""
+    driven = leading_again()
+    driven.now_ms += 500
+    sent_at = driven.give(decided(2)).now_ms
     driven.now_ms += 3_000
     assert driven.sync().member.lease_until_ms == sent_at + SESSION_MS
+
+
+def test_lease_of_a_follower_does_not_count_from_its_sync() -> None:
+    """The generation may be settled already: the answer then leaves the session as it is.
+
+    What began it at the latest was the end of the round, and that was after the join was sent.
+    """
+    driven = joining()
+    sent_at = driven.now_ms
+    driven.now_ms += 900
+    driven.join()
+    driven.now_ms += 50
+    assert driven.sync().member.lease_until_ms == sent_at + SESSION_MS
+
+
+def test_lease_of_a_follower_that_joined_for_long_is_proved_before_its_sync_is_answered() -> None:
+    """No heartbeat has kept it alive so far: one goes before the sync, on the same connection."""
+    driven = joining()
+    driven.now_ms += 2 * SESSION_MS
+    driven.join()
+    assert driven.sent() == ["HeartbeatRequest", "SyncGroupRequest"]
+    assert {send.lane for send in driven.found(Send)} == {Lane.JOIN}
+    driven.heartbeat().sync()
+    assert driven.member.state is MemberState.STABLE
+    assert driven.member.lease_until_ms == driven.now_ms + SESSION_MS
 
 
 def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:

@@ -27,6 +27,7 @@ from tests.support.members import (
     decided,
     joining,
     leading,
+    returning,
     revoking,
     stable,
     syncing,
@@ -42,6 +43,9 @@ LEAVE = LeaveRequested(reason="closed")
 
 _S = MemberState
 _T = Trigger
+
+
+AT_WORK_WAYS: Mapping[MemberState, Way] = {**WITH_RESOURCES, _S.RETURNING: returning}
 
 
 def given(reach: Way, event: Event) -> Way:
@@ -68,8 +72,8 @@ def common_ways() -> dict[Row, Way]:
         if _T.LEAVE in TRANSITIONS[state]:
             ways[state, _T.LEAVE] = given(reach, LEAVE)
     for state in AT_WORK:
-        ways[state, _T.LOST] = given(WITH_RESOURCES[state], ApplicationStalled())
-        fenced = out_of_a_heartbeat(WITH_RESOURCES[state], ErrorCode.FENCED_INSTANCE_ID)
+        ways[state, _T.LOST] = given(AT_WORK_WAYS[state], ApplicationStalled())
+        fenced = out_of_a_heartbeat(AT_WORK_WAYS[state], ErrorCode.FENCED_INSTANCE_ID)
         ways[state, _T.FAIL] = fenced
     return ways
 
@@ -81,6 +85,10 @@ def join_refused(code: ErrorCode) -> Way:
 
 WAYS: Mapping[Row, Way] = {
     **common_ways(),
+    (_S.UNSUBSCRIBED, _T.RETURN): returning,
+    (_S.RETURNING, _T.KNOWN): out_of_a_heartbeat(returning, ErrorCode.NONE),
+    (_S.RETURNING, _T.REJOIN): out_of_a_heartbeat(returning, ErrorCode.REBALANCE_IN_PROGRESS),
+    (_S.RETURNING, _T.LOST_NOTHING): out_of_a_heartbeat(returning, ErrorCode.ILLEGAL_GENERATION),
     (_S.JOINING, _T.MEMBER_ID_GIVEN): join_refused(ErrorCode.MEMBER_ID_REQUIRED),
     (_S.JOINING, _T.JOINED_AS_LEADER): leading,
     (_S.JOINING, _T.JOINED_AS_FOLLOWER): syncing,

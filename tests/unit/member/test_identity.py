@@ -1,0 +1,248 @@
+"""A killed process comes back as the same member: no round, nothing moves."""
+
+import attrs
+import pytest
+
+from coopgroup.member import (
+    ErrorCode,
+    KeptIdentity,
+    MemberConfig,
+    MemberState,
+    RequestKind,
+    new_member,
+    next_deadline_ms,
+)
+from coopgroup.member.effects import GrantResources, KeepIdentity, Lane, LoseResources
+from coopgroup.member.events import (
+    ApplicationStalled,
+    LeaveRequested,
+    LossHandled,
+    SubscriptionChanged,
+)
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from coopgroup.protocol import decode_subscription
+from tests.support.members import (
+    CONFIG,
+    HELD,
+    KEEPING,
+    KEPT,
+    DrivenMember,
+    joined,
+    returning,
+)
+
+Kind = RequestKind
+LEAVE = LeaveRequested(reason="closed")
+
+
+def keeping() -> DrivenMember:
+    """Holds what it was assigned in generation 1, and has its identity kept."""
+    return DrivenMember(member=new_member(KEEPING)).subscribe().join().sync()
+
+
+def kept(driven: DrivenMember) -> list[KeptIdentity | None]:
+    """What the last step asked to keep."""
+    return [effect.identity for effect in driven.found(KeepIdentity)]
+
+
+def join_of(driven: DrivenMember) -> JoinGroupRequest:
+    """The join that the last step sent."""
+    request = driven.request(Kind.JOIN_GROUP).request
+    assert isinstance(request, JoinGroupRequest)
+    return request
+
+
+# --- what is kept ------------------------------------------------------------------------------
+
+
+def test_identity_is_kept_of_each_completed_round() -> None:
+    """Before anything is granted of it, so that a process killed at once finds it."""
+    driven = keeping()
+    assert kept(driven) == [KeptIdentity(member_id="m", generation=1, topics=("T",))]
+    kinds = [type(one) for one in driven.effects if not hasattr(one, "record")]
+    assert kinds == [KeepIdentity, GrantResources]
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2)
+    assert kept(driven) == []
+    assert kept(driven.sync()) == [KeptIdentity(member_id="m", generation=2, topics=("T",))]
+
+
+def test_identity_tells_the_topics_of_its_round_not_those_wanted_since() -> None:
+    """What the group stores was assigned for the topics that the join carried."""
+    driven = DrivenMember(member=new_member(KEEPING)).subscribe().join()
+    driven.give(SubscriptionChanged(topics=("T", "U"))).sync()
+    assert kept(driven) == [KeptIdentity(member_id="m", generation=1, topics=("T",))]
+    assert kept(driven.join(2).sync()) == [
+        KeptIdentity(member_id="m", generation=2, topics=("T", "U"))
+    ]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [attrs.evolve(KEEPING, keeps_identity=False), attrs.evolve(KEEPING, instance_id="i-1")],
+)
+def test_identity_when_not_asked_for_or_static_is_not_kept(config: MemberConfig) -> None:
+    """A static id proves who a member is already."""
+    driven = DrivenMember(member=new_member(config, KEPT)).subscribe()
+    assert driven.sent() == ["JoinGroupRequest"]
+    assert kept(driven.join().sync()) == []
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INVALID_REQUEST]
+)
+def test_identity_when_the_id_is_over_is_kept_no_more(code: ErrorCode) -> None:
+    """The group knows the member no more, so there is nothing to come back as."""
+    assert kept(keeping().heartbeat(code)) == [None]
+
+
+def test_identity_when_the_application_stalls_is_kept_no_more() -> None:
+    """The member leaves the group, for others to take over what it held."""
+    driven = keeping().give(ApplicationStalled())
+    assert (driven.sent(), kept(driven)) == (["LeaveGroupRequest"], [None])
+
+
+@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.NONE])
+def test_identity_when_the_generation_is_lost_still_names_the_member(code: ErrorCode) -> None:
+    """The coordinator may know the id: the group says what it is worth."""
+    driven = keeping()
+    if code:
+        driven.heartbeat(code)
+    else:
+        driven.wait(CONFIG.session_timeout_ms)
+    assert driven.member.state is MemberState.LOSING
+    assert kept(driven) == []
+    assert join_of(driven.give(LossHandled())).member_id == "m"
+
+
+# --- coming back -------------------------------------------------------------------------------
+
+
+def test_return_asks_first_and_takes_the_stored_assignment_without_a_round() -> None:
+    """As a follower, whoever led: there is no round to lead."""
+    driven = returning()
+    assert (driven.member.state, driven.sent()) == (MemberState.RETURNING, ["HeartbeatRequest"])
+    heartbeat = driven.request(Kind.HEARTBEAT)
+    assert heartbeat.lane is Lane.JOIN
+    assert heartbeat.request == HeartbeatRequest(
+        group_id="g", generation=7, member_id="m", group_instance_id=None
+    )
+    asked_at_ms = driven.now_ms
+    driven.now_ms += 300
+    driven.heartbeat()
+    assert driven.request(Kind.SYNC_GROUP).request == SyncGroupRequest(
+        group_id="g",
+        generation=7,
+        member_id="m",
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocol_name="coopgroup",
+        assignments=(),
+    )
+    driven.now_ms += 300
+    driven.sync()
+    assert (driven.member.state, driven.sent()) == (MemberState.STABLE, [])
+    assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
+    assert (driven.member.owned, driven.member.claim_generation) == (HELD, 7)
+    assert (driven.member.leads, kept(driven)) == (False, [KEPT])
+    # A sync in a settled generation does not begin the session anew: the heartbeat did.
+    assert driven.member.lease_until_ms == asked_at_ms + CONFIG.session_timeout_ms
+
+
+def test_return_into_a_round_joins_as_the_same_member() -> None:
+    """Nothing is claimed: the earlier life may have been told to stop some of it."""
+    driven = returning().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    subscription = decode_subscription(join_of(driven).protocols[0][1])
+    assert (join_of(driven).member_id, subscription.owned, subscription.generation) == (
+        "m",
+        EMPTY,
+        -1,
+    )
+
+
+def test_return_into_a_later_generation_joins_as_the_same_member() -> None:
+    """The earlier life missed a round; its id may still have a place."""
+    driven = returning().heartbeat(ErrorCode.ILLEGAL_GENERATION)
+    assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
+    assert driven.found(LoseResources) == []
+
+
+def test_return_of_a_member_that_the_group_has_dropped_joins_as_a_new_one() -> None:
+    """A dead id falls back to a new one."""
+    driven = returning().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
+    assert (join_of(driven).member_id, kept(driven)) == ("", [None])
+
+
+@pytest.mark.parametrize(
+    ("code", "member_id"),
+    [
+        (ErrorCode.REBALANCE_IN_PROGRESS, "m"),
+        (ErrorCode.ILLEGAL_GENERATION, "m"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, ""),
+    ],
+)
+def test_return_when_a_round_begins_after_the_question_joins_it(
+    code: ErrorCode, member_id: str
+) -> None:
+    """The heartbeat found the group at rest, the sync does not."""
+    driven = returning().heartbeat().refuse(Kind.SYNC_GROUP, code)
+    assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, member_id)
+
+
+def test_return_with_other_topics_joins_as_the_same_member() -> None:
+    """The stored assignment is of the old ones."""
+    driven = DrivenMember(member=new_member(KEEPING, KEPT)).subscribe("T", "U")
+    assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
+    driven.refuse(Kind.JOIN_GROUP, ErrorCode.UNKNOWN_MEMBER_ID)
+    assert (join_of(driven).member_id, kept(driven)) == ("", [None])
+
+
+def test_return_when_the_topics_change_meanwhile_joins() -> None:
+    """Even a good answer to the question is of no use then."""
+    driven = returning().give(SubscriptionChanged(topics=("T", "U")))
+    assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
+    assert driven.heartbeat().member.state is MemberState.JOINING
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR]
+)
+def test_return_when_the_coordinator_cannot_say_asks_again(code: ErrorCode) -> None:
+    """A member that joined instead would begin a round for nothing."""
+    driven = returning().heartbeat(code)
+    assert (driven.member.state, driven.sent()) == (MemberState.RETURNING, [])
+    assert next_deadline_ms(driven.member) == driven.now_ms + CONFIG.retry_backoff_ms
+    assert driven.wait(CONFIG.retry_backoff_ms).sent() == ["HeartbeatRequest"]
+
+
+def test_return_when_the_coordinator_is_elsewhere_asks_there() -> None:
+    """The look-up comes first, as for anything else."""
+    driven = returning().refuse(Kind.HEARTBEAT, ErrorCode.NO_ANSWER)
+    assert driven.sent() == ["FindCoordinatorRequest"]
+    assert driven.find().sent() == ["HeartbeatRequest"]
+
+
+def test_return_into_a_stored_follow_up_goes_on_with_the_rebalance() -> None:
+    """The earlier life was killed between the rounds; what it had to stop it does not hold."""
+    driven = returning().heartbeat().sync(ResourceSet({"T": [0]}), follow_up=True)
+    assert driven.found(GrantResources) == [GrantResources(resources=ResourceSet({"T": [0]}))]
+    assert decode_subscription(join_of(driven).protocols[0][1]).owned.to_dict() == {"T": [0]}
+
+
+# --- leaving -----------------------------------------------------------------------------------
+
+
+def test_leave_with_a_kept_identity_is_silent_and_the_next_life_takes_its_place() -> None:
+    """A restart within the session moves nothing, killed or closed (as KIP-345 does it)."""
+    driven = keeping().give(LEAVE)
+    assert (driven.member.state, driven.sent(), kept(driven)) == (MemberState.UNSUBSCRIBED, [], [])
+    driven.give(SubscriptionChanged(topics=("T",)))
+    assert (driven.member.state, driven.sent()) == (MemberState.RETURNING, ["HeartbeatRequest"])
+    assert driven.heartbeat().sync().member.state is MemberState.STABLE
+
+
+def test_leave_before_the_first_round_is_told() -> None:
+    """Nothing is kept with which the next life could take the place."""
+    driven = DrivenMember(member=new_member(KEEPING)).subscribe()
+    refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED)
+    assert driven.answer(Kind.JOIN_GROUP, refused).give(LEAVE).sent() == ["LeaveGroupRequest"]
