@@ -123,16 +123,16 @@ def stage_round(
     """
     outlook = _look(group, context, delays)
     could_stay = keepable(group)
-    # The same now as in a round in which nobody else moves: everybody has its own.
-    own = np.where(group.may_hold(outlook.losses.claimant), outlook.losses.claimant, target)
-    gift = own.astype(np.int32)
+    claimant = outlook.losses.claimant
+    # Who is back has its own at once, all of it, also where the target is elsewhere by now.
+    gift = np.where(group.may_hold(claimant), claimant, target).astype(np.int32)
     stopping = rightful_resources(group, outlook.stopping) & could_stay
     kept = np.where(could_stay & ~stopping, group.owner, gift).astype(np.int32)
     mode = MOVE_MODES.decide(
         joined=outlook.losses.joined,
         under_way=bool(stopping.any()) or _pending(context),
         waits=outlook.losses.wait_until_ms is not None,
-        returned=bool((outlook.losses.claimant != NOBODY).any()),
+        returned=bool((claimant != NOBODY).any()),
         uneven=less_even(group, kept, target),
     )
     candidates = could_stay & (group.owner != target) & ~stopping
@@ -148,8 +148,9 @@ def stage_round(
     due_ms = min((time for time in times if time is not None), default=None)
     staging = Staging(
         target=target,
-        gift=gift if mode is MoveMode.REST else target,
+        gift=gift,
         moves=moves.chosen | stopping,
+        settled=mode is MoveMode.REST,
         waits=outlook.losses.waits,
         held=held,
         stopping=outlook.stopping,

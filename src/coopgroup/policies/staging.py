@@ -86,6 +86,7 @@ class Staging:
         target: int32 (R,): where the assignor wants each, NOBODY elsewhere.
         gift: int32 (R,): who gets it if it is free.
         moves: bool (R,): may be taken from an owner that could keep it.
+        settled: whether what goes elsewhere than to its target stays there for now.
         waits: bool (R,): waits for its owner.
         held: bool (R,): held back while the group forms.
         stopping: bool (K,): claims that an earlier round told to be stopped.
@@ -96,6 +97,7 @@ class Staging:
     target: Int32Array
     gift: Int32Array
     moves: BoolArray
+    settled: bool
     waits: BoolArray
     held: BoolArray
     stopping: BoolArray
@@ -136,7 +138,8 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
     stops = revoked_claims(group, assigned)
     again = stops & staging.stopping
     waiting = (staging.target != NOBODY) & (assigned != staging.target) & ~held & ~lost
-    follow_up = bool((stops & ~again).any() or (waiting & unclaimed.withheld).any())
+    soon = waiting & (unclaimed.withheld | (granted & (not staging.settled)))
+    follow_up = bool((stops & ~again).any() or soon.any())
     announce = staging.due_ms is not None and not follow_up and not again.any()
     return RoundPlan(
         target=staging.target,

@@ -1,0 +1,211 @@
+"""A group that plays rounds against a policy: whoever leads decides, the others do as told.
+
+Rules of this file: members are plain Python values; only the leader's own code decides; after each
+round it is checked here that no resource is worked on by two members, and that no round was
+refused by the leader's safety check.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.assignors.base import Assignor
+from coopgroup.leader import (
+    NO_LAGS,
+    DecidedRound,
+    TopicMetadata,
+    decide_round,
+    member_assignments,
+)
+from coopgroup.model import MemberClaim, ResourceSet
+from coopgroup.policies import Policy, PolicyState, RoundContext
+from tests.support.groups import Indices, Told
+
+
+@attrs.define(kw_only=True)
+class Actor:
+    """A member as it really is.
+
+    Attributes:
+        owned: what it works on.
+        topics: what it subscribes to.
+        generation: in which it was told so.
+        instance_id: static id, or None.
+        rejoins_at_ms: end of the delay that it knows of, None for none.
+        slow: what it needs long to stop, once told so.
+        told_to_stop: what the last round that it heard of told it to stop.
+    """
+
+    owned: ResourceSet
+    topics: tuple[str, ...]
+    generation: int
+    instance_id: str | None = None
+    rejoins_at_ms: int | None = None
+    slow: ResourceSet = attrs.field(factory=ResourceSet)
+    told_to_stop: ResourceSet = attrs.field(factory=ResourceSet)
+
+    def remaining_delay_ms(self, now_ms: int) -> int | None:
+        """As its subscription says it."""
+        return None if self.rejoins_at_ms is None else max(0, self.rejoins_at_ms - now_ms)
+
+
+@attrs.define(kw_only=True)
+class Drill:
+    """A group under one policy.
+
+    Attributes:
+        policy: says when.
+        existing: what there is.
+        assignor: says where.
+        actors: everybody in the group.
+        generation: of the last round.
+        leader: who led it.
+        completed: last generation that the leader completed as a member.
+        state: what the leader remembers.
+        decided: the last round.
+        timeout_ms: the delay that the last round announced, 0 for none.
+    """
+
+    policy: Policy
+    existing: Indices = attrs.field(factory=lambda: {"T": range(1, 5)})
+    assignor: Assignor = attrs.field(factory=StickyAssignor)
+    actors: dict[str, Actor] = attrs.field(factory=dict)
+    generation: int = 0
+    leader: str = ""
+    completed: int = 0
+    state: PolicyState | None = None
+    decided: DecidedRound | None = None
+    timeout_ms: int = 0
+
+    def join(
+        self,
+        member_id: str,
+        owned: Indices | None = None,
+        *,
+        topics: Iterable[str] = ("T",),
+        instance_id: str | None = None,
+    ) -> None:
+        """Let a member join, with what it says it owns."""
+        self.actors[member_id] = Actor(
+            owned=ResourceSet(owned),
+            topics=tuple(sorted(topics)),
+            generation=self.generation if owned else -1,
+            instance_id=instance_id,
+        )
+
+    def settle(self, now_ms: int = 0, **owned: Iterable[int]) -> None:
+        """Put a group in place, of members that own partitions of T, led by the first one."""
+        for member_id, indices in owned.items():
+            self.join(member_id, {"T": indices})
+        self.round(now_ms)
+
+    def leave(self, *member_ids: str) -> None:
+        """Let members disappear, with all they had."""
+        for member_id in member_ids:
+            del self.actors[member_id]
+
+    def round(
+        self, now_ms: int, *, leader: str | None = None, missed: Iterable[str] = ()
+    ) -> dict[str, Told]:
+        """Play a round: everybody joins, the leader decides, everybody does as told.
+
+        Args:
+            now_ms: the leader's clock, which all share here.
+            leader: who leads; as before if not given, else the first one.
+            missed: members whose SyncGroup fails: they never hear of the round.
+        """
+        if leader is None:
+            leader = self.leader if self.leader in self.actors else min(self.actors)
+        if leader != self.leader:
+            self.leader, self.state = leader, None
+            self.completed = self.actors[leader].generation
+        context = RoundContext(
+            leader_id=leader, generation=self.completed, now_ms=now_ms, state=self.state
+        )
+        self.decided = decide_round(
+            [self._claim(member_id, now_ms) for member_id in self.actors],
+            TopicMetadata(resources=ResourceSet(self.existing)),
+            NO_LAGS,
+            assignor=self.assignor,
+            policy=self.policy,
+            context=context,
+        )
+        assert not self.decided.refused, self.decided.records
+        self.state = self.decided.state
+        self.generation += 1
+        if leader not in missed:
+            self.completed = self.generation
+        return self._take_effect(self.decided, now_ms, frozenset(missed))
+
+    def finish_stops(self, member_id: str) -> None:
+        """Let a member be done with what it was slow to stop."""
+        actor = self.actors[member_id]
+        actor.owned -= actor.slow
+        actor.slow = ResourceSet()
+
+    def finish_stops_told(self, member_id: str) -> None:
+        """Let a member be done with what it was told to stop, and be quick from now on."""
+        actor = self.actors[member_id]
+        actor.owned -= actor.told_to_stop & actor.slow
+        actor.slow = ResourceSet()
+
+    def owned(self, name: str = "T") -> dict[str, list[int]]:
+        """What each member works on."""
+        return {m: actor.owned.indices(name).tolist() for m, actor in sorted(self.actors.items())}
+
+    def listed(self, field: str) -> dict[str, list[int]]:
+        """One of the plan's masks by name."""
+        assert self.decided is not None
+        mask = getattr(self.decided.plan, field)
+        return self.decided.group.resources.take(mask).to_dict()
+
+    def _claim(self, member_id: str, now_ms: int) -> MemberClaim:
+        actor = self.actors[member_id]
+        return MemberClaim(
+            member_id=member_id,
+            topics=actor.topics,
+            owned=actor.owned,
+            generation=actor.generation,
+            instance_id=actor.instance_id,
+            remaining_delay_ms=actor.remaining_delay_ms(now_ms),
+        )
+
+    def _take_effect(
+        self, decided: DecidedRound, now_ms: int, missed: frozenset[str]
+    ) -> dict[str, Told]:
+        told: dict[str, Told] = {}
+        for member_id, answer in zip(
+            decided.group.member_ids, member_assignments(decided), strict=True
+        ):
+            self.timeout_ms = answer.scheduled_rebalance_timeout_ms
+            assert answer.assigned is not None
+            revoked = None if answer.revoked is None else answer.revoked.to_dict()
+            told[member_id] = (answer.assigned.to_dict(), revoked)
+            if member_id in missed:
+                continue
+            actor = self.actors[member_id]
+            actor.told_to_stop = actor.owned - answer.assigned
+            actor.owned = answer.assigned | (actor.owned & actor.slow)
+            actor.generation = self.generation
+            if self.timeout_ms:
+                actor.rejoins_at_ms = now_ms + self.timeout_ms
+            elif answer.revoked is None:  # a follow-up round keeps what a member knows
+                actor.rejoins_at_ms = None
+        self.check_single_owners()
+        return told
+
+    def check_single_owners(self) -> None:
+        """Nothing is worked on by two members."""
+        owners = Counter(
+            (resource.name, resource.index)
+            for actor in self.actors.values()
+            for resource in actor.owned
+        )
+        assert [resource for resource, count in owners.items() if count > 1] == []
+
+
+def steady(told: Mapping[str, Told]) -> bool:
+    """Whether nobody has to come back at once."""
+    return all(revoked is None for _, revoked in told.values())

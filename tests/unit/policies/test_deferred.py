@@ -1,0 +1,512 @@
+"""`DeferredPolicy`: every example of Design II, word for word, and its harder neighbours.
+
+The document shows only what a round changes; our `assigned` is the complete set that a member holds
+after the round. "revoked:" without a follow-up round is null.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coopgroup.assignors import LagAwareAssignor, StickyAssignor
+from coopgroup.errors import ConfigurationError
+from coopgroup.policies import DeferredPolicy, Loss, Policy, RoundContext, create_policy
+from tests.support.groups import claim, group_of
+from tests.support.policy_drill import Drill, steady
+
+T1 = 60_000
+"""The document's "scheduled rebalance timeout of t1"."""
+NOTHING: dict[str, list[int]] = {}
+
+
+def _t(*indices: int) -> dict[str, list[int]]:
+    return {"T": list(indices)} if indices else {}
+
+
+def _four(**options: int) -> Drill:
+    """The document's "Initial group and assignment: A(T1), B(T2), C(T3), D(T4)"."""
+    drill = Drill(policy=DeferredPolicy(**{"scheduled_rebalance_timeout_ms": T1, **options}))
+    drill.settle(A=[1], B=[2], C=[3], D=[4])
+    return drill
+
+
+THREE_WAIT = {"A": (_t(1), None), "B": (_t(2), None), "C": (_t(3), None)}
+
+
+def test_member_when_it_leaves_is_waited_for_and_then_replaced() -> None:
+    """Design II, "Example: Member leaves".
+
+    "D(T4) leaves. [...] Leader computes detects "lost" partition T4. Sends empty assignments,
+    without revocations and a scheduled rebalance timeout of t1: A(assigned:,revoked:,t1),
+    B(assigned:,revoked:,t1), C(assigned:,revoked:,t1). After t1, remaining members join again
+    [...] Leader sends updated assignment: A(assigned:T1,T4,revoked:,-), B(assigned:,revoked:,-),
+    C(assigned:,revoked:,-)"
+    """
+    drill = _four()
+    drill.leave("D")
+    assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT, T1)
+    assert (drill.listed("lost"), drill.listed("waiting")) == (_t(4), NOTHING)
+    assert (drill.round(1_000 + T1), drill.timeout_ms) == (
+        {"A": (_t(1, 4), None), "B": (_t(2), None), "C": (_t(3), None)},
+        0,
+    )
+    assert drill.listed("lost") == NOTHING
+
+
+def test_member_when_it_bounces_gets_the_same_back_at_once() -> None:
+    """Design II, "Member bounces".
+
+    "D(T4) bounces. First leaves the group. [...] A(assigned:,revoked:,t1),
+    B(assigned:,revoked:,t1), C(assigned:,revoked:,t1). Before t1, member D joins again as D' [...]
+    Leader sends updated assignment: A(assigned:,revoked:,-), B(assigned:,revoked:,-),
+    C(assigned:,revoked:,-), D'(assigned:T4,revoked:,-)"
+    """
+    drill = _four()
+    drill.leave("D")
+    assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT, T1)
+    drill.join("D'")
+    assert (drill.round(9_000), drill.timeout_ms) == (THREE_WAIT | {"D'": (_t(4), None)}, 0)
+
+
+def test_member_when_it_is_back_within_the_round_is_not_missed() -> None:
+    """Design II: a new member is used at once.
+
+    "This could happen if the process manages to get restarted within the time it takes to do the
+    rebalance."
+    """
+    drill = _four()
+    drill.leave("D")
+    drill.join("D'")
+    assert (drill.round(1_000), drill.timeout_ms) == (THREE_WAIT | {"D'": (_t(4), None)}, 0)
+
+
+def test_subscription_when_new_is_resolved_at_once_while_others_are_lost() -> None:
+    """Design II, "a) new subscriptions".
+
+    "If a topic is completely missing from previous assignments, assume it is this case. These
+    should be resolved immediately, so just continue with immediate assignment."
+    """
+    drill = _four()
+    drill.leave("D")
+    drill.existing = {**drill.existing, "U": [1]}
+    for actor in drill.actors.values():
+        actor.topics = ("T", "U")
+    told = drill.round(1_000)
+    assert told == THREE_WAIT | {"A": ({"T": [1], "U": [1]}, None)}
+    assert (drill.listed("created"), drill.listed("lost")) == ({"U": [1]}, _t(4))
+    assert drill.timeout_ms == T1
+
+
+def test_leader_when_it_exits_leaves_its_delay_to_a_member_of_the_group() -> None:
+    """Design II, "Leader exits and new leader is elected in this rebalance".
+
+    "This case is treated as loss of member. [...] What if the previous leader was in the middle of
+    waiting for a scheduled timeout? If the new leader was already in the group, they can just use
+    the timeout they should already know about and not override it."
+    """
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.leave("A")
+    told = drill.round(45_000)
+    assert told == {"B": (_t(2), None), "C": (_t(3), None)}
+    assert (drill.leader, drill.timeout_ms) == ("B", T1 - 45_000)
+    assert drill.listed("lost") == _t(1, 4)
+    told = drill.round(T1)
+    assert told == {"B": (_t(1, 2), None), "C": (_t(3, 4), None)}
+
+
+def test_leader_when_new_to_the_group_uses_itself_for_what_is_lost() -> None:
+    """Design II, the heuristic of a leader that does not know the last round.
+
+    "For a new leader we can use a heuristic such as looking for a member that has no previous
+    assignments (assuming there's enough members that they should have had an assignment)".
+    """
+    drill = _four()
+    drill.leave("A")
+    drill.join("E")
+    told = drill.round(1_000, leader="E")
+    assert told == {
+        "B": (_t(2), None),
+        "C": (_t(3), None),
+        "D": (_t(4), None),
+        "E": (_t(1), None),
+    }
+
+
+def test_leader_when_new_to_the_group_and_needless_waits_for_as_long_as_the_others_know() -> None:
+    """The document gives this up ("fall back to assuming there wasn't a wait period in effect").
+
+    Ours hears from the members how long the delay still runs. E has nothing because three
+    partitions do not suffice for four members, so that it is no one who returns.
+    """
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 4)})
+    drill.settle(A=[1], B=[2], C=[3])
+    drill.leave("C")
+    drill.round(0)
+    drill.leave("A")
+    drill.join("D")
+    drill.join("E")
+    drill.join("F")
+    drill.round(20_000, leader="E")
+    assert drill.timeout_ms == 40_000
+    assert drill.listed("lost") == _t(1, 3)
+
+
+def test_first_member_when_it_joins_starts_at_once() -> None:
+    """Design II, "First member": "the leader can immediately assign topic partitions"."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.join("A")
+    assert (drill.round(0), drill.timeout_ms) == ({"A": (_t(1, 2, 3, 4), None)}, 0)
+
+
+def test_first_member_when_it_is_to_wait_lets_others_join() -> None:
+    """Design II, "First member", the other choice (KIP-134).
+
+    "or use the deferment process to allow other members to join in that period"
+    """
+    drill = Drill(policy=DeferredPolicy(initial_delay_ms=3_000))
+    drill.join("A")
+    assert (drill.round(0), drill.timeout_ms) == ({"A": (NOTHING, None)}, 3_000)
+    assert (drill.listed("held"), drill.listed("created")) == (_t(1, 2, 3, 4), NOTHING)
+    drill.join("B")
+    told = drill.round(1_000)
+    assert (told, drill.timeout_ms) == ({"A": (NOTHING, None), "B": (NOTHING, None)}, 2_000)
+    drill.leave("A")
+    drill.join("C")
+    told = drill.round(2_500, leader="C")
+    assert (told, drill.timeout_ms) == ({"B": (NOTHING, None), "C": (NOTHING, None)}, 500)
+    told = drill.round(3_000)
+    assert told == {"B": (_t(1, 3), None), "C": (_t(2, 4), None)}
+    assert (drill.timeout_ms, drill.listed("created")) == (0, _t(1, 2, 3, 4))
+
+
+def test_first_members_when_the_delay_has_just_run_out_start() -> None:
+    """A leader without memory hears from the members that the wait is over."""
+    drill = Drill(policy=DeferredPolicy(initial_delay_ms=3_000))
+    drill.join("A")
+    drill.join("B")
+    drill.round(0, leader="A")
+    told = drill.round(3_000, leader="B")
+    assert told == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
+
+
+def test_additional_member_when_it_joins_is_served_at_once() -> None:
+    """Design II, scale up.
+
+    "Additional members: Reassignment happens immediately via two step revoke + assign rebalances.
+    Deferring only applies to "lost" partitions." And "Scale up is detected as a new member and
+    reassignment happens immediately."
+    """
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.join("D")
+    assert drill.round(1) == {
+        "A": (_t(1), _t(4)),
+        "B": (_t(2), NOTHING),
+        "C": (_t(3), NOTHING),
+        "D": (NOTHING, NOTHING),
+    }
+    assert drill.timeout_ms == 0
+    assert drill.round(2) == THREE_WAIT | {"D": (_t(4), None)}
+
+
+def test_scale_down_takes_the_delay() -> None:
+    """Design II: "we need to be confident the member has really left the group".
+
+    Two leave at different times; each is waited for by itself.
+    """
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.leave("C")
+    assert steady(drill.round(25_000))
+    assert drill.timeout_ms == T1 - 25_000
+    drill.round(T1)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 4], "B": [2]}, 25_000)
+    drill.round(T1 + 25_000)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 4], "B": [2, 3]}, 0)
+
+
+def test_rolling_bounce_moves_nothing() -> None:
+    """Design II, "Rolling bounce": "Effectively the same as above." Nobody's resources move."""
+    drill = _four()
+    now = 0
+    for member in "ABCD":
+        before = drill.owned()
+        drill.leave(member)
+        now += 1_000
+        assert steady(drill.round(now))
+        drill.join(f"{member}'")
+        now += 5_000
+        assert steady(drill.round(now, leader=None if drill.leader in drill.actors else "C"))
+        lost = before.pop(member)
+        assert drill.owned() == {**before, f"{member}'": lost}
+
+
+def test_bounce_when_the_assignor_is_not_sticky_moves_nothing_either() -> None:
+    """The target of the lag-aware assignor shuffles everybody; the group is as even as before."""
+    drill = Drill(policy=DeferredPolicy(), assignor=LagAwareAssignor(), existing={"T": range(1, 9)})
+    drill.settle(A=[7, 8], B=[5, 6], C=[3, 4], D=[1, 2])
+    drill.round(0)
+    before = drill.owned()
+    drill.leave("D")
+    assert steady(drill.round(1_000))
+    drill.join("0")
+    assert steady(drill.round(2_000))
+    lost = before.pop("D")
+    assert drill.owned() == {**before, "0": lost}
+
+
+def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_evened() -> None:
+    """Partitions were added in the window: who is back has its own at once, and gets its share."""
+    drill = _four()
+    drill.leave("D")
+    drill.existing = {"T": range(1, 9)}
+    drill.round(0)
+    assert drill.owned() == {"A": [1, 5, 8], "B": [2, 6], "C": [3, 7]}
+    drill.join("D'")
+    told = drill.round(5_000)
+    assert told["D'"] == (_t(4), NOTHING)
+    drill.round(5_001)
+    assert sorted(len(owned) for owned in drill.owned().values()) == [2, 2, 2, 2]
+
+
+def test_returning_members_when_several_left_take_one_place_each() -> None:
+    """One newcomer for each departed member, in order of deadline and member id."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.leave("C", "B")
+    drill.round(10)
+    drill.join("x")
+    drill.join("w")
+    told = drill.round(20)
+    assert told == {"A": (_t(1), None), "w": (_t(4), None), "x": (_t(2), None)}
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(3), T1 - 10)
+
+
+def test_newcomer_when_there_are_fewer_losses_is_an_additional_member() -> None:
+    """The first one gets the loss, all of it; the others a share of everything, in two steps."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
+    drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
+    drill.leave("D")
+    drill.round(0)
+    for member in "vwx":
+        drill.join(member)
+    told = drill.round(10)
+    assert told["v"] == (_t(7, 8), NOTHING)
+    drill.round(11)
+    assert steady(drill.round(12))
+    assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1, 2, 2]
+
+
+def test_newcomer_that_does_not_subscribe_to_what_was_lost_is_nobody_who_returns() -> None:
+    """The subscription must fit; the loss goes on waiting."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.join("E", topics=["U"])
+    drill.round(10_000)
+    assert (drill.owned()["E"], drill.listed("lost"), drill.timeout_ms) == ([], _t(4), T1 - 10_000)
+
+
+def test_deadline_when_a_returned_member_leaves_again_is_the_old_one() -> None:
+    """A loss is remembered until it is seen claimed: an unproved return earns no fresh delay."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.join("D'")
+    drill.round(20_000)
+    drill.leave("D'")
+    drill.round(30_000)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), 30_000)
+    drill.join("D''")
+    drill.round(50_000)
+    drill.leave("D''")
+    drill.round(T1 + 10)
+    assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
+
+
+@pytest.mark.parametrize("proof", ["claimed", "kept for long"])
+def test_deadline_when_a_returned_member_has_proved_itself_is_a_fresh_one(proof: str) -> None:
+    """It claimed what it got in another round, or there was none for as long as a loss may wait."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.join("D'")
+    drill.round(20_000)
+    left_at = 20_000 + T1
+    if proof == "claimed":
+        drill.round(21_000)
+        left_at = 22_000
+    drill.leave("D'")
+    drill.round(left_at)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1)
+
+
+def test_deadline_when_somebody_got_it_after_all_and_left_is_over() -> None:
+    """Nobody came in time, B got it and left before it ever claimed it: that was waiting enough."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.leave("C")
+    drill.round(0)
+    drill.round(T1)
+    assert drill.owned() == {"A": [1, 4], "B": [2, 3]}
+    drill.leave("B")
+    drill.round(T1 + 10)
+    assert (drill.owned(), drill.listed("lost")) == ({"A": [1, 3, 4]}, _t(2))
+    assert drill.timeout_ms == T1
+
+
+def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
+    """A fresh member does not swallow what waits for a static id; it gets its share of the rest."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
+    for place, member in enumerate("ABCD"):
+        drill.join(member, {"T": [2 * place + 1, 2 * place + 2]}, instance_id=f"pod-{member}")
+    drill.round(0)
+    drill.leave("D")
+    drill.round(0)
+    drill.join("E", instance_id="pod-E")
+    told = drill.round(10_000)
+    assert [len(revoked["T"]) for _, revoked in told.values() if revoked] == [1]
+    assert drill.timeout_ms == 0
+    told = drill.round(10_010)
+    assert (steady(told), drill.timeout_ms) == (True, T1 - 10_010)
+    assert (drill.listed("lost"), len(drill.owned()["E"])) == (_t(7, 8), 1)
+    drill.join("D2", instance_id="pod-D")
+    told = drill.round(30_000)
+    assert (told["D2"][0], steady(told)) == (_t(7, 8), True)
+
+
+def test_static_owner_when_an_anonymous_member_joins_is_still_waited_for() -> None:
+    """Only a member with that id can be it."""
+    drill = _four()
+    drill.actors["D"].instance_id = "pod-D"
+    drill.round(0)
+    drill.leave("D")
+    drill.round(0)
+    drill.join("E")
+    drill.round(10)
+    assert (drill.listed("lost"), drill.owned()["E"]) == (_t(4), [])
+    drill.round(T1)
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "E": [4]}
+
+
+def test_static_member_when_it_comes_back_under_a_new_member_id_keeps_its_place() -> None:
+    """The coordinator gives a static member a new member id; nothing was lost in between."""
+    drill = _four()
+    drill.actors["D"].instance_id = "pod-D"
+    drill.round(0)
+    drill.leave("D")
+    drill.join("0", instance_id="pod-D")
+    assert drill.round(5)["0"] == (_t(4), None)
+
+
+def test_anonymous_owner_when_a_static_member_joins_is_still_waited_for() -> None:
+    """Who can prove another identity is not taken for it, and waits for its share."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.join("E", instance_id="pod-E")
+    drill.round(10)
+    assert (drill.owned()["E"], drill.listed("lost")) == ([], _t(4))
+
+
+def test_owner_when_it_comes_back_with_its_claims_is_waited_for_no_longer() -> None:
+    """Its lease still held: what it claims is its own, and the delay ends."""
+    drill = _four()
+    gone = drill.actors["D"]
+    drill.leave("D")
+    drill.round(0)
+    drill.actors["D"] = gone
+    assert (drill.round(5_000), drill.timeout_ms) == (THREE_WAIT | {"D": (_t(4), None)}, 0)
+    assert drill.state is not None
+    assert drill.state.losses == ()
+
+
+def test_owner_when_it_comes_back_under_its_member_id_gets_its_own() -> None:
+    """A member id kept in a file proves identity as well as a static id does."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.join("C2", instance_id="pod-C2")
+    drill.join("D")
+    assert drill.round(5_000)["D"] == (_t(4), None)
+
+
+def test_resource_when_it_must_be_stopped_is_stopped_also_while_a_loss_waits() -> None:
+    """Mandatory: C no longer subscribes. The remaining delay is sent in the first round without."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1], B=[2], C=[3], D=[4])
+    drill.leave("D")
+    drill.actors["C"].topics = ("U",)
+    told = drill.round(0)
+    assert (told["C"], drill.timeout_ms) == ((NOTHING, _t(3)), 0)
+    assert drill.state is not None
+    assert drill.state.next_round_ms == T1
+    told = drill.round(500)
+    assert (steady(told), drill.timeout_ms) == (True, T1 - 500)
+    assert drill.owned() == {"A": [1, 3], "B": [2], "C": []}
+
+
+def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> None:
+    """No delay is announced for what nobody could take; who returns still gets it."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
+    drill.join("A", {"T": [1]})
+    drill.join("B", {"U": [1]}, topics=["U"])
+    drill.round(0)
+    drill.leave("B")
+    drill.round(1)
+    assert (drill.timeout_ms, drill.listed("lost")) == (0, NOTHING)
+    drill.join("C", topics=["U"])
+    assert drill.round(2)["C"] == ({"U": [1]}, None)
+
+
+def test_policy_when_made_by_name_has_these_options() -> None:
+    """As the documents name them."""
+    policy = create_policy("deferred", {"scheduled_rebalance_timeout_ms": 5, "initial_delay_ms": 7})
+    assert policy == DeferredPolicy(scheduled_rebalance_timeout_ms=5, initial_delay_ms=7)
+    assert (isinstance(policy, Policy), policy.name) == (True, "deferred")
+    assert DeferredPolicy() == DeferredPolicy(
+        scheduled_rebalance_timeout_ms=60_000, initial_delay_ms=0
+    )
+
+
+@pytest.mark.parametrize("option", ["scheduled_rebalance_timeout_ms", "initial_delay_ms"])
+@pytest.mark.parametrize("value", [-1, 2**31, 1.5, "5", True, None])
+def test_option_when_wrong_is_named_in_one_line(option: str, value: object) -> None:
+    """One line says what was given and what would be right."""
+    options: dict[str, Any] = {option: value}
+    with pytest.raises(ConfigurationError) as caught:
+        DeferredPolicy(**options)
+    assert str(caught.value) == (
+        f"{option} of policy deferred: got {value!r}, expected an integer from 0 to 2147483647"
+    )
+
+
+def test_offer_when_a_member_returns_names_it_as_owner_and_holds_the_rest_back() -> None:
+    """The assignor sees who gets what back, and does not see what waits."""
+    drill = _four()
+    drill.leave("C", "D")
+    drill.round(0)
+    assert drill.state is not None
+    group = group_of(
+        {"T": range(1, 5)}, claim("A", _t(1)), claim("B", _t(2)), claim("E", generation=-1)
+    )
+    context = RoundContext(leader_id="A", generation=2, now_ms=5, state=drill.state)
+    offer = drill.policy.offer(group, context)
+    assert (offer.owner.tolist(), offer.held.tolist()) == (
+        [0, 1, 2, -1],
+        [False, False, False, True],
+    )
+    target = StickyAssignor().assign(
+        group.view(owner=offer.owner, assignable=group.assignable & ~offer.held),
+        np.zeros(4, dtype=np.int64),
+    )
+    staged = drill.policy.stage(group, target, context)
+    assert staged.state.losses == (
+        Loss(owner="C", instance_id=None, deadline_ms=T1, given_ms=5),
+        Loss(owner="D", instance_id=None, deadline_ms=T1),
+    )

@@ -1,0 +1,439 @@
+"""What Kafka Connect's incremental cooperative assignor taught: its edge cases and its bugs.
+
+The first part has one test for each of the edge cases that a deferred policy must handle, the
+second one for each bug of Connect that has to do with the policy. All run the leader's decision.
+"""
+
+import pytest
+
+from coopgroup.model import ResourceSet
+from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy
+from tests.support.policy_drill import Drill, steady
+
+T1 = 60_000
+NOTHING: dict[str, list[int]] = {}
+
+
+def _t(*indices: int) -> dict[str, list[int]]:
+    return {"T": list(indices)} if indices else {}
+
+
+def _four(**options: int) -> Drill:
+    drill = Drill(policy=DeferredPolicy(**{"scheduled_rebalance_timeout_ms": T1, **options}))
+    drill.settle(A=[1], B=[2], C=[3], D=[4])
+    return drill
+
+
+# --- the edge cases -----------------------------------------------------------------------------
+
+
+def test_case_01_sync_of_a_member_when_missed_is_no_departure() -> None:
+    """KAFKA-9848: what it was to start is its own at once; nobody waits."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.round(T1, missed=["A"])
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3]}
+    told = drill.round(T1 + 10)
+    assert (told["A"], drill.timeout_ms) == ((_t(1, 4), None), 0)
+
+
+def test_case_01_sync_of_the_leader_when_missed_is_no_departure() -> None:
+    """Nobody heard of the round: everything is as it was, and the deadline with it."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0, missed="ABC")
+    assert steady(drill.round(20_000))
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - 20_000)
+
+
+def test_case_02_revocation_when_not_applied_is_told_again() -> None:
+    """A never heard that it is to stop; it is told once more, and D gets what it was to get."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.join("D")
+    drill.round(0, missed=["A"])
+    drill.completed = drill.generation
+    told = drill.round(10)
+    assert told == {
+        "A": (_t(1), _t(4)),
+        "B": (_t(2), None),
+        "C": (_t(3), None),
+        "D": (NOTHING, None),
+    }
+    drill.round(20)
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "D": [4]}
+
+
+def test_case_03_zombie_when_it_returns_with_old_claims_stops_them_first() -> None:
+    """Duplicate claims go by generation: the older one is none, and stops before D gets a share."""
+    drill = _four()
+    zombie = drill.actors["D"]
+    drill.leave("D")
+    drill.round(0)
+    drill.round(T1)
+    drill.actors["D"] = zombie
+    told = drill.round(2 * T1)
+    assert (told["A"], told["D"]) == ((_t(1), _t(4)), (NOTHING, _t(4)))
+    drill.round(2 * T1 + 1)
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "D": [4]}
+
+
+def test_case_04_leader_when_it_changes_in_the_window_keeps_the_delay() -> None:
+    """Connect's new leader called everything created and gave it away at once."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    for now, leader in ((10_000, "B"), (20_000, "C"), (30_000, "A"), (40_000, "C")):
+        assert steady(drill.round(now, leader=leader))
+        assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - now)
+    drill.round(T1, leader="B")
+    assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
+
+
+def test_case_05_losses_when_they_overlap_have_their_own_deadlines() -> None:
+    """Connect: lost at 0 and at 299 s, the second gets 1 s of grace."""
+    drill = _four(scheduled_rebalance_timeout_ms=300_000)
+    drill.leave("D")
+    drill.round(0)
+    drill.leave("C")
+    drill.round(299_000)
+    assert drill.timeout_ms == 1_000
+    drill.round(300_000)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(3), 299_000)
+    drill.round(599_000)
+    assert drill.owned() == {"A": [1, 4], "B": [2, 3]}
+
+
+@pytest.mark.parametrize(
+    ("member_id", "instance_id", "gets"),
+    [("D", None, [4]), ("E", "pod-D", [4]), ("E", "pod-E", []), ("E", None, [])],
+    ids=["same member", "same static id", "another static id", "no static id"],
+)
+def test_case_06_joiner_is_told_from_who_is_expected(
+    member_id: str, instance_id: str | None, gets: list[int]
+) -> None:
+    """The same member, the same under a new id, and a new one, where the owner is static."""
+    drill = _four()
+    drill.actors["D"].instance_id = "pod-D"
+    drill.round(0)
+    drill.leave("D")
+    drill.round(0)
+    drill.join(member_id, instance_id=instance_id)
+    drill.round(10)
+    assert drill.owned()[member_id] == gets
+
+
+def test_case_07_resources_when_created_or_deleted_in_the_window_are_dealt_with_at_once() -> None:
+    """Created ones are granted; a deleted one is no longer waited for, and the delay ends."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.existing = {"T": range(1, 7)}
+    drill.round(10)
+    assert (drill.owned()["A"], drill.listed("created")) == ([1, 5], _t(5, 6))
+    drill.existing = {"T": [1, 2, 3, 5, 6]}
+    drill.round(20)
+    assert (drill.listed("lost"), drill.timeout_ms) == (NOTHING, 0)
+    assert drill.state is not None
+    assert drill.state.losses == ()
+
+
+def test_case_08_delay_when_0_is_none_at_all() -> None:
+    """KAFKA-15693: everything is assigned in the round in which the member is missed."""
+    drill = _four(scheduled_rebalance_timeout_ms=0)
+    drill.leave("D")
+    assert (steady(drill.round(0)), drill.timeout_ms) == (True, 0)
+    assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
+
+
+def test_case_09_delay_when_rounds_come_in_between_shrinks_and_never_restarts() -> None:
+    """The leader's deadline stands; what it sends is always the rest."""
+    drill = _four()
+    drill.leave("D")
+    sent = []
+    for now in (0, 1, 30_000, 30_000, 59_999):
+        drill.round(now)
+        sent.append(drill.timeout_ms)
+    assert sent == [T1, T1 - 1, 30_000, 30_000, 1]
+    drill.round(T1 - 1)
+    assert drill.timeout_ms == 1
+    drill.round(T1)
+    assert drill.timeout_ms == 0
+
+
+def test_case_10_delay_when_somebody_revokes_is_sent_in_the_next_round() -> None:
+    """A scheduled time-out is only ever sent in a round in which nobody revokes."""
+    drill = _four()
+    drill.existing = {"T": range(1, 9)}
+    drill.round(0)
+    drill.leave("D")
+    drill.join("E", instance_id="pod-E")
+    told = drill.round(100)
+    assert (any(revoked for _, revoked in told.values()), drill.timeout_ms) == (True, 0)
+    assert (steady(drill.round(150)), drill.timeout_ms) == (True, T1 - 50)
+
+
+def test_case_11_leader_when_it_dies_leaves_everybody_the_timer() -> None:
+    """Every member is sent the delay, so that whoever leads next knows of it."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    assert {actor.rejoins_at_ms for actor in drill.actors.values()} == {T1}
+    drill.leave("A")
+    drill.round(T1)
+    assert drill.listed("lost") == NOTHING
+    assert drill.owned() == {"B": [1, 2], "C": [3, 4]}
+
+
+def test_case_12_joiners_when_they_storm_are_one_for_each_loss() -> None:
+    """The others are additional members; everything settles in a few rounds."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(40)})
+    drill.settle(A=range(10), B=range(10, 20), C=range(20, 30), D=range(30, 40))
+    drill.leave("D")
+    drill.round(0)
+    for number in range(16):
+        drill.join(f"x{number:02d}")
+    told = drill.round(10)
+    assert told["x00"][0] == {"T": list(range(30, 40))}
+    rounds = 1
+    while not steady(drill.round(10 + rounds)):
+        rounds += 1
+    assert (rounds <= 3, drill.timeout_ms) == (True, 0)
+    assert set(map(len, drill.owned().values())) <= {2, 3}
+
+
+def test_case_13_candidate_when_it_left_again_leaves_the_loss_as_it_was() -> None:
+    """With the deadline that it had; the next one that comes is taken for the owner."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.join("E")
+    drill.round(10_000)
+    drill.leave("E")
+    drill.round(20_000)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1 - 20_000)
+    drill.join("F")
+    assert drill.round(30_000)["F"] == (_t(4), None)
+
+
+def test_case_14_group_when_one_is_left_waits_for_the_others_too() -> None:
+    """It is told to come back by itself, as nobody else will."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 2], B=[3, 4])
+    drill.leave("B")
+    drill.round(0)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 2]}, T1)
+    drill.round(T1)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1, 2, 3, 4]}, 0)
+
+
+def test_case_15_coordinator_when_lost_costs_no_delay() -> None:
+    """KAFKA-15676: members come back one by one with their claims, which end the wait."""
+    drill = _four()
+    others = {member: drill.actors[member] for member in "BCD"}
+    drill.leave("B", "C", "D")
+    drill.round(0)
+    assert drill.timeout_ms == T1
+    for now, member in enumerate("BCD", start=1):
+        drill.actors[member] = others[member]
+        drill.round(now)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1], "B": [2], "C": [3], "D": [4]}, 0)
+
+
+def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None:
+    """All are fenced and come back under new ids without claims: everybody gets a place at once."""
+    drill = _four()
+    drill.leave(*"ABCD")
+    for member in "WXYZ":
+        drill.join(member)
+    assert steady(drill.round(5, leader="X"))
+    assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1]
+
+
+def test_case_16_metadata_when_a_leader_sees_less_is_believed() -> None:
+    """What it does not see is stopped; when it is there again it is new, and granted at once."""
+    drill = _four()
+    drill.existing = {"T": [1, 2, 3]}
+    drill.round(0)
+    assert drill.owned()["D"] == []
+    drill.existing = {"T": range(1, 5)}
+    drill.round(10)
+    assert (drill.timeout_ms, drill.owned()["D"]) == (0, [4])
+
+
+def test_case_17_members_that_cannot_take_it_are_not_given_it() -> None:
+    """Only D subscribed to U: nobody waits for it, and nobody else gets it."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": [1, 2], "U": [1]})
+    drill.join("A", _t(1, 2))
+    drill.join("D", {"U": [1]}, topics=["U"])
+    drill.round(0)
+    drill.leave("D")
+    drill.round(10)
+    assert (drill.timeout_ms, drill.owned("U")) == (0, {"A": []})
+    drill.join("E", topics=["T"])
+    drill.round(20)
+    drill.round(30)
+    assert drill.owned() == {"A": [1], "E": [2]}
+
+
+def test_case_18_members_when_there_are_more_than_resources_idle_in_peace() -> None:
+    """Idle members neither start moves nor are taken for somebody who returns."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": [1, 2]})
+    drill.settle(A=[1], B=[2], C=[], D=[])
+    drill.leave("B")
+    drill.round(0)
+    assert (drill.owned(), drill.timeout_ms) == ({"A": [1], "C": [], "D": []}, T1)
+    drill.leave("A")
+    drill.round(10, leader="C")
+    assert drill.timeout_ms == 0
+    assert sorted(map(len, drill.owned().values())) == [1, 1]
+
+
+def test_case_18_group_when_there_is_nothing_to_share_waits_for_nothing() -> None:
+    """No resources, no delay."""
+    drill = Drill(policy=DeferredPolicy(initial_delay_ms=5), existing={})
+    drill.join("A")
+    assert (drill.round(0), drill.timeout_ms) == ({"A": (NOTHING, None)}, 0)
+
+
+# --- the bugs of Connect ------------------------------------------------------------------------
+
+
+def test_kafka_8463_leader_when_it_leaves_moves_nothing_that_is_owned() -> None:
+    """Redundant reassignment: the active ones count with the lost ones."""
+    drill = _four()
+    drill.leave("A")
+    assert steady(drill.round(0))
+    assert drill.owned() == {"B": [2], "C": [3], "D": [4]}
+
+
+def test_kafka_9184_delay_when_nothing_is_lost_any_more_is_over() -> None:
+    """Connect went on rebalancing periodically."""
+    drill = _four()
+    gone = drill.actors["D"]
+    drill.leave("D")
+    drill.round(0)
+    drill.actors["D"] = gone
+    drill.round(10)
+    assert (drill.timeout_ms, drill.round(20) and drill.timeout_ms) == (0, 0)
+    assert drill.state is not None
+    assert drill.state.next_round_ms is None
+
+
+def test_kafka_9841_resource_when_claimed_twice_is_stopped_by_both_and_granted_once() -> None:
+    """Tied claims cancel each other; afterwards it is free, and not lost."""
+    drill = _four()
+    drill.actors["B"].owned = ResourceSet(_t(2, 4))
+    told = drill.round(0)
+    assert (told["B"][1], told["D"][1]) == (_t(4), _t(4))
+    drill.round(10)
+    assert (drill.timeout_ms, drill.owned()) == (0, {"A": [1], "B": [2], "C": [3], "D": [4]})
+
+
+def test_kafka_10413_members_when_several_return_share_what_was_lost() -> None:
+    """Connect gave everything to one candidate, or rounded shares up."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(12)})
+    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12))
+    drill.leave("B", "C")
+    drill.round(0)
+    drill.join("D")
+    drill.join("E")
+    assert steady(drill.round(10))
+    assert set(map(len, drill.owned().values())) == {4}
+
+
+def test_kafka_12309_shares_when_a_member_joins_are_even() -> None:
+    """Connect: 8/8/0 became 6/6/4."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(16)})
+    drill.settle(A=range(8), B=range(8, 16))
+    drill.join("C")
+    drill.round(0)
+    drill.round(10)
+    assert sorted(map(len, drill.owned().values())) == [5, 5, 6]
+
+
+def test_kafka_12495_members_when_they_join_right_after_one_another_are_all_served() -> None:
+    """Connect allowed only one revoking round in a row."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(12)})
+    drill.settle(A=range(12))
+    drill.join("B")
+    drill.round(0)
+    drill.join("C")
+    drill.round(10)
+    drill.join("D")
+    drill.round(20)
+    drill.round(30)
+    assert set(map(len, drill.owned().values())) == {3}
+
+
+def test_kafka_17049_moves_when_rationed_do_not_take_all_of_one_connector() -> None:
+    """Connect revoked from the head of the list: all tasks of one connector."""
+    drill = Drill(
+        policy=IncrementalPolicy(max_moves_per_round=4),
+        existing={"heavy": range(6), "light": range(6)},
+    )
+    drill.join("A", {"heavy": range(6), "light": range(6)}, topics=["heavy", "light"])
+    drill.round(0)
+    drill.join("B", topics=["heavy", "light"])
+    for now in range(1, 5):
+        drill.round(now)
+    assert {len(owned) for owned in (*drill.owned("heavy").values(),)} == {3}
+    assert {len(owned) for owned in (*drill.owned("light").values(),)} == {3}
+
+
+def test_joiner_when_it_leaves_before_it_got_anything_costs_no_delay() -> None:
+    """Connect: nothing is lost, yet the full delay was sent and balancing was blocked."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(12)})
+    drill.settle(w1=range(12))
+    drill.join("w2")
+    drill.round(0)
+    drill.leave("w2")
+    drill.round(10)
+    assert (drill.timeout_ms, drill.owned()) == (0, {"w1": list(range(12))})
+
+
+def test_joiner_when_the_bounced_one_is_back_does_not_keep_what_was_not_its_own() -> None:
+    """Connect: a new empty worker in the window swallowed all lost work until one more round."""
+    drill = _four()
+    for member in "ABCD":
+        drill.actors[member].instance_id = f"pod-{member}"
+    drill.round(0)
+    drill.leave("D")
+    drill.round(0)
+    drill.join("E", instance_id="pod-E")
+    drill.round(10)
+    drill.join("D2", instance_id="pod-D")
+    assert steady(drill.round(1_000))
+    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "D2": [4], "E": []}
+
+
+def test_member_when_it_bounces_is_not_idle_until_the_delay_ends() -> None:
+    """strimzi#11475: the replacement idled until the delay was over."""
+    drill = _four()
+    drill.leave("D")
+    drill.round(0)
+    drill.join("E")
+    assert drill.round(1_000)["E"] == (_t(4), None)
+
+
+@pytest.mark.parametrize("policy", [SimplePolicy(), DeferredPolicy(), IncrementalPolicy()])
+def test_slow_stop_when_it_is_all_that_is_left_brings_nobody_back(
+    policy: SimplePolicy | DeferredPolicy | IncrementalPolicy,
+) -> None:
+    """Members that rejoin for ever, for nothing: a loop at the speed of the network."""
+    drill = Drill(policy=policy)
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.join("D")
+    drill.round(0)
+    drill.actors["A"].slow = ResourceSet(_t(4))
+    drill.actors["A"].owned |= drill.actors["A"].slow
+    for now in (10, 20, 30):
+        assert drill.round(now) == {
+            "A": (_t(1), _t(4)),
+            "B": (_t(2), None),
+            "C": (_t(3), None),
+            "D": (NOTHING, None),
+        }
+    drill.finish_stops("A")
+    assert drill.round(40)["D"] == (_t(4), None)

@@ -1,0 +1,274 @@
+"""`IncrementalPolicy`: Design III, moves a few at a time, everything else as in Design II."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import ResourceSet
+from coopgroup.policies import IncrementalPolicy, Policy, create_policy
+from coopgroup.policies.moves import first_moves
+from coopgroup.policies.rounds import Ration
+from tests.support.groups import claim, group_of, holder_of
+from tests.support.policy_drill import Drill, steady
+
+NOTHING: dict[str, list[int]] = {}
+
+
+def _t(*indices: int) -> dict[str, list[int]]:
+    return {"T": list(indices)} if indices else {}
+
+
+def _twelve(**options: int) -> Drill:
+    """A has all of 12 resources."""
+    policy = IncrementalPolicy(**{"max_moves_per_round": 2, "move_interval_ms": 1_000, **options})
+    drill = Drill(policy=policy, existing={"T": range(12)})
+    drill.settle(A=range(12))
+    return drill
+
+
+def _revoked(told: dict[str, Any]) -> int:
+    return sum(len(indices) for _, revoked in told.values() for indices in (revoked or {}).values())
+
+
+def test_scale_up_when_rationed_moves_a_few_each_interval() -> None:
+    """Design III: "scale up has the added benefit that you get a smoother, incremental move".
+
+    The interval counts from the round that revokes; the round that grants sends what remains.
+    """
+    drill = _twelve()
+    drill.join("B")
+    told = drill.round(10)
+    assert (_revoked(told), told["B"], drill.timeout_ms) == (2, (NOTHING, NOTHING), 0)
+    assert drill.state is not None
+    assert drill.state.next_round_ms == 1_010
+    told = drill.round(25)
+    assert (steady(told), len(drill.owned()["B"]), drill.timeout_ms) == (True, 2, 985)
+    assert len(drill.listed("waiting")["T"]) == 4
+    assert _revoked(drill.round(1_010)) == 2
+    drill.round(1_020)
+    assert (len(drill.owned()["B"]), drill.timeout_ms) == (4, 990)
+    assert _revoked(drill.round(2_010)) == 2
+    told = drill.round(2_020)
+    assert (steady(told), len(drill.owned()["B"]), drill.timeout_ms) == (True, 6, 0)
+    assert drill.state.next_round_ms is None
+
+
+def test_round_when_it_comes_early_takes_nothing_and_sends_what_remains() -> None:
+    """An unrelated rebalance shortens the interval and never restarts it."""
+    drill = _twelve()
+    drill.join("B")
+    drill.round(10)
+    drill.round(20)
+    assert (steady(drill.round(700)), drill.timeout_ms) == (True, 310)
+
+
+def test_batches_when_there_is_no_interval_follow_in_the_round_that_grants() -> None:
+    """Interval 0: the next batch is taken in the same round that grants the last."""
+    drill = _twelve(move_interval_ms=0)
+    drill.join("B")
+    counts = [_revoked(drill.round(now)) for now in range(5)]
+    assert counts == [2, 2, 2, 0, 0]
+    assert [len(owned) for owned in drill.owned().values()] == [6, 6]
+
+
+def test_interval_when_a_last_batch_was_taken_still_counts_for_the_next_one() -> None:
+    """One revoking round each interval, also when its reason is a new one."""
+    drill = _twelve(max_moves_per_round=6)
+    drill.join("B")
+    assert _revoked(drill.round(0)) == 6
+    drill.round(10)
+    drill.join("C")
+    told = drill.round(400)
+    assert (_revoked(told), drill.timeout_ms) == (0, 600)
+    assert _revoked(drill.round(1_000)) == 4
+
+
+def test_lost_resources_when_the_delay_is_over_are_not_rationed() -> None:
+    """Design III: "in that case you really just want to assign everything that was "lost"."""
+    drill = Drill(
+        policy=IncrementalPolicy(max_moves_per_round=1, scheduled_rebalance_timeout_ms=500),
+        existing={"T": range(12)},
+    )
+    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12))
+    drill.leave("C")
+    drill.round(0)
+    assert drill.timeout_ms == 500
+    told = drill.round(500)
+    assert (steady(told), [len(owned) for owned in drill.owned().values()]) == (True, [6, 6])
+
+
+def test_mandatory_stops_when_there_are_many_are_not_rationed() -> None:
+    """Who no longer subscribes stops everything at once."""
+    drill = _twelve()
+    drill.join("B", topics=["T"])
+    drill.actors["A"].topics = ("U",)
+    assert _revoked(drill.round(0)) == 12
+
+
+def test_loss_when_moves_are_under_way_does_not_stop_them() -> None:
+    """What began goes on, at its pace; the next round is the earlier of the two times."""
+    drill = _twelve(scheduled_rebalance_timeout_ms=1_500)
+    drill.existing = {"T": range(18)}
+    drill.join("C", {"T": range(12, 18)})
+    drill.round(0)
+    drill.join("B")
+    drill.round(10)
+    drill.leave("C")
+    drill.round(20)
+    assert (drill.timeout_ms, len(drill.listed("lost")["T"])) == (980, 6)
+    assert _revoked(drill.round(1_010)) == 2
+    drill.round(1_020)
+    assert drill.timeout_ms == 500
+    drill.round(1_520)
+    assert drill.listed("lost") == NOTHING
+
+
+def test_leader_when_new_to_the_group_waits_for_what_the_members_know() -> None:
+    """The rest of an interval survives a change of leader."""
+    drill = _twelve()
+    drill.join("B")
+    drill.round(0)
+    drill.round(100)
+    told = drill.round(400, leader="B")
+    assert (_revoked(told), drill.timeout_ms) == (0, 600)
+    assert _revoked(drill.round(1_000)) == 2
+
+
+def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
+    """What is free is granted at once, the next batch is taken, and nobody rejoins in a loop."""
+    drill = _twelve(max_moves_per_round=3)
+    drill.join("B")
+    told = drill.round(0)
+    assert told["A"][1] is not None
+    stops = told["A"][1]["T"]
+    drill.actors["A"].slow = ResourceSet({"T": stops[:1]})
+    drill.actors["A"].owned |= drill.actors["A"].slow
+    told = drill.round(10)
+    assert told["A"][1] == _t(stops[0])
+    assert told["B"] == (_t(*stops[1:]), None)
+    assert drill.timeout_ms == 0
+    assert drill.state is not None
+    assert drill.state.next_round_ms == 1_000
+    told = drill.round(1_000)
+    assert (_revoked(told), told["B"][1]) == (4, NOTHING)
+    drill.finish_stops("A")
+    drill.round(1_010)
+    assert [len(owned) for owned in drill.owned().values()] == [6, 6]
+
+
+def test_target_when_it_changes_on_the_way_is_reached_all_the_same() -> None:
+    """Members come and go while moves go on; no round takes more than the ration."""
+    drill = _twelve(scheduled_rebalance_timeout_ms=3_000)
+    now = 0
+    for change in ("+B", "+C", "-B", "+D", "", "", "", "", "", "", "", "", "", ""):
+        if change[:1] == "+":
+            drill.join(change[1:])
+        elif change:
+            drill.leave(change[1:])
+        assert _revoked(drill.round(now)) <= 2
+        now += drill.timeout_ms or 5
+    assert (steady(drill.round(now)), drill.timeout_ms) == (True, 0)
+    assert [len(owned) for owned in drill.owned().values()] == [4, 4, 4]
+
+
+def test_first_moves_when_receivers_lack_unequally_serve_the_emptiest_first() -> None:
+    """Largest excess first, spread over who gives and who gets."""
+    existing = {"T": range(12)}
+    group = group_of(
+        existing,
+        claim("A", {"T": range(7)}),
+        claim("B", {"T": range(7, 12)}),
+        claim("C"),
+        claim("D"),
+    )
+    target = holder_of(
+        group,
+        {
+            "A": {"T": [0, 1, 2]},
+            "B": {"T": [7, 8, 9]},
+            "C": {"T": [3, 4, 5, 10]},
+            "D": {"T": [6, 11]},
+        },
+    )
+    candidates = target != group.owner
+    chosen = [
+        np.flatnonzero(first_moves(group, target, candidates, count)).tolist()
+        for count in (1, 2, 3, 4, 5)
+    ]
+    assert chosen == [[3], [3, 4], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 10]]
+    assert first_moves(group, target, candidates, 6).tolist() == candidates.tolist()
+
+
+def test_policy_when_made_by_name_has_these_options() -> None:
+    """As the documents name them; without a ration there is a gentle one."""
+    policy = create_policy("incremental", {"max_moves_per_round": 3, "move_interval_ms": 9})
+    assert policy == IncrementalPolicy(max_moves_per_round=3, move_interval_ms=9)
+    assert (isinstance(policy, Policy), policy.name) == (True, "incremental")
+    assert IncrementalPolicy().ration == Ration(moves_max=10, interval_ms=1_000)
+    assert IncrementalPolicy(max_moves_per_round=4).ration == Ration(moves_max=4, interval_ms=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"max_moves_per_round": 0},
+            (
+                "max_moves_per_round of policy incremental: got 0, "
+                "expected an integer from 1 to 2147483647"
+            ),
+        ),
+        (
+            {"max_moves_per_round": 2, "move_interval_ms": -1},
+            (
+                "move_interval_ms of policy incremental: got -1, "
+                "expected an integer from 0 to 2147483647"
+            ),
+        ),
+        (
+            {"move_interval_ms": 5},
+            (
+                "move_interval_ms of policy incremental: got 5, "
+                "expected max_moves_per_round beside it: an interval needs a ration"
+            ),
+        ),
+        (
+            {"scheduled_rebalance_timeout_ms": "5"},
+            (
+                "scheduled_rebalance_timeout_ms of policy incremental: got '5', "
+                "expected an integer from 0 to 2147483647"
+            ),
+        ),
+        (
+            {"initial_delay_ms": None},
+            (
+                "initial_delay_ms of policy incremental: got None, "
+                "expected an integer from 0 to 2147483647"
+            ),
+        ),
+    ],
+)
+def test_option_when_wrong_is_named_in_one_line(options: dict[str, Any], message: str) -> None:
+    """One line says what was given and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        IncrementalPolicy(**options)
+    assert str(caught.value) == message
+
+
+def test_offer_when_claims_are_being_stopped_shows_them_free() -> None:
+    """So the assignor does not choose others in their stead."""
+    drill = _twelve()
+    drill.join("B")
+    told = drill.round(0)
+    assert told["A"][1] is not None
+    drill.actors["A"].slow = drill.actors["A"].owned | ResourceSet(told["A"][1])
+    drill.actors["A"].owned = drill.actors["A"].slow
+    told_again = drill.round(1)
+    assert told_again["A"][1] == told["A"][1]
+    assert drill.decided is not None
+    target = drill.decided.plan.target
+    assert isinstance(drill.assignor, StickyAssignor)
+    assert {drill.decided.group.member_ids[target[place]] for place in told["A"][1]["T"]} == {"B"}

@@ -1,0 +1,76 @@
+"""Every decision table: for any facts exactly one row fits, and each row is needed."""
+
+import itertools
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pytest
+
+from coopgroup.policies.initial import INITIAL_ACTIONS
+from coopgroup.policies.losses import LOSS_ACTIONS
+from coopgroup.policies.moves import MOVE_MODES, RATION_ACTIONS, MoveMode
+from coopgroup.policies.staging import RESOURCE_ACTIONS, ResourceAction
+from coopgroup.policies.table import DecisionTable
+
+TABLES: dict[str, DecisionTable[Any]] = {
+    "initial": INITIAL_ACTIONS,
+    "losses": LOSS_ACTIONS,
+    "moves": MOVE_MODES,
+    "ration": RATION_ACTIONS,
+    "resources": RESOURCE_ACTIONS,
+}
+
+
+def _actions(table: DecisionTable[Any]) -> list[Enum]:
+    """All actions that a table could decide."""
+    kind: type[Enum] = type(table.rows[0].action)
+    return list(kind)
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_rows_when_all_facts_are_tried_fit_exactly_once(name: str) -> None:
+    """No hole, no overlap, and no row that never fits."""
+    table = TABLES[name]
+    used: set[str] = set()
+    for facts in itertools.product((False, True), repeat=len(table.columns)):
+        labels = [row.label for row in table.fitting(facts)]
+        assert len(labels) == 1, (facts, labels)
+        used.update(labels)
+    assert used == {row.label for row in table.rows}
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_rows_when_looked_at_have_a_label_and_a_cell_per_column(name: str) -> None:
+    """Labels are distinct, and every action that there is can be decided."""
+    table = TABLES[name]
+    labels = [row.label for row in table.rows]
+    assert sorted(set(labels)) == labels
+    assert {len(row.cells) for row in table.rows} == {len(table.columns)}
+    assert {row.action for row in table.rows} == set(_actions(table))
+
+
+@pytest.mark.parametrize("name", sorted(TABLES))
+def test_columns_when_decided_as_arrays_say_the_same_as_one_by_one(name: str) -> None:
+    """All combinations at once."""
+    table = TABLES[name]
+    cases = list(itertools.product((False, True), repeat=len(table.columns)))
+    columns = dict(zip(table.columns, np.array(cases).T, strict=True))
+    for action in _actions(table):
+        one_by_one = [table.fitting(facts)[0].action is action for facts in cases]
+        assert table.decide_each(action, **columns).tolist() == one_by_one
+
+
+def test_decision_when_a_loss_waits_and_nobody_joined_is_rest() -> None:
+    """Design II: "In this case there should be no RevokeTopicPartitions"."""
+    facts = {"joined": False, "under_way": False, "waits": True, "returned": True}
+    assert MOVE_MODES.decide(**facts, uneven=True) is MoveMode.REST
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_decision_when_claimed_is_never_a_grant(claimed: bool) -> None:
+    """The rule that keeps a resource from having two owners."""
+    for facts in itertools.product((False, True), repeat=6):
+        columns = dict(zip(RESOURCE_ACTIONS.columns[1:], facts, strict=True))
+        action = RESOURCE_ACTIONS.decide(claimed=claimed, **columns)
+        assert (action in {ResourceAction.KEEP, ResourceAction.STOP}) == claimed
