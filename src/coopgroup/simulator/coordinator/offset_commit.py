@@ -37,7 +37,7 @@ def _refused_code(group: ClassicGroup, request: OffsetCommitRequest) -> int:
         # A consumer that assigns itself its partitions, or a tool; nobody asks who it is.
         return 0
     if not group.exists:
-        return ErrorCode.ILLEGAL_GENERATION
+        return ErrorCode.GROUP_ID_NOT_FOUND  # below v9 it is ILLEGAL_GENERATION
     member_id, instance_id = request.member_id, request.group_instance_id
     code = group.fence_code(member_id, instance_id, request.generation)
     if not code and group.state is GroupState.COMPLETING:

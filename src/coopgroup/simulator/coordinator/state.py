@@ -4,8 +4,10 @@ Rules of this file: values that change in place, as the coordinator's own do, an
 waits for an answer is a token. The order of members is that in which they came, where Kafka's is
 that of a hash table; nothing depends on either but which member follows a leader that went away.
 
-Timers of members (sessions, ids given and not used yet) stand in one heap, each member at most
-once: a heartbeat only moves the end of a session, and the timer that fires too early is set again.
+Timers of members (sessions, ids given and not used yet) stand in one heap, one for each member: a
+heartbeat only moves the end of a session, and the timer that fires too early is set again. An end
+that comes before the timer (a newcomer's is minutes away) gets one of its own, and the timer that
+it replaces means nothing when it fires.
 """
 
 from __future__ import annotations
@@ -90,7 +92,7 @@ class Seat:
         sync: token of the sync that waits, None for none.
         assignment: what the leader gave it.
         is_new: whether it has not been in a generation yet.
-        is_timed: whether a timer is set for it.
+        timer_at_ms: when its timer fires, None for no timer.
     """
 
     member_id: str
@@ -103,7 +105,7 @@ class Seat:
     sync: Token | None = None
     assignment: bytes = b""
     is_new: bool = True
-    is_timed: bool = False
+    timer_at_ms: int | None = None
 
     def metadata(self, protocol_name: str) -> bytes:
         """Its subscription under a protocol."""
@@ -238,7 +240,7 @@ class ClassicGroup:
             self.joins += 1
         if not self.leader_id:
             self.leader_id = seat.member_id
-        seat.is_timed = False
+        seat.timer_at_ms = None
         self._set_timer(seat)
 
     def unseat(self, member_id: str) -> Seat:
@@ -300,18 +302,17 @@ class ClassicGroup:
                 yield member_id
                 continue
             seat = self.seats.get(member_id)
-            if seat is None:
+            if seat is None or seat.timer_at_ms != at_ms:
                 continue
+            seat.timer_at_ms = None
             if seat.expires_at_ms > at_ms:
-                heapq.heappush(self._timers, (seat.expires_at_ms, member_id))
-            else:
-                seat.is_timed = False
-                if seat.can_expire:
-                    yield member_id
+                self._set_timer(seat)
+            elif seat.can_expire:
+                yield member_id
 
     def _set_timer(self, seat: Seat) -> None:
-        if not seat.is_timed:
-            seat.is_timed = True
+        if seat.timer_at_ms is None or seat.expires_at_ms < seat.timer_at_ms:
+            seat.timer_at_ms = seat.expires_at_ms
             heapq.heappush(self._timers, (seat.expires_at_ms, seat.member_id))
 
     # --- the log -------------------------------------------------------------------------------
@@ -327,7 +328,7 @@ class ClassicGroup:
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             seats={
-                member_id: attrs.evolve(seat, join=None, sync=None, is_new=False, is_timed=False)
+                member_id: attrs.evolve(seat, join=None, sync=None, is_new=False, timer_at_ms=None)
                 for member_id, seat in self.seats.items()
             },
             static_ids=dict(self.static_ids),
