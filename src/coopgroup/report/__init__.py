@@ -1,0 +1,26 @@
+"""Pages that show what happened to a group: one HTML file each, without server and network.
+
+    write_history_page(envelopes, "billing.html", title="billing")
+
+Fed by the telemetry of real consumers or of simulated ones alike. Drawing needs the extra `report`.
+"""
+
+from coopgroup.report.page import Objection
+from coopgroup.report.telemetry_files import Damage, Reading, read_files
+from coopgroup.report.writing import (
+    require_bokeh,
+    write_comparison_page,
+    write_history_page,
+    write_run_page,
+)
+
+__all__ = [
+    "Damage",
+    "Objection",
+    "Reading",
+    "read_files",
+    "require_bokeh",
+    "write_comparison_page",
+    "write_history_page",
+    "write_run_page",
+]

@@ -1,0 +1,194 @@
+"""What all figures have in common: their scene, frame, fonts, axes and the lines of faults."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+from bokeh.models import (
+    BoxZoomTool,
+    ColumnDataSource,
+    HoverTool,
+    PanTool,
+    Range1d,
+    ResetTool,
+    WheelZoomTool,
+)
+from bokeh.plotting import figure
+
+from coopgroup.report.history import History
+from coopgroup.report.marks import Mark, MarkKind, clustered
+from coopgroup.report.palette import Paint
+
+__all__ = [
+    "FAINT",
+    "FAULT",
+    "FONT",
+    "INK",
+    "PLOT_PIXELS",
+    "Scene",
+    "framed",
+    "hover",
+    "rule_off",
+    "time_axis",
+]
+
+INK: Final = "#2b313a"
+FAINT: Final = "#7b8490"
+FAULT: Final = "#c2001f"
+FONT: Final = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif"
+PLOT_PIXELS: Final = 1_000
+"""Width of a plot in a window of usual size; labels are laid out for it."""
+
+_GRID: Final = "#e6e9ed"
+_LEFT: Final = 112  # room for labels, the same in all figures, so that their time axes are aligned
+_RIGHT: Final = 18
+_PADDING: Final = 0.008  # of the time, so that symbols at both ends are whole
+_LINES_MAX: Final = 200  # more lines would hide what they mark
+_LINES_BOLD_MAX: Final = 12
+
+
+@frozen(kw_only=True)
+class Scene:
+    """What every figure of a history is drawn from.
+
+    Attributes:
+        history: what happened.
+        paint: how each client is painted.
+        time: the time axis, in seconds since the start.
+        faults: marks of faults, those that cannot be told apart joined.
+        prefix: what names of models begin with; it differs between histories on one page.
+    """
+
+    history: History
+    paint: Sequence[Paint]
+    time: Range1d
+    faults: tuple[Mark, ...]
+    prefix: str = ""
+
+    @classmethod
+    def of(cls, history: History, paint: Sequence[Paint], time: Range1d, prefix: str = "") -> Scene:
+        """The scene of a history."""
+        near_ms = (history.ownership.until_ms - history.ownership.begin_ms) / PLOT_PIXELS
+        faults = (mark for mark in history.marks if mark.kind is MarkKind.FAULT)
+        return cls(
+            history=history,
+            paint=paint,
+            time=time,
+            faults=clustered(faults, near_ms),
+            prefix=prefix,
+        )
+
+    def named(self, name: str) -> str:
+        """The name of a model of this history; it is unique on the page."""
+        return self.prefix + name
+
+    @property
+    def span_ms(self) -> int:
+        """Length of the history in ms."""
+        return self.history.ownership.until_ms - self.history.ownership.begin_ms
+
+    def seconds(self, at_ms: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Times in ms as seconds since the start."""
+        since_ms = np.asarray(at_ms, dtype=np.int64) - self.history.ownership.begin_ms
+        return since_ms / 1000
+
+
+def time_axis(histories: Sequence[History]) -> Range1d:
+    """One time axis for all, from 0 s to the end of the longest and a little around it."""
+    lengths_ms = [one.ownership.until_ms - one.ownership.begin_ms for one in histories]
+    end_s = max(1, *lengths_ms) / 1000
+    low_s, high_s = -_PADDING * end_s, (1 + _PADDING) * end_s
+    return Range1d(start=low_s, end=high_s, bounds=(low_s, high_s), min_interval=0.005, name="time")
+
+
+def framed(scene: Scene, *, height: int, y_range: Range1d, label: str, **more: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
+    """An empty figure on the time axis of its scene.
+
+    Args:
+        scene: where it belongs.
+        height: in pixels, axes included.
+        y_range: the vertical axis.
+        label: what the vertical axis shows.
+        more: further properties of the figure.
+    """
+    plot = figure(
+        height=height,
+        sizing_mode="stretch_width",
+        x_range=scene.time,
+        y_range=y_range,
+        min_border_left=_LEFT,
+        min_border_right=_RIGHT,
+        min_border_top=6,
+        min_border_bottom=4,
+        toolbar_location=None,
+        tools=[],
+        outline_line_color=None,
+        background_fill_color=None,
+        border_fill_color=None,
+        **more,
+    )
+    pan = PanTool(dimensions="width")
+    # A wheel that zoomed without the key would trap who only scrolls through the page.
+    wheel = WheelZoomTool(dimensions="width", modifiers={"shift": True})
+    plot.add_tools(
+        pan,
+        BoxZoomTool(dimensions="width"),
+        wheel,
+        ResetTool(),
+    )
+    plot.toolbar.active_drag = pan
+    plot.toolbar.active_scroll = wheel
+    plot.grid.grid_line_color = _GRID
+    plot.ygrid.grid_line_color = None
+    for axis in plot.axis:
+        axis.axis_line_color = None
+        axis.minor_tick_line_color = None
+        axis.major_tick_line_color = _GRID
+        axis.major_label_text_font = FONT
+        axis.major_label_text_font_size = "11px"
+        axis.major_label_text_color = INK
+        axis.axis_label_text_font = FONT
+        axis.axis_label_text_font_style = "normal"
+        axis.axis_label_text_font_size = "11px"
+        axis.axis_label_text_color = FAINT
+    plot.yaxis.axis_label = label
+    return plot
+
+
+def hover(renderer: Any, tooltips: str, **more: Any) -> HoverTool:  # noqa: ANN401 - Bokeh's own
+    """A hover of one renderer only, in the page's own style."""
+    return HoverTool(renderers=[renderer], tooltips=f'<div class="tip">{tooltips}</div>', **more)
+
+
+def rule_off(plot: figure, scene: Scene, *, faults: bool = True) -> None:
+    """Draw the lines of rounds and faults through a figure, fainter the more there are.
+
+    Args:
+        plot: the figure.
+        scene: where it belongs.
+        faults: whether those of faults are wanted as well.
+    """
+    rounds = scene.history.rounds
+    if len(rounds) <= _LINES_MAX:
+        plot.vspan(
+            x=scene.seconds([row.at_ms for row in rounds]),
+            line_color=INK,
+            line_alpha=_faded(0.4, len(rounds)),
+            line_width=1,
+            line_dash=[1, 3],
+        )
+    if not faults or len(scene.faults) > _LINES_MAX:
+        return
+    source = ColumnDataSource({"x": scene.seconds([mark.at_ms for mark in scene.faults])})
+    alpha = _faded(1, len(scene.faults))
+    # White around it keeps the line apart from any owner's colour.
+    plot.vspan(x="x", source=source, line_color="white", line_alpha=0.85 * alpha, line_width=3.5)
+    plot.vspan(x="x", source=source, line_color=FAULT, line_alpha=alpha, line_width=1.5)
+
+
+def _faded(alpha: float, count: int) -> float:
+    return alpha * min(1, max(0.3, _LINES_BOLD_MAX / max(count, 1)))

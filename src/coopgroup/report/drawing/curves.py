@@ -1,0 +1,114 @@
+"""Curves below the timeline: partitions that nobody works on, and lag."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from bokeh.models import BasicTicker, ColumnDataSource, NumeralTickFormatter, Range1d
+from bokeh.plotting import figure
+
+from coopgroup.report.drawing.axes import FAINT, Scene, framed, hover, rule_off
+from coopgroup.report.lag_lines import LagLines
+from coopgroup.report.palette import GAP
+from coopgroup.report.timeline import unowned_counts
+
+__all__ = ["lag_figure", "unowned_figure"]
+
+_UNOWNED_HEIGHT: Final = 110
+_LAG_HEIGHT: Final = 260
+_HEADROOM: Final = 1.08
+
+
+def unowned_figure(scene: Scene, counts_max: int | None = None) -> figure:
+    """Draw how many partitions nobody works on.
+
+    Args:
+        scene: where it belongs.
+        counts_max: upper end of the axis; None for the highest count once the group had begun,
+            which otherwise would dwarf all that follows.
+    """
+    ownership = scene.history.ownership
+    steps = unowned_counts(scene.history.gaps, ownership.begin_ms, ownership.until_ms)
+    highest = steps.settled_max if counts_max is None else counts_max
+    plot = framed(
+        scene,
+        height=_UNOWNED_HEIGHT,
+        y_range=Range1d(start=0, end=max(highest, 1) * _HEADROOM),
+        label="nobody",
+        name=scene.named("unowned"),
+    )
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
+    plot.yaxis.ticker = BasicTicker(desired_num_ticks=3, min_interval=1)
+    times = scene.seconds(steps.times_ms)
+    source = ColumnDataSource(
+        {
+            "left": times[:-1],
+            "right": times[1:],
+            "top": steps.counts[:-1],
+        },
+        name=scene.named("unowned_counts"),
+    )
+    renderer = plot.quad(
+        left="left",
+        right="right",
+        top="top",
+        bottom=0,
+        source=source,
+        fill_color=GAP,
+        line_color=GAP,
+        line_width=0.5,
+    )
+    tip = "nobody works on <b>@top{0,0}</b> partitions<br>@left{0,0.000} s to @right{0,0.000} s"
+    plot.add_tools(hover(renderer, tip))
+    rule_off(plot, scene)
+    _name_time(plot)
+    return plot
+
+
+def lag_figure(scene: Scene, lag: LagLines) -> figure:
+    """Draw lag over time: of each member and of what nobody works on."""
+    highest = max(1, int(lag.lags.max(initial=0)), int(lag.nobody.max(initial=0)))
+    plot = framed(
+        scene,
+        height=_LAG_HEIGHT,
+        y_range=Range1d(start=0, end=highest * _HEADROOM, bounds=(0, None)),
+        label="lag in records",
+        name=scene.named("lag"),
+    )
+    plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
+    times = scene.seconds(lag.times_ms)
+    if lag.others:
+        plot.varea(
+            x=times,
+            y1=lag.low.astype(np.float64),
+            y2=lag.high.astype(np.float64),
+            fill_color=FAINT,
+            fill_alpha=0.3,
+        )
+    clients = scene.history.ownership.clients
+    curves = [
+        *(
+            (clients[owner], scene.paint[owner].colour, lags)
+            for owner, lags in zip(lag.owners, lag.lags, strict=True)
+        ),
+        ("nobody", GAP, lag.nobody),
+    ]
+    for who, colour, lags in curves:
+        source = ColumnDataSource({"x": times, "y": lags, "who": [who] * times.size})
+        line = plot.line(
+            x="x",
+            y="y",
+            source=source,
+            line_color=colour,
+            line_width=1.8,
+            name=f"lag of {who}",
+        )
+        plot.add_tools(hover(line, "<b>@who</b><br>lag @y{0,0}<br>at @x{0,0.000} s"))
+    rule_off(plot, scene)
+    _name_time(plot)
+    return plot
+
+
+def _name_time(plot: figure) -> None:
+    plot.xaxis.axis_label = "seconds since the start"

@@ -1,0 +1,202 @@
+"""The timeline: a row for each partition, a colour for each owner, dark where nobody works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from bokeh.models import (
+    BasicTicker,
+    CDSView,
+    ColumnDataSource,
+    CustomJSTickFormatter,
+    IndexFilter,
+    Range1d,
+    SingleIntervalTicker,
+)
+from bokeh.plotting import figure
+
+from coopgroup.model import ResourceSet
+from coopgroup.report.drawing.axes import Scene, framed, hover, rule_off
+from coopgroup.report.palette import DOUBLE, GAP, PLAIN, UNKNOWN
+from coopgroup.report.timeline import NOBODY, Bars, Timeline
+from coopgroup.report.wording import counted, listed
+
+__all__ = ["ORDERS", "rows_figure"]
+
+Columns: TypeAlias = dict[str, Any]
+
+ORDERS: Final = ("by_owner", "by_name")
+"""Names of the orders of the rows, as the page's script knows them."""
+
+_ROWS_LABELLED_MAX: Final = 40
+_PARTED_ROW_PIXELS: Final = 7  # where a line between two rows still leaves something of them
+_ROW_PIXELS: Final = 20
+_HEIGHT_MIN: Final = 120
+_HEIGHT_MAX: Final = 540
+_AXIS_PIXELS: Final = 10
+_LABEL_LETTERS_MAX: Final = 18
+_NAMED_RANGES_MAX: Final = 4
+_LAYERS: Final = ("owned", "gaps", "doubles")
+_TIP: Final = (
+    "<b>@who</b><br>@rows<br>from <b>@left{0,0.000} s</b> to <b>@right{0,0.000} s</b>"
+    "<br>@length{0,0.000} s"
+)
+
+
+def rows_figure(
+    scene: Scene, timelines: Sequence[Timeline], *, height: int | None = None
+) -> figure:
+    """Draw the timeline.
+
+    Args:
+        scene: where it belongs.
+        timelines: the same rows in one or more orders; the first is shown, the page's script
+            shows another when it is asked to.
+        height: of the figure in pixels; None to go by the number of rows.
+    """
+    count = len(scene.history.ownership.resources)
+    pixels = _height(count) if height is None else height
+    plot = framed(
+        scene,
+        height=pixels,
+        y_range=Range1d(start=max(count, 1) - 0.5, end=-0.5, bounds=(-0.5, max(count, 1) - 0.5)),
+        label="",
+        name=scene.named("ownership"),
+    )
+    end_s = scene.span_ms / 1000
+    plot.quad(
+        left=0, right=end_s, top=-0.5, bottom=count - 0.5, fill_color=UNKNOWN, line_color=None
+    )
+    plot.grid.visible = False
+    plot.xaxis.visible = False  # the figure below has the same
+    plot.yaxis.ticker = (
+        SingleIntervalTicker(interval=1)
+        if count <= _ROWS_LABELLED_MAX and height is None
+        else BasicTicker(min_interval=1, desired_num_ticks=12 if height is None else 5)
+    )
+    labels = _labels(scene.history.ownership.resources)
+    formatters = []
+    for order, timeline in zip(ORDERS, timelines, strict=False):
+        for layer in _LAYERS:
+            _add_layer(plot, scene, timeline, order, layer, visible=order == ORDERS[0])
+        formatters.append(_formatter([labels[number] for number in timeline.order.tolist()]))
+    plot.yaxis.formatter = formatters[0]
+    plot.tags = formatters  # where the page's script finds the one of the other order
+    if pixels > count * _PARTED_ROW_PIXELS:
+        plot.hspan(y=np.arange(count - 1) + 0.5, line_color="white", line_width=1.5)
+    rule_off(plot, scene)
+    return plot
+
+
+def _height(count: int) -> int:
+    return int(np.clip(count * _ROW_PIXELS, _HEIGHT_MIN, _HEIGHT_MAX)) + _AXIS_PIXELS
+
+
+def _add_layer(
+    plot: figure, scene: Scene, timeline: Timeline, order: str, layer: str, *, visible: bool
+) -> None:
+    source = ColumnDataSource(
+        _columns(scene, timeline, getattr(timeline, layer)), name=scene.named(f"{order}_{layer}")
+    )
+    # Lines in the colour of the bar close the seams between neighbours, and keep a gap of a
+    # fraction of a pixel visible. Gaps and doubles come after what is owned, so they win.
+    renderer = plot.quad(
+        left="left",
+        right="right",
+        top="top",
+        bottom="bottom",
+        source=source,
+        fill_color="colour",
+        fill_alpha="alpha",
+        line_color="colour",
+        line_alpha="alpha",
+        line_width=0.5 if layer == "owned" else 1,
+        visible=visible,
+        name=scene.named(f"{order}_{layer}_bars"),
+    )
+    renderer.tags = [order]
+    plot.add_tools(hover(renderer, _TIP))
+    patterns = np.array(source.data["pattern"], dtype=np.str_)
+    for pattern in sorted(set(patterns.tolist()) - {PLAIN}):
+        # One pattern for all bars of a renderer: Bokeh takes a ms for each bar that has its own.
+        hatched = plot.quad(
+            left="left",
+            right="right",
+            top="top",
+            bottom="bottom",
+            source=source,
+            view=CDSView(filter=IndexFilter(indices=np.flatnonzero(patterns == pattern).tolist())),
+            fill_color=None,
+            line_color=None,
+            hatch_pattern=pattern,
+            hatch_color="white",
+            hatch_alpha=0.55,
+            hatch_scale=9,
+            visible=visible,
+        )
+        hatched.tags = [order]
+
+
+def _columns(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
+    clients = scene.history.ownership.clients
+    owners = bars.owner.tolist()
+    nobody = bars.owner == NOBODY
+    return {
+        "left": scene.seconds(bars.start_ms),
+        "right": scene.seconds(bars.end_ms),
+        "top": bars.first_row - 0.5,
+        "bottom": bars.last_row + 0.5,
+        "length": (bars.end_ms - bars.start_ms) / 1000,
+        "owner": bars.owner.astype(np.int32),
+        "alpha": np.ones(bars.owner.size, dtype=np.float32),
+        **_look(scene, timeline, bars),
+        "who": [
+            "nobody" if without else clients[owner]
+            for owner, without in zip(owners, nobody.tolist(), strict=True)
+        ],
+        "rows": _names(scene.history.ownership.resources, timeline, bars),
+    }
+
+
+def _look(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
+    if bars is timeline.gaps:
+        return {"colour": [GAP] * bars.owner.size, "pattern": [PLAIN] * bars.owner.size}
+    if bars is timeline.doubles:
+        return {"colour": [DOUBLE] * bars.owner.size, "pattern": ["x"] * bars.owner.size}
+    paints = [scene.paint[owner] for owner in bars.owner.tolist()]
+    return {
+        "colour": [paint.colour for paint in paints],
+        "pattern": [paint.pattern for paint in paints],
+    }
+
+
+def _names(resources: ResourceSet, timeline: Timeline, bars: Bars) -> list[str]:
+    """What each bar covers, in words."""
+    singles = [f"{name} {index}" for name, index in resources]
+    picked = np.zeros(len(resources), dtype=np.bool_)
+    named = []
+    for first, last in zip(bars.first_row.tolist(), bars.last_row.tolist(), strict=True):
+        rows = timeline.order[first : last + 1]
+        if rows.size == 1:
+            named.append(singles[rows[0]])
+            continue
+        picked[:] = False
+        picked[rows] = True
+        several = resources.take(picked)
+        named.append(f"{listed(several, _NAMED_RANGES_MAX)} ({counted(len(several), 'partition')})")
+    return named
+
+
+def _labels(resources: ResourceSet) -> list[str]:
+    """A label for each resource; of a long name only the end is shown, where names differ most."""
+    labels = [f"{name} {index}" for name, index in resources]
+    return [
+        label if len(label) <= _LABEL_LETTERS_MAX else "…" + label[1 - _LABEL_LETTERS_MAX :]
+        for label in labels
+    ]
+
+
+def _formatter(labels: list[str]) -> CustomJSTickFormatter:
+    return CustomJSTickFormatter(args={"labels": labels}, code="return labels[tick] ?? ''")

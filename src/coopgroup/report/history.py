@@ -1,0 +1,106 @@
+"""What a page shows of one group: everything that is read from its records, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from attrs import evolve, frozen
+
+from coopgroup.report.marks import Mark, known_ms, marks_of
+from coopgroup.report.rounds import RoundRow, client_names, round_rows
+from coopgroup.report.runs import LagSamples
+from coopgroup.report.timeline import Doubles, Spans, doubles_of, gaps_of
+from coopgroup.telemetry import Envelope
+from coopgroup.telemetry.ownership import Ownership, read_ownership
+
+__all__ = ["Facts", "History", "facts_of", "history_of"]
+
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+
+
+@frozen(eq=False, kw_only=True)
+class History:
+    """One group over time.
+
+    Attributes:
+        ownership: who worked on what.
+        known_ms: int64, shape (R,): when each resource was first heard of.
+        gaps: when nobody worked on what.
+        doubles: when two did.
+        rounds: what leaders decided.
+        marks: faults, and processes that came and went.
+        lag: lag over time, None where nobody measured it.
+    """
+
+    ownership: Ownership
+    known_ms: Int64Array
+    gaps: Spans
+    doubles: Doubles
+    rounds: tuple[RoundRow, ...]
+    marks: tuple[Mark, ...]
+    lag: LagSamples | None = None
+
+
+@frozen(kw_only=True)
+class Facts:
+    """Figures that records alone give.
+
+    Attributes:
+        rounds: how many rounds were led.
+        gap_seconds: partition-seconds in which nobody worked, counted from when a resource was
+            first heard of.
+        worst_gap_ms: longest stretch in which nobody worked on one resource, in ms.
+    """
+
+    rounds: int
+    gap_seconds: float
+    worst_gap_ms: int
+
+
+def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> History:
+    """Read the records of one group.
+
+    Args:
+        envelopes: the records in any order.
+        lag: lag over time, where it was measured.
+    """
+    ordered = sorted(envelopes, key=lambda envelope: envelope.at_ms)
+    ends_ms = [one.at_ms for one in ordered[-1:]]
+    if lag is not None:
+        ends_ms += lag.times_ms[-1:].tolist()
+    until_ms = max(ends_ms, default=0)
+    ownership = _of_workers(read_ownership(ordered, until_ms=until_ms))
+    known = known_ms(ordered, ownership.resources, ownership.until_ms)
+    rounds = round_rows(ordered, client_names(ordered))
+    return History(
+        ownership=ownership,
+        known_ms=known,
+        gaps=gaps_of(ownership, known),
+        doubles=doubles_of(ownership),
+        rounds=rounds,
+        marks=marks_of(ordered, rounds),
+        lag=lag,
+    )
+
+
+def _of_workers(ownership: Ownership) -> Ownership:
+    """Without clients that never worked on anything: they need no colour."""
+    workers, owner = np.unique(ownership.owner, return_inverse=True)
+    return evolve(
+        ownership,
+        clients=tuple(ownership.clients[number] for number in workers.tolist()),
+        owner=owner.astype(np.int32),
+    )
+
+
+def facts_of(history: History) -> Facts:
+    """Count what the records say."""
+    lengths_ms = history.gaps.end_ms - history.gaps.start_ms
+    return Facts(
+        rounds=sum(not row.refused for row in history.rounds),
+        gap_seconds=float(lengths_ms.sum()) / 1000,
+        worst_gap_ms=int(lengths_ms.max(initial=0)),
+    )

@@ -1,0 +1,91 @@
+"""Colours of owners, told apart also by readers who see colours differently.
+
+The first eight keep a distance of 15 and all twenty one of 8 (CIE 1976) from each other in normal
+sight and as protanopes, deuteranopes and tritanopes see them; none comes near the dark of a gap.
+Owners beyond the twentieth repeat the colours under a pattern, and there are eight of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from attrs import frozen
+
+__all__ = ["COLOURS", "DOUBLE", "GAP", "PATTERNS", "PLAIN", "UNKNOWN", "Paint", "paints", "ranks"]
+
+COLOURS: Final = (
+    "#0072b2",
+    "#ec7014",
+    "#ffaabb",
+    "#56b4e9",
+    "#eedd88",
+    "#cc6677",
+    "#cc79a7",
+    "#5aae61",
+    "#99ddff",
+    "#228833",
+    "#bbcc33",
+    "#acd39e",
+    "#c2a5cf",
+    "#eecc66",
+    "#ee8866",
+    "#cc4c02",
+    "#9970ab",
+    "#e69f00",
+    "#44bb99",
+    "#6699cc",
+)
+PLAIN: Final = " "
+PATTERNS: Final = (PLAIN, "/", "x", "-", ".", "\\", "|", "+", "o")  # Bokeh's names
+GAP: Final = "#15181c"
+"""Nobody works on it."""
+DOUBLE: Final = "#ff0033"
+"""Two work on it at once."""
+UNKNOWN: Final = "#eceef1"
+"""Before the resource was heard of."""
+
+
+_RUNS: Final = re.compile(r"\d+|\D+")
+
+
+@frozen
+class Paint:
+    """How an owner is painted.
+
+    Attributes:
+        colour: "#rrggbb".
+        pattern: name of a Bokeh hatch pattern; PLAIN for none.
+    """
+
+    colour: str
+    pattern: str
+
+
+def paints(count: int) -> tuple[Paint, ...]:
+    """Paint for so many owners, the first ones most distinct."""
+    cycle = len(COLOURS)
+    return tuple(
+        Paint(COLOURS[number % cycle], PATTERNS[number // cycle % len(PATTERNS)])
+        for number in range(count)
+    )
+
+
+def ranks(names: Iterable[str]) -> tuple[int, ...]:
+    """Place of each name when numbers within names count as numbers: c-2 before c-10."""
+    listed = list(names)
+    order = sorted(range(len(listed)), key=lambda place: _natural(listed[place]))
+    found = [0] * len(listed)
+    for rank, place in enumerate(order):
+        found[place] = rank
+    return tuple(found)
+
+
+def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
+    """Digits by length and then by value, before letters; equal ones by how they are spelt."""
+    parts = []
+    for run in _RUNS.findall(name):
+        digits = run.lstrip("0") if run.isdecimal() else ""
+        parts.append((not run.isdecimal(), len(digits), digits or run))
+    return parts, name

@@ -1,0 +1,124 @@
+"""Telemetry files of one group, read together; what cannot be read is counted and named."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from attrs import field, frozen
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.telemetry import Envelope, from_json
+
+__all__ = ["Damage", "Reading", "read_files"]
+
+
+@frozen(kw_only=True)
+class Damage:
+    """Lines of one file that hold no record.
+
+    Attributes:
+        file: path of the file, as it was given.
+        lines: how many.
+        first_line: number of the first, from 1.
+        reason: what is wrong with the first.
+    """
+
+    file: str
+    lines: int
+    first_line: int
+    reason: str
+
+
+@frozen(kw_only=True)
+class Reading:
+    """What was found in the files.
+
+    Attributes:
+        envelopes: the records of all files, in order of time; those of one time and file stay in
+            their order.
+        damages: one for each file that has damaged lines.
+    """
+
+    envelopes: tuple[Envelope, ...] = field(repr=False)
+    damages: tuple[Damage, ...]
+
+
+def read_files(paths: Iterable[Path], group: str | None = None) -> Reading:
+    """Read telemetry files, one JSON object a line.
+
+    Args:
+        paths: the files. A damaged line, as a full disk or a killed process leaves behind, costs
+            that line only.
+        group: whose records are wanted; None where the files are of one group.
+
+    Raises:
+        ConfigurationError: a file cannot be read, no line holds a record, the group has none, or
+            there are several groups and none was named.
+    """
+    envelopes: list[Envelope] = []
+    damages: list[Damage] = []
+    given = tuple(paths)
+    for path in given:
+        damages += _read(path, envelopes)
+    if not envelopes:
+        raise ConfigurationError(
+            "FILE", ", ".join(map(str, given)), f"records of telemetry{_first(damages)}"
+        )
+    chosen = _of_group(envelopes, group)
+    return Reading(
+        envelopes=tuple(sorted(chosen, key=lambda envelope: envelope.at_ms)),
+        damages=tuple(damages),
+    )
+
+
+def _read(path: Path, envelopes: list[Envelope]) -> Iterator[Damage]:
+    count, first_line, first_reason = 0, 0, ""
+    for number, line in _lines(path):
+        try:
+            envelopes.append(_record(line))
+        # No UTF-8, no JSON, too deeply nested JSON, or, as ConfigurationError, no record.
+        except (ValueError, TypeError, RecursionError) as error:
+            count += 1
+            if count == 1:
+                first_line, first_reason = number, " ".join(str(error).split())
+    if count:
+        yield Damage(file=str(path), lines=count, first_line=first_line, reason=first_reason)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except OSError as error:
+        raise ConfigurationError(
+            "FILE", str(path), f"a file that can be read: {error.strerror}"
+        ) from None
+
+
+def _record(line: bytes) -> Envelope:
+    row = json.loads(line)
+    if not isinstance(row, dict):
+        raise ConfigurationError("line", row, "a JSON object")
+    return from_json(row)
+
+
+def _of_group(envelopes: Iterable[Envelope], group: str | None) -> list[Envelope]:
+    records = list(envelopes)
+    counts = Counter(envelope.group for envelope in records)
+    if group is None and len(counts) > 1:
+        raise ConfigurationError("--group", None, f"one of {', '.join(sorted(counts))}")
+    chosen = [envelope for envelope in records if group in (None, envelope.group)]
+    if not chosen:
+        raise ConfigurationError("--group", group, f"one of {', '.join(sorted(counts))}")
+    return chosen
+
+
+def _first(damages: Iterable[Damage]) -> str:
+    for damage in damages:
+        return f"; {damage.file}, line {damage.first_line}: {damage.reason}"
+    return ""

@@ -1,0 +1,339 @@
+"""Pages written to files: of one history, of one run, of several policies side by side.
+
+Theory of operation: records become a `History`; the history becomes figures (`drawing`) and HTML
+(`page`). What is written is one file that holds Bokeh, figures, style and script, and that a
+browser opens without a server or a network. `drawing` is imported when a page is written, since
+Bokeh comes with an extra.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from attrs import evolve, frozen
+
+from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.report import page
+from coopgroup.report.history import History, facts_of, history_of
+from coopgroup.report.lag_lines import lag_lines
+from coopgroup.report.measures import comparison_rows, measure_rows
+from coopgroup.report.page import Objection
+from coopgroup.report.palette import Paint, paints, ranks
+from coopgroup.report.runs import LagSamples, PlayedRun
+from coopgroup.report.timeline import Timeline, unowned_counts
+from coopgroup.report.wording import counted, seconds
+from coopgroup.telemetry import Envelope, RoundRefused
+
+__all__ = ["require_bokeh", "write_comparison_page", "write_history_page", "write_run_page"]
+
+_EPOCH_MS_MIN: Final = 100_000_000_000  # virtual time begins near 0; this is in 1973
+_HINT: Final = (
+    "A row is a partition, a colour the member that works on it. Dark: nobody does. Red lines are "
+    "faults, dotted lines rounds."
+)
+
+
+@frozen(kw_only=True)
+class _Extras:
+    """What a page shows besides the records; see `write_history_page`."""
+
+    title: str
+    about: str = ""
+    lag: LagSamples | None = None
+    measures: object | None = None
+    objections: Sequence[Objection] | None = None
+    notes: Sequence[str] = ()
+
+
+def require_bokeh() -> None:
+    """Check that pages can be drawn.
+
+    Raises:
+        CoopgroupError: Bokeh is not installed.
+    """
+    if importlib.util.find_spec("bokeh") is None:
+        raise CoopgroupError(
+            "pages are drawn with Bokeh, which is not installed: pip install 'coopgroup[report]'"
+        )
+
+
+def write_history_page(
+    envelopes: Iterable[Envelope],
+    path: str | Path,
+    *,
+    title: str,
+    lag: LagSamples | None = None,
+    measures: object | None = None,
+    objections: Sequence[Objection] | None = None,
+    notes: Sequence[str] = (),
+) -> None:
+    """Write the page of one group.
+
+    Args:
+        envelopes: its records, in any order.
+        path: where the page goes; what is there is replaced.
+        title: heading of the page.
+        lag: lag over time, where it was measured.
+        measures: an attrs value whose numbers are shown; None to count what the records tell.
+        objections: what checkers found; None where none has looked.
+        notes: sentences about the records, shown first.
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+        CoopgroupError: Bokeh is not installed.
+    """
+    _write_history(
+        envelopes,
+        path,
+        _Extras(title=title, lag=lag, measures=measures, objections=objections, notes=notes),
+    )
+
+
+def write_run_page(run: PlayedRun, path: str | Path) -> None:
+    """Write the page of a simulated run.
+
+    Args:
+        run: what `simulate` gave.
+        path: where the page goes; what is there is replaced.
+
+    Raises:
+        ConfigurationError: the file cannot be written.
+        CoopgroupError: Bokeh is not installed.
+    """
+    _write_history(
+        run.telemetry,
+        path,
+        _Extras(
+            title=f"{_scenario_title(run)}: {run.policy}",
+            about=f"seed {run.seed}",
+            lag=run.lag,
+            measures=run.measures,
+            objections=_objections(run),
+        ),
+    )
+
+
+def write_comparison_page(
+    runs_by_policy: Mapping[str, Sequence[PlayedRun]], path: str | Path
+) -> None:
+    """Write the page that compares policies.
+
+    Args:
+        runs_by_policy: runs of one scenario with each policy, one or more seeds. The timeline shows
+            the first run of each.
+        path: where the page goes; what is there is replaced.
+
+    Raises:
+        ConfigurationError: there is nothing to compare, or the file cannot be written.
+        CoopgroupError: Bokeh is not installed.
+    """
+    require_bokeh()
+    if not runs_by_policy or not all(runs_by_policy.values()):
+        raise ConfigurationError("runs_by_policy", dict(runs_by_policy), "a run of each policy")
+    firsts = {policy: runs[0] for policy, runs in runs_by_policy.items()}
+    histories = {policy: history_of(run.telemetry, run.lag) for policy, run in firsts.items()}
+    rows = comparison_rows(
+        {policy: [run.measures for run in runs] for policy, runs in runs_by_policy.items()}
+    )
+    seeds = max(map(len, runs_by_policy.values()))
+    sections = [
+        page.objections_section(
+            [
+                evolve(one, source=f"{policy}, seed {run.seed}: {one.source}")
+                for policy, runs in runs_by_policy.items()
+                for run in runs
+                for one in _objections(run)
+            ]
+        ),
+        page.section(
+            "Measures",
+            f"Median of {counted(seeds, 'seed')}, and from the lowest to the highest. The lowest "
+            "median of a row is bold.",
+            page.comparison_table(list(runs_by_policy), rows),
+        ),
+    ]
+    drawn, scripts = _drawn_side_by_side(histories, {p: one.seed for p, one in firsts.items()})
+    title = f"{_scenario_title(next(iter(firsts.values())))}: policies compared"
+    _write(path, page.html_page(title, _HINT, [*sections, *drawn], scripts))
+
+
+def _write_history(envelopes: Iterable[Envelope], path: str | Path, extras: _Extras) -> None:
+    require_bokeh()
+    ordered = sorted(envelopes, key=lambda envelope: envelope.at_ms)
+    history = history_of(ordered, extras.lag)
+    found = [*(extras.objections or ()), *_refusals(ordered, history)]
+    if extras.objections is None:
+        found += _double_owners(history)
+    rows = _fact_rows(history) if extras.measures is None else measure_rows(extras.measures)
+    violations = f"{len(found):,}" if found else "none"
+    sections = [
+        page.notes_section(extras.notes),
+        page.cards([*rows, ("violations", violations)]),
+        page.objections_section(found),
+    ]
+    scripts: tuple[str, ...] = ()
+    if history.ownership.resources:
+        drawn, scripts = _drawn(history)
+        sections += drawn
+    else:
+        sections.append(page.section("Ownership", "No record tells of work on a partition."))
+    sections.append(page.rounds_section(history.rounds, history.ownership.begin_ms))
+    _write(path, page.html_page(extras.title, _under(history, extras.about), sections, scripts))
+
+
+def _drawn(history: History) -> tuple[list[str], tuple[str, ...]]:
+    from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
+
+    paint = _paint(history.ownership.clients)
+    lag = None if history.lag is None else lag_lines(history.ownership, history.lag)
+    drawn = drawing.draw_history(history, paint, lag)
+    script, divs = drawing.script_and_divs(drawn.figures)
+    sections = [
+        page.section(
+            "Ownership",
+            _HINT + _exactness(drawn.timelines),
+            page.tools(orders=True),
+            page.legend(history.ownership.clients, paint, buttons=True),
+            *divs[:3],
+            ident="ownership",
+        )
+    ]
+    if lag is not None:
+        others = f" Grey: lowest to highest of {lag.others:,} other members." if lag.others else ""
+        hint = (
+            "Records that wait, by the member that works on their partitions, in its colour. "
+            f"Dark: of those that nobody works on.{others}"
+        )
+        sections.append(page.section("Lag", hint, *divs[3:]))
+    return sections, (drawing.library(), script)
+
+
+def _drawn_side_by_side(
+    histories: Mapping[str, History], seeds: Mapping[str, int]
+) -> tuple[list[str], tuple[str, ...]]:
+    from coopgroup.report import drawing  # noqa: PLC0415 - Bokeh comes with an extra
+
+    clients = sorted({name for one in histories.values() for name in one.ownership.clients})
+    paint_of = dict(zip(clients, _paint(clients), strict=True))
+    time = drawing.time_axis(list(histories.values()))
+    gaps_max = max(_most_unowned(one) for one in histories.values())
+    drawings = {
+        policy: drawing.draw_small(
+            one,
+            [paint_of[name] for name in one.ownership.clients],
+            time,
+            prefix=f"{policy}_",
+            gaps_max=gaps_max,
+        )
+        for policy, one in histories.items()
+    }
+    figures = [one for drawn in drawings.values() for one in drawn.figures]
+    script, divs = drawing.script_and_divs(figures)
+    count = len(figures) // len(drawings)
+    inner = "".join(
+        page.section(policy, f"seed {seeds[policy]}", *divs[place * count : (place + 1) * count])
+        for place, policy in enumerate(drawings)
+    )
+    key = page.legend(clients, [paint_of[name] for name in clients], buttons=False)
+    grid = f'{page.tools(orders=False)}{key}<div class="compare" id="ownership">{inner}</div>'
+    return [grid], (drawing.library(), script)
+
+
+def _paint(clients: Sequence[str]) -> list[Paint]:
+    """Paint of each client, given out in the order in which people would list them."""
+    made = paints(len(clients))
+    return [made[rank] for rank in ranks(clients)]
+
+
+def _most_unowned(history: History) -> int:
+    ownership = history.ownership
+    return unowned_counts(history.gaps, ownership.begin_ms, ownership.until_ms).settled_max
+
+
+def _exactness(timelines: Iterable[Timeline]) -> str:
+    step_ms = max(timeline.step_ms for timeline in timelines)
+    return "" if step_ms == 1 else f" Drawn to {seconds(step_ms)}; gaps are never left out."
+
+
+def _under(history: History, about: str) -> str:
+    """The line below the heading: how large, how long, how, and since when."""
+    ownership = history.ownership
+    parts = [
+        counted(len(ownership.resources), "partition"),
+        counted(len(ownership.clients), "member"),
+        seconds(ownership.until_ms - ownership.begin_ms),
+        " / ".join(sorted({row.method for row in history.rounds if row.method})),
+        about,
+    ]
+    if ownership.begin_ms >= _EPOCH_MS_MIN:
+        begin = dt.datetime.fromtimestamp(ownership.begin_ms / 1000, tz=dt.UTC)
+        parts.append(f"0 s is {begin:%Y-%m-%d %H:%M:%S} UTC")
+    return " · ".join(part for part in parts if part)
+
+
+def _fact_rows(history: History) -> list[tuple[str, str]]:
+    facts = facts_of(history)
+    return [
+        ("rounds", f"{facts.rounds:,}"),
+        ("partition-seconds nobody worked", f"{facts.gap_seconds:,.1f}"),
+        ("longest gap of one partition", seconds(facts.worst_gap_ms)),
+    ]
+
+
+def _refusals(envelopes: Iterable[Envelope], history: History) -> list[Objection]:
+    return [
+        Objection(
+            source=f"leader {one.client or one.member}",
+            at_ms=one.at_ms - history.ownership.begin_ms,
+            message=violation,
+        )
+        for one in envelopes
+        if isinstance(one.record, RoundRefused)
+        for violation in one.record.violations
+    ]
+
+
+def _double_owners(history: History) -> list[Objection]:
+    """Two owners at once, as this page sees them: by the clocks of the writers."""
+    ownership, spans = history.ownership, history.doubles.spans
+    labels = [f"{name} {index}" for name, index in ownership.resources]
+    return [
+        Objection(
+            source="two at once",
+            at_ms=start_ms - ownership.begin_ms,
+            message=f"{ownership.clients[owner]} and {ownership.clients[other]} worked on "
+            f"{labels[resource]} for {seconds(end_ms - start_ms)}, by their clocks",
+        )
+        for resource, owner, other, start_ms, end_ms in zip(
+            spans.resource.tolist(),
+            spans.owner.tolist(),
+            history.doubles.other.tolist(),
+            spans.start_ms.tolist(),
+            spans.end_ms.tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _scenario_title(run: PlayedRun) -> str:
+    return run.scenario.description or run.scenario.name.replace("_", " ")
+
+
+def _objections(run: PlayedRun) -> list[Objection]:
+    return [
+        Objection(source=one.checker, at_ms=one.at_ms, message=one.message)
+        for one in run.violations
+    ]
+
+
+def _write(path: str | Path, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            "path", str(path), f"a file that can be written: {error.strerror}"
+        ) from None

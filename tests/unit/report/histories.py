@@ -1,0 +1,116 @@
+"""Histories as a group would write them, built by hand: members that start, bounce and share."""
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import (
+    EndCause,
+    Envelope,
+    FaultInjected,
+    ProcessEnded,
+    ProcessStarted,
+    Record,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundLed,
+    StopReason,
+)
+
+
+class Story:
+    """Writes the records of a group down, one call a thing that happens."""
+
+    def __init__(self, group: str = "billing") -> None:
+        self.group = group
+        self.generation = 0
+        self.envelopes: list[Envelope] = []
+
+    def write(self, at_ms: int, client: str, record: Record) -> None:
+        """One record."""
+        self.envelopes.append(
+            Envelope(
+                at_ms=at_ms,
+                group=self.group,
+                member=f"{client}-id" if client else "",
+                generation=self.generation,
+                record=record,
+                client=client,
+            )
+        )
+
+    def start(self, at_ms: int, client: str) -> None:
+        """A process begins."""
+        self.write(at_ms, client, ProcessStarted())
+
+    def crash(self, at_ms: int, client: str) -> None:
+        """A process is killed, and the host says so."""
+        self.write(at_ms, client, FaultInjected(description=f"{client} is killed"))
+        self.write(at_ms, client, ProcessEnded(cause=EndCause.CRASHED))
+
+    def work(self, at_ms: int, client: str, resources: ResourceSet) -> None:
+        """A member begins to work on resources."""
+        self.write(at_ms, client, ResourcesStarted(resources=resources))
+
+    def stop(self, at_ms: int, client: str, resources: ResourceSet) -> None:
+        """A member works on resources no longer, as it was told."""
+        self.write(at_ms, client, ResourcesStopped(resources=resources, reason=StopReason.REVOKED))
+
+    def lead(self, at_ms: int, members: list[str], **decided: object) -> None:
+        """The first member leads a round."""
+        self.generation += 1
+        ids = tuple(sorted(f"{member}-id" for member in members))
+        given = {"policy": "deferred", "assignor": "sticky", **decided}
+        self.write(at_ms, members[0], RoundLed(members=ids, **given))  # type: ignore[arg-type]
+
+
+def share(partitions: int, members: int, number: int) -> ResourceSet:
+    """What the member of that number has: every so many-th partition of `orders`."""
+    return ResourceSet({"orders": range(number, partitions, members)})
+
+
+def rolling_bounce(partitions: int, members: int, *, jitter_ms: int = 0) -> list[Envelope]:
+    """Each member is killed and comes back, one after the other; then one more joins.
+
+    Args:
+        partitions: of the topic `orders`.
+        members: at the begin.
+        jitter_ms: how much later each partition starts than the one before it.
+    """
+    story = Story()
+    names = [f"c-{number}" for number in range(1, members + 1)]
+    everything = ResourceSet({"orders": range(partitions)})
+    for name in names:
+        story.start(0, name)
+    story.lead(3_000, names, granted=everything, created=everything)
+    for number, name in enumerate(names):
+        _work_one_by_one(story, 3_040, name, share(partitions, members, number), jitter_ms)
+    for number, name in enumerate(names):
+        at_ms = 10_000 + number * 8_000
+        own = share(partitions, members, number)
+        others = names[:number] + names[number + 1 :]
+        story.crash(at_ms, name)
+        story.lead(at_ms + 2_000, others, lost=own, scheduled_rebalance_timeout_ms=10_000)
+        story.start(at_ms + 2_500, name)
+        story.lead(at_ms + 3_000, names, granted=own)
+        _work_one_by_one(story, at_ms + 3_030, name, own, jitter_ms)
+    _scale_up(story, 10_000 + members * 8_000, names, partitions)
+    return sorted(story.envelopes, key=lambda envelope: envelope.at_ms)
+
+
+def _work_one_by_one(story: Story, at_ms: int, name: str, own: ResourceSet, jitter_ms: int) -> None:
+    if not jitter_ms:
+        story.work(at_ms, name, own)
+        return
+    for place, index in enumerate(own.indices("orders").tolist()):
+        story.work(at_ms + place * jitter_ms, name, ResourceSet({"orders": [index]}))
+
+
+def _scale_up(story: Story, at_ms: int, names: list[str], partitions: int) -> None:
+    """One more member takes a part of what the first had."""
+    newcomer = f"c-{len(names) + 1}"
+    first = share(partitions, len(names), 0)
+    moved = ResourceSet({"orders": first.indices("orders")[::2].tolist()})
+    story.start(at_ms, newcomer)
+    story.lead(at_ms + 100, [*names, newcomer], revoked=moved, waiting=moved, follow_up=True)
+    story.stop(at_ms + 600, names[0], moved)
+    story.lead(at_ms + 700, [*names, newcomer], granted=moved)
+    story.work(at_ms + 750, newcomer, moved)
+    story.lead(at_ms + 5_000, [*names, newcomer], granted=EMPTY)

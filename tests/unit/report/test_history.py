@@ -1,0 +1,58 @@
+"""Everything that is read from the records of a group, in one value."""
+
+import numpy as np
+
+from coopgroup.model import ResourceSet
+from coopgroup.report.history import Facts, facts_of, history_of
+from coopgroup.telemetry import OffsetsCommitted
+from tests.unit.report.histories import Story, rolling_bounce
+from tests.unit.report.test_lag_lines import Samples
+
+
+def test_history_is_the_same_in_whatever_order_records_come() -> None:
+    """Files of several members are written side by side."""
+    envelopes = rolling_bounce(6, 2)
+    forth, back = history_of(envelopes), history_of(sorted(envelopes, key=lambda one: -one.at_ms))
+    assert forth.rounds == back.rounds
+    assert np.array_equal(forth.gaps.start_ms, back.gaps.start_ms)
+
+
+def test_only_who_worked_is_a_client() -> None:
+    """A name that only a coordinator knows needs no colour, nor does a member without work."""
+    story = Story()
+    story.start(0, "idle")
+    story.work(1, "b", ResourceSet({"orders": [0]}))
+    story.work(1, "a", ResourceSet({"orders": [1]}))
+    story.write(5, "ghost", OffsetsCommitted(resources=ResourceSet({"orders": [0]}), offsets=(1,)))
+    ownership = history_of(story.envelopes).ownership
+    assert ownership.clients == ("a", "b")
+    assert ownership.owner.tolist() == [1, 0]
+    assert ownership.until_ms == 5
+
+
+def test_history_ends_with_the_last_sample_of_lag() -> None:
+    """A run goes on after the last record."""
+    story = Story()
+    story.work(1, "a", ResourceSet({"t": [0]}))
+    samples = Samples(
+        times_ms=np.array([0, 9]),
+        lags=np.zeros((2, 1), np.int64),
+        resources=ResourceSet({"t": [0]}),
+    )
+    assert history_of(story.envelopes, samples).ownership.end_ms.tolist() == [9]
+
+
+def test_facts_count_gaps_and_rounds() -> None:
+    """Two bounces of three partitions for 3.03 s each, the start and the moves."""
+    facts = facts_of(history_of(rolling_bounce(6, 2)))
+    started, bounced, moved = 6 * 0.04, 2 * 3 * 3.03, 2 * 0.15
+    assert facts == Facts(
+        rounds=8, gap_seconds=round(started + bounced + moved, 3), worst_gap_ms=3_030
+    )
+
+
+def test_history_of_nothing_is_empty() -> None:
+    """No record, no round, no gap."""
+    history = history_of([])
+    assert len(history.ownership.resources) == 0
+    assert facts_of(history) == Facts(rounds=0, gap_seconds=0, worst_gap_ms=0)

@@ -1,0 +1,111 @@
+"""Telemetry files, whole and damaged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import ResourceSet
+from coopgroup.report.telemetry_files import Damage, read_files
+from coopgroup.telemetry import to_json
+from tests.unit.report.histories import Story
+
+HALF_RIGHT = (
+    '{"schema": 1, "at_ms": 1, "group": "g", "member": "", "generation": 1,'
+    ' "kind": "resources_started", "resources": {"orders": 5}}'
+)
+
+
+def lines(story: Story) -> list[str]:
+    """The records of a story as a member writes them."""
+    return [json.dumps(to_json(envelope)) for envelope in story.envelopes]
+
+
+def written(path: Path, *content: str | bytes) -> Path:
+    """A file of lines."""
+    raw = [line if isinstance(line, bytes) else line.encode() for line in content]
+    path.write_bytes(b"".join(line + b"\n" for line in raw))
+    return path
+
+
+def member(name: str, *times_ms: int, group: str = "billing") -> Story:
+    """A member that starts something at some times."""
+    story = Story(group)
+    for at_ms in times_ms:
+        story.work(at_ms, name, ResourceSet({"orders": [at_ms]}))
+    return story
+
+
+def test_files_are_merged_by_time(tmp_path: Path) -> None:
+    """Records of one time stay in the order of files and lines."""
+    first, second = member("a", 1, 5, 5), member("b", 0, 5)
+    paths = [
+        written(tmp_path / "a", *lines(first)),
+        written(tmp_path / "b", *lines(second)),
+    ]
+    reading = read_files(paths)
+    assert [(one.at_ms, one.client) for one in reading.envelopes] == [
+        (0, "b"),
+        (1, "a"),
+        (5, "a"),
+        (5, "a"),
+        (5, "b"),
+    ]
+    assert reading.damages == ()
+
+
+@pytest.mark.parametrize(
+    ("damaged", "reason"),
+    [
+        ("{", "Expecting property name"),
+        (b"\xff\xfe", "codec can't decode"),
+        ("[1]", "line: got [1], expected a JSON object"),
+        ('{"schema": 9}', "schema: got 9, expected 1"),
+        ("[" * 100_000, "recursion"),
+        (HALF_RIGHT, "not iterable"),
+    ],
+)
+def test_damaged_line_costs_that_line_only(
+    tmp_path: Path, damaged: str | bytes, reason: str
+) -> None:
+    """It is counted, and the first of a file is named; empty lines are none."""
+    good = lines(member("a", 1, 2))
+    path = written(tmp_path / "a", good[0], "", damaged, good[1], damaged)
+    reading = read_files([path])
+    assert len(reading.envelopes) == 2
+    (damage,) = reading.damages
+    assert damage == Damage(file=str(path), lines=2, first_line=3, reason=damage.reason)
+    assert reason in damage.reason
+    assert "\n" not in damage.reason
+
+
+def test_nothing_to_read_is_one_clear_line(tmp_path: Path) -> None:
+    """It names the files, and what is wrong with the first line, if there is one."""
+    empty = written(tmp_path / "empty")
+    broken = written(tmp_path / "broken", "nonsense")
+    with pytest.raises(ConfigurationError) as caught:
+        read_files([empty, broken])
+    message = str(caught.value)
+    assert message.startswith(f"FILE: got '{empty}, {broken}', expected records of telemetry; ")
+    assert f"{broken}, line 1: Expecting value" in message
+    with pytest.raises(ConfigurationError, match=r"expected records of telemetry$"):
+        read_files([empty])
+
+
+def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A missing one as well as a folder."""
+    for path, why in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
+        with pytest.raises(ConfigurationError, match=f"expected a file that can be read: {why}"):
+            read_files([path])
+
+
+def test_groups_are_told_apart(tmp_path: Path) -> None:
+    """One of several has to be named, and has to be there."""
+    both = [*lines(member("a", 1)), *lines(member("b", 2, group="audit"))]
+    path = written(tmp_path / "both", *both)
+    with pytest.raises(ConfigurationError, match=r"expected one of audit, billing$"):
+        read_files([path])
+    assert [one.client for one in read_files([path], "audit").envelopes] == ["b"]
+    with pytest.raises(ConfigurationError, match=r"^--group: got 'nope', expected one of audit"):
+        read_files([path], "nope")

@@ -1,0 +1,230 @@
+"""Bars, gaps and double owners, compared with what is there in every single ms."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coopgroup.model import ResourceSet
+from coopgroup.report.timeline import (
+    NOBODY,
+    Bars,
+    doubles_of,
+    gaps_of,
+    name_order,
+    owner_order,
+    timeline_of,
+    unowned_counts,
+)
+from coopgroup.telemetry.ownership import Ownership
+
+Interval = tuple[int, int, int, int]  # resource, owner, begin, end
+END_MS = 30
+
+
+def ownership(
+    intervals: list[Interval], resources: int = 3, owners: int = 3, until_ms: int = END_MS
+) -> Ownership:
+    """Who worked on what, from intervals in any order."""
+    rows = np.array(sorted(intervals), dtype=np.int64).reshape(-1, 4)
+    return Ownership(
+        resources=ResourceSet({"t": range(resources)}),
+        clients=tuple(f"c-{number}" for number in range(owners)),
+        resource=rows[:, 0].astype(np.int32),
+        owner=rows[:, 1].astype(np.int32),
+        start_ms=rows[:, 2],
+        end_ms=rows[:, 3],
+        begin_ms=0,
+        until_ms=until_ms,
+    )
+
+
+def workers(intervals: list[Interval], resource: int, at_ms: int) -> set[int]:
+    """Who works on a resource in a ms."""
+    return {
+        owner for one, owner, begin, end in intervals if one == resource and begin <= at_ms < end
+    }
+
+
+def covered(bars: Bars, order: list[int]) -> set[tuple[int, int, int]]:
+    """Each (resource, owner, ms) that bars cover."""
+    columns = (bars.first_row, bars.last_row, bars.owner, bars.start_ms, bars.end_ms)
+    return {
+        (order[row], owner, at_ms)
+        for first, last, owner, start, end in zip(*map(np.ndarray.tolist, columns), strict=True)
+        for row in range(first, last + 1)
+        for at_ms in range(start, end)
+    }
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> list[Interval]:
+    """Intervals; those of one owner and resource do not overlap."""
+    drawn = draw(
+        st.lists(
+            st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 28), st.integers(1, 12)),
+            max_size=12,
+        )
+    )
+    kept: list[Interval] = []
+    for resource, owner, begin, length in drawn:
+        end = min(END_MS, begin + length)
+        if all((resource, owner) != one[:2] or end <= one[2] or one[3] <= begin for one in kept):
+            kept.append((resource, owner, begin, end))
+    return kept
+
+
+@given(intervals=lives(), known=st.lists(st.integers(0, END_MS), min_size=3, max_size=3))
+def test_gaps_are_where_nobody_works_after_a_resource_is_known(
+    intervals: list[Interval], known: list[int]
+) -> None:
+    """In each ms from when a resource is known, or somebody works on it, to the end."""
+    gaps = gaps_of(ownership(intervals), np.array(known))
+    found = {
+        (resource, at_ms)
+        for resource, start, end in zip(
+            gaps.resource.tolist(), gaps.start_ms.tolist(), gaps.end_ms.tolist(), strict=True
+        )
+        for at_ms in range(start, end)
+    }
+    begins = [
+        min([known[number], *(one[2] for one in intervals if one[0] == number)])
+        for number in range(3)
+    ]
+    assert found == {
+        (resource, at_ms)
+        for resource in range(3)
+        for at_ms in range(begins[resource], END_MS)
+        if not workers(intervals, resource, at_ms)
+    }
+    assert set(gaps.owner.tolist()) <= {NOBODY}
+
+
+@given(intervals=lives())
+def test_doubles_are_where_two_work_at_once(intervals: list[Interval]) -> None:
+    """In each ms with two owners, and both of them are named."""
+    doubles = doubles_of(ownership(intervals))
+    spans = doubles.spans
+    found = set()
+    for resource, owner, other, start, end in zip(
+        spans.resource.tolist(),
+        spans.owner.tolist(),
+        doubles.other.tolist(),
+        spans.start_ms.tolist(),
+        spans.end_ms.tolist(),
+        strict=True,
+    ):
+        for at_ms in range(start, end):
+            assert owner != other
+            assert {owner, other} <= workers(intervals, resource, at_ms)
+            found.add((resource, at_ms))
+    assert found == {
+        (resource, at_ms)
+        for resource in range(3)
+        for at_ms in range(END_MS)
+        if len(workers(intervals, resource, at_ms)) > 1
+    }
+
+
+@pytest.mark.parametrize("by_owner", [True, False])
+@given(intervals=lives())
+def test_timeline_when_exact_covers_what_happened(
+    by_owner: bool, intervals: list[Interval]
+) -> None:
+    """No matter how rows are ordered and joined, each ms has its owner, and gaps are gaps."""
+    known = np.zeros(3, dtype=np.int64)
+    drawn = timeline_of(ownership(intervals), known, by_owner=by_owner)
+    order = drawn.order.tolist()
+    assert sorted(order) == [0, 1, 2]
+    assert drawn.step_ms == 1
+    everywhere = [(resource, at_ms) for resource in range(3) for at_ms in range(END_MS)]
+    assert covered(drawn.owned, order) == {
+        (resource, owner, at_ms)
+        for resource, at_ms in everywhere
+        for owner in workers(intervals, resource, at_ms)
+    }
+    assert covered(drawn.gaps, order) == {
+        (resource, NOBODY, at_ms)
+        for resource, at_ms in everywhere
+        if not workers(intervals, resource, at_ms)
+    }
+
+
+@given(intervals=lives())
+def test_unowned_counts_are_right_in_each_ms(intervals: list[Interval]) -> None:
+    """Each count holds until the next time."""
+    gaps = gaps_of(ownership(intervals), np.zeros(3, dtype=np.int64))
+    steps = unowned_counts(gaps, 0, END_MS)
+    places = np.searchsorted(steps.times_ms, np.arange(END_MS), side="right") - 1
+    assert steps.counts[places].tolist() == [
+        sum(not workers(intervals, resource, at_ms) for resource in range(3))
+        for at_ms in range(END_MS)
+    ]
+
+
+def test_rows_that_went_alike_become_one_bar() -> None:
+    """A thousand partitions of two members that never moved are two bars."""
+    held = [(number, number % 2, 0, END_MS) for number in range(1_000)]
+    drawn = timeline_of(ownership(held, 1_000), np.zeros(1_000, dtype=np.int64), by_owner=True)
+    assert drawn.owned.owner.tolist() == [0, 1]
+    assert drawn.owned.first_row.tolist() == [0, 500]
+    assert drawn.owned.last_row.tolist() == [499, 999]
+
+
+def test_timeline_when_bars_are_too_many_snaps_times_and_loses_no_gap() -> None:
+    """Partitions that start some ms after each other join; a gap of a ms stays a gap."""
+    count, until_ms = 1_000, 1_000_000
+    held = [(number, 0, number % 400, until_ms) for number in range(1, count)]
+    held += [(0, 0, 0, 500_000), (0, 0, 500_001, until_ms)]
+    who = ownership(held, count, until_ms=until_ms)
+    known = np.zeros(count, dtype=np.int64)
+    exact = timeline_of(who, known, by_owner=True)
+    snapped = timeline_of(who, known, by_owner=True, bars_max=100)
+    assert exact.bars > 700
+    assert snapped.bars <= 100
+    assert snapped.step_ms > 1
+    late = snapped.gaps.start_ms > 1_000
+    assert snapped.gaps.start_ms[late] <= 500_000
+    assert snapped.gaps.end_ms[late] >= 500_001
+    assert snapped.gaps.end_ms.max() <= until_ms
+
+
+def test_timeline_when_snapping_gains_nothing_stays_exact() -> None:
+    """Rows that have nothing in common keep their times, however many they are."""
+    held = [(number, number % 3, 0, 100_000 * (number + 1)) for number in range(100)]
+    who = ownership(held, 100, until_ms=10_000_000)
+    drawn = timeline_of(who, np.zeros(100, dtype=np.int64), by_owner=False, bars_max=10)
+    assert drawn.step_ms == 1
+
+
+def test_owner_order_of_few_rows_is_by_name_within_an_owner() -> None:
+    """Also where their times differ; rows that moved follow those that stayed."""
+    held = [(0, 1, 0, 30), (1, 0, 3, 30), (2, 0, 1, 30), (3, 0, 0, 9), (3, 1, 9, 30)]
+    assert owner_order(ownership(held, 5)).tolist() == [1, 2, 3, 0, 4]
+    assert name_order(ownership(held, 5)).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_unowned_counts_when_there_are_too_many_keep_the_peaks() -> None:
+    """A stretch of time shows its highest count."""
+    held = [(number, 0, 0, 100 * number + 50) for number in range(9_000)]
+    until_ms = 1_000_000
+    gaps = gaps_of(ownership(held, 9_000, until_ms=until_ms), np.zeros(9_000, dtype=np.int64))
+    steps = unowned_counts(gaps, 0, until_ms)
+    assert steps.times_ms.size <= 4_000
+    assert steps.counts.max() == 9_000
+    assert (np.diff(steps.times_ms) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("held", "highest"),
+    [
+        ([(0, 0, 1, 30), (1, 0, 2, 30), (2, 0, 3, 20)], 1),  # all at the begin, one at the end
+        ([(0, 0, 1, 30), (1, 0, 2, 30), (2, 0, 3, 30)], 3),  # nothing after the begin
+        ([(0, 0, 1, 30), (1, 0, 2, 30)], 3),  # the third was never worked on
+        ([(0, 0, 0, 30), (1, 0, 0, 9), (2, 0, 0, 9)], 2),  # the begin had none
+    ],
+)
+def test_settled_max_leaves_the_begin_out(held: list[Interval], highest: int) -> None:
+    """When nobody works at the begin, that does not dwarf what comes later."""
+    gaps = gaps_of(ownership(held), np.zeros(3, dtype=np.int64))
+    assert unowned_counts(gaps, 0, END_MS).settled_max == highest

@@ -1,0 +1,193 @@
+"""Whole pages, as files."""
+
+import importlib.util
+import logging
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.model import ResourceSet
+from coopgroup.report import (
+    Objection,
+    write_comparison_page,
+    write_history_page,
+    write_run_page,
+)
+from coopgroup.telemetry import RoundRefused
+from tests.unit.report.histories import Story, rolling_bounce, share
+from tests.unit.report.test_lag_lines import Samples
+
+
+@frozen(kw_only=True)
+class Measured:
+    """What a run cost."""
+
+    moved: int
+    converge_ms: int | None = None
+
+
+def run(policy: str = "deferred", *, seed: int = 1, **changed: Any) -> Any:  # noqa: ANN401 - any run
+    """A run as the simulator gives it."""
+    values: dict[str, Any] = {
+        "scenario": SimpleNamespace(name="rolling_bounce", description=""),
+        "policy": policy,
+        "assignor": "sticky",
+        "seed": seed,
+        "telemetry": rolling_bounce(6, 2),
+        "violations": (),
+        "lag": Samples(
+            times_ms=np.arange(0, 30_000, 500),
+            lags=np.ones((60, 6), dtype=np.int64),
+            resources=ResourceSet({"orders": range(6)}),
+        ),
+        "measures": Measured(moved=seed),
+    }
+    return SimpleNamespace(**{**values, **changed})
+
+
+def seen(text: str) -> str:
+    """A page without its scripts and styles, without tags: what is read."""
+    bare = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]*>", " ", bare).split())
+
+
+def test_page_needs_nothing_from_outside(tmp_path: Path) -> None:
+    """No element of it loads anything."""
+    write_history_page(rolling_bounce(6, 2), tmp_path / "page.html", title="billing")
+    text = (tmp_path / "page.html").read_text()
+    bare = re.sub(r"<script\b[^>]*>.*?</script>", "<script>", text, flags=re.DOTALL)
+    assert re.findall(r"<script[^>]* src=|@import|url\(|https?:", bare) == []
+    assert re.findall(r"<script[^>]*\bsrc\s*=", text) == []
+
+
+def test_history_page_says_how_much_there_is(tmp_path: Path) -> None:
+    """Title, size, facts and notes."""
+    write_history_page(
+        rolling_bounce(6, 2), str(tmp_path / "page.html"), title="billing", notes=("one line lost",)
+    )
+    words = seen((tmp_path / "page.html").read_text())
+    assert words.startswith(
+        "billing billing 6 partitions · 3 members · 31 s · deferred, sticky one line lost"
+    )
+    assert "longest gap of one partition 3.03 s violations none" in words
+    assert "2 (orders 0, 4)" in words
+
+
+def test_page_of_real_consumers_says_when_it_began(tmp_path: Path) -> None:
+    """Their clock counts from 1970."""
+    story = Story()
+    story.work(1_730_000_000_000, "a", ResourceSet({"orders": [0]}))
+    story.work(1_730_000_001_000, "a", ResourceSet({"orders": [1]}))
+    write_history_page(story.envelopes, tmp_path / "page.html", title="billing")
+    assert "1 s · 0 s is 2024-10-27 03:33:20 UTC" in seen((tmp_path / "page.html").read_text())
+
+
+def test_two_owners_at_once_are_found_where_no_checker_looked(tmp_path: Path) -> None:
+    """Both are named; a checker's own list stands alone."""
+    story = Story()
+    story.work(1_000, "a", ResourceSet({"orders": [3]}))
+    story.work(2_500, "b", ResourceSet({"orders": [3]}))
+    story.stop(3_000, "a", ResourceSet({"orders": [3]}))
+    story.write(3_100, "a", RoundRefused(violations=("no answer for b",)))
+    write_history_page(story.envelopes, tmp_path / "page.html", title="x")
+    words = seen((tmp_path / "page.html").read_text())
+    assert "2 violations 1.5 s two at once b and a worked on orders 3 for 0.5 s" in words
+    assert "2.1 s leader a no answer for b" in words
+    objections = [Objection(source="single owner", at_ms=7, message="found")]
+    write_history_page(story.envelopes, tmp_path / "page.html", title="x", objections=objections)
+    words = seen((tmp_path / "page.html").read_text())
+    assert "two at once b" not in words
+    assert "0.007 s single owner found" in words
+
+
+def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+    """Neither of groups, members and topics nor of what a leader says."""
+    evil = "</script><script>document.title='x'</script>"
+    story = Story(evil)
+    for client in (evil, "b"):
+        story.start(0, client)
+    story.lead(10, [evil], granted=ResourceSet({evil: [0]}))
+    story.work(20, evil, ResourceSet({evil: [0]}))
+    story.work(30, "b", ResourceSet({evil: [0]}))
+    story.crash(40, evil)
+    story.write(50, evil, RoundRefused(violations=(evil,)))
+    write_history_page(story.envelopes, tmp_path / "page.html", title=evil, notes=(evil,))
+    assert evil not in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("partitions", [0, 1])
+def test_page_of_next_to_nothing_is_a_page(tmp_path: Path, partitions: int) -> None:
+    """No partition at all, or one at one moment."""
+    story = Story()
+    story.work(5, "a", share(partitions, 1, 0))
+    write_history_page(story.envelopes, tmp_path / "page.html", title="x")
+    words = seen((tmp_path / "page.html").read_text())
+    assert ("No record tells of work on a partition." in words) == (partitions == 0)
+
+
+def test_run_page_shows_measures_and_seed(tmp_path: Path) -> None:
+    """A scenario without a description is called by its name."""
+    write_run_page(run(seed=7), tmp_path / "run.html")
+    words = seen((tmp_path / "run.html").read_text())
+    assert words.startswith("rolling bounce: deferred rolling bounce: deferred 6 partitions")
+    assert "sticky · seed 7 partitions moved 7 time to converge never violations none" in words
+    assert "Lag Records that wait" in words
+
+
+def test_run_page_lists_violations(tmp_path: Path) -> None:
+    """With checker and time."""
+    broken = SimpleNamespace(checker="single owner", at_ms=12_345, message="orders 3 has two")
+    write_run_page(run(violations=(broken,)), tmp_path / "run.html")
+    assert "12.345 s single owner orders 3 has two" in seen((tmp_path / "run.html").read_text())
+
+
+def test_comparison_page_has_each_policy(tmp_path: Path) -> None:
+    """Measures over seeds, a timeline of the first, and violations of any."""
+    broken = SimpleNamespace(checker="c", at_ms=1, message="bad")
+    runs = {
+        "eager": [run("eager", seed=seed) for seed in (1, 2, 6)],
+        "simple": [run("simple", seed=3), run("simple", seed=4, violations=(broken,))],
+    }
+    write_comparison_page(runs, tmp_path / "page.html")
+    words = seen((tmp_path / "page.html").read_text())
+    assert "0.001 s simple, seed 4: c bad" in words
+    assert "Median of 3 seeds" in words
+    assert "partitions moved 2 1 to 6 3.5 3 to 4" in words
+    assert "eager seed 1 simple seed 3" in words
+
+
+@pytest.mark.parametrize("runs", [{}, {"simple": []}])
+def test_comparison_of_nothing_is_refused(tmp_path: Path, runs: dict[str, Any]) -> None:
+    """In one line."""
+    with pytest.raises(ConfigurationError, match="expected a run of each policy"):
+        write_comparison_page(runs, tmp_path / "page.html")
+
+
+def test_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A folder that is not there, say."""
+    path = tmp_path / "none" / "page.html"
+    with pytest.raises(ConfigurationError, match="expected a file that can be written: No such"):
+        write_history_page(rolling_bounce(2, 2), path, title="x")
+
+
+def test_missing_bokeh_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CoopgroupError, match=r"pip install 'coopgroup\[report\]'$"):
+        write_history_page([], tmp_path / "page.html", title="x")
+
+
+def test_bokeh_has_nothing_to_complain_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would log models that do not fit together."""
+    logging.getLogger("bokeh").propagate = True
+    with caplog.at_level(logging.WARNING):
+        write_run_page(run(), tmp_path / "run.html")
+    assert caplog.messages == []
