@@ -33,6 +33,7 @@ from coopgroup.member.effects import (
     FailMember,
     FinishCommit,
     GrantResources,
+    KeepIdentity,
     Lane,
     LoseResources,
     Report,
@@ -67,9 +68,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coopgroup.assignors.base import Assignor
+    from coopgroup.kafka.identity import IdentitySlot
     from coopgroup.kafka.lookup import ClusterLookup
     from coopgroup.kafka.settings import ConsumerSettings
     from coopgroup.kafka.telemetry_sink import TelemetrySink
+    from coopgroup.member import KeptIdentity
     from coopgroup.model.group_api import Answer
     from coopgroup.policies.base import Policy
 
@@ -112,6 +115,7 @@ class GroupDriver:
         policy: says when.
         lookup: metadata and lags for the leader.
         sink: telemetry.
+        slot: where the member is kept beyond this process; None for nowhere.
         inbox: what the application has to hear; filled here, emptied by the consumer.
         lease_until_s: until when records may be handed out; infinite while nothing is held.
         polled_at_s: when the application last returned to `poll`; infinite while it is in it.
@@ -123,6 +127,7 @@ class GroupDriver:
     policy: Policy
     lookup: ClusterLookup
     sink: TelemetrySink
+    slot: IdentitySlot | None = None
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
@@ -144,7 +149,8 @@ class GroupDriver:
 
     def __attrs_post_init__(self) -> None:
         """Make the parts; nothing runs before `start`."""
-        self._session = Session(member=new_member(self.settings.member))
+        kept = None if self.slot is None else self.slot.kept
+        self._session = Session(member=new_member(self.settings.member, kept))
         self._transport = GroupTransport(self.settings.connection, self._warn)
         self.leader = RoundLeader(
             assignor=self.assignor,
@@ -344,6 +350,8 @@ class GroupDriver:
                 self.leader.start(effect)
             case GrantResources() | RevokeResources() | LoseResources() | FailMember():
                 self.inbox.put(effect)
+            case KeepIdentity():
+                self._keep(effect.identity)
             case FinishCommit():
                 self._finish_commit(effect)
             case Report():
@@ -352,6 +360,14 @@ class GroupDriver:
                     member_id=self.member.member_id,
                     generation=self.member.generation,
                 )
+
+    def _keep(self, identity: KeptIdentity | None) -> None:
+        if self.slot is None:
+            return
+        try:
+            self.slot.keep(identity)
+        except OSError as error:  # the next process joins as a new member then
+            self.sink.warn("identity_not_kept", path=str(self.slot.path), error=str(error))
 
     def _send(self, effect: Send) -> None:
         request_id = effect.request_id

@@ -18,6 +18,7 @@ from coopgroup.kafka.committing import Committing
 from coopgroup.kafka.delivery import Delivery
 from coopgroup.kafka.driver import GroupDriver
 from coopgroup.kafka.fetching import Fetching
+from coopgroup.kafka.identity import IdentitySlot, take_slot
 from coopgroup.kafka.lookup import ClusterLookup
 from coopgroup.kafka.notices import GroupNotices
 from coopgroup.kafka.offsets import OffsetStore
@@ -27,6 +28,7 @@ from coopgroup.kafka.telemetry_sink import TelemetrySink
 from coopgroup.kafka.user_callbacks import with_plain_errors
 from coopgroup.kafka.watching import TopicWatcher
 from coopgroup.policies.base import Policy
+from coopgroup.policies.eager import EagerPolicy
 
 if TYPE_CHECKING:
     from coopgroup.kafka.settings import ConsumerSettings
@@ -37,6 +39,10 @@ _AN_ASSIGNOR: Final = "an assignor: an object with name, needs_lags and assign(g
 _A_POLICY: Final = (
     "a policy: an object with name, offer(group, context) and stage(group, target, context)"
 )
+_NOT_EAGER: Final = (
+    "a policy for members that hold on to what they have: "
+    "EagerPolicy is the baseline of coopgroup plan, simulate and compare"
+)
 
 
 @frozen(kw_only=True, eq=False)
@@ -44,6 +50,7 @@ class ConsumerParts:
     """What a consumer consists of; each part says itself what it does."""
 
     sink: TelemetrySink
+    slot: IdentitySlot | None
     driver: GroupDriver
     watcher: TopicWatcher
     fetching: Fetching
@@ -66,15 +73,19 @@ class ConsumerParts:
 
         Raises:
             ConfigurationError: the assignor or the policy is none, librdkafka refuses the
-                configuration, or the telemetry file cannot be written.
+                configuration, or the telemetry file or the directory for the member's state
+                cannot be written.
         """
         check_plugins(assignor, policy)
         with ExitStack() as opened:
             sink = TelemetrySink(settings.member.group_id, settings.telemetry_file)
             opened.callback(sink.close)
+            slot = _take_slot(settings, sink)
+            if slot is not None:
+                opened.callback(slot.release)
             fetching = Fetching(_librdkafka(settings))
             opened.callback(fetching.close)
-            parts = cls._put_together(consumer, settings, sink, fetching, assignor, policy)
+            parts = cls._put_together(consumer, settings, sink, slot, fetching, assignor, policy)
             opened.pop_all()
             return parts
 
@@ -84,6 +95,7 @@ class ConsumerParts:
         consumer: object,
         settings: ConsumerSettings,
         sink: TelemetrySink,
+        slot: IdentitySlot | None,
         fetching: Fetching,
         assignor: Assignor,
         policy: Policy,
@@ -95,7 +107,12 @@ class ConsumerParts:
             settings.lookup_timeout_ms,
         )
         driver = GroupDriver(
-            settings=settings, assignor=assignor, policy=policy, lookup=lookup, sink=sink
+            settings=settings,
+            assignor=assignor,
+            policy=policy,
+            lookup=lookup,
+            sink=sink,
+            slot=slot,
         )
 
         def write(record: Any) -> None:  # noqa: ANN401  (any record)
@@ -126,6 +143,7 @@ class ConsumerParts:
         )
         return cls(
             sink=sink,
+            slot=slot,
             driver=driver,
             watcher=watcher,
             fetching=fetching,
@@ -151,9 +169,11 @@ class ConsumerParts:
             self.watcher.stop()
 
     def close(self) -> None:
-        """End librdkafka's client, and the telemetry file."""
+        """End librdkafka's client, let the next process have the slot, close the telemetry file."""
         with ExitStack() as last_first:
             last_first.callback(self.sink.close)
+            if self.slot is not None:
+                last_first.callback(self.slot.release)
             self.fetching.close()
 
 
@@ -161,10 +181,12 @@ def check_plugins(assignor: object, policy: object) -> None:
     """Refuse what cannot lead a round: found out only then, it would cost the group its rounds.
 
     Raises:
-        ConfigurationError: no assignor or no policy.
+        ConfigurationError: no assignor, no policy, or one that is for the simulator only.
     """
     _check_plugin("assignor", assignor, Assignor, _AN_ASSIGNOR)
     _check_plugin("policy", policy, Policy, _A_POLICY)
+    if isinstance(policy, EagerPolicy):
+        raise ConfigurationError("policy", policy, _NOT_EAGER)
 
 
 def _check_plugin(field: str, given: object, kind: type, expected: str) -> None:
@@ -175,6 +197,13 @@ def _check_plugin(field: str, given: object, kind: type, expected: str) -> None:
     name = getattr(given, "name", None)
     if not isinstance(name, str):
         raise ConfigurationError(f"{field}.name", name, "a string")
+
+
+def _take_slot(settings: ConsumerSettings, sink: TelemetrySink) -> IdentitySlot | None:
+    """Take a slot where one is wanted; a static member proves by its id who it is."""
+    if settings.state_dir is None or settings.member.instance_id is not None:
+        return None
+    return take_slot(settings.state_dir, settings.member.group_id, sink.warn)
 
 
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)

@@ -73,6 +73,7 @@ class ConsumerSettings:
         metadata_refresh_ms: how often topics and partitions are looked up.
         leader_timeout_ms: a leader whose assignor takes longer answers that nothing moves.
         lookup_timeout_ms: bound of each look-up of metadata or lags.
+        state_dir: directory in which the member is kept beyond its process, None for nowhere.
         telemetry_file: where telemetry is appended as JSON lines, None for nowhere.
         on_commit: callback for outcomes of commits, None for none.
     """
@@ -88,6 +89,7 @@ class ConsumerSettings:
     metadata_refresh_ms: int
     leader_timeout_ms: int
     lookup_timeout_ms: int
+    state_dir: str | None
     telemetry_file: str | None
     on_commit: Callable[..., Any] | None
 
@@ -224,6 +226,10 @@ def _member_config(settings: _Reader) -> MemberConfig:
         heartbeat_interval_ms=heartbeat_ms,
         rebalance_timeout_ms=max_poll_ms,
         request_timeout_ms=settings.whole("socket.timeout.ms", 30_000, 10, 300_000),
+        window_heartbeat_interval_ms=settings.whole(
+            "coopgroup.window.heartbeat.interval.ms", 250, 1, 3_600_000
+        ),
+        keeps_identity=settings.text("coopgroup.state.dir") is not None,
     )
 
 
@@ -231,7 +237,9 @@ def _own_settings(settings: _Reader) -> dict[str, Any]:
     known = {
         "coopgroup.leader.timeout.ms",
         "coopgroup.lookup.timeout.ms",
+        "coopgroup.state.dir",
         "coopgroup.telemetry.file",
+        "coopgroup.window.heartbeat.interval.ms",
     }
     for key in sorted(settings.given):
         if key.startswith("coopgroup.") and key not in known:
@@ -240,6 +248,7 @@ def _own_settings(settings: _Reader) -> dict[str, Any]:
     return {
         "leader_timeout_ms": settings.whole("coopgroup.leader.timeout.ms", 30_000, 1, _DAY_MS),
         "lookup_timeout_ms": settings.whole("coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
+        "state_dir": settings.text("coopgroup.state.dir"),
         "telemetry_file": settings.text("coopgroup.telemetry.file"),
     }
 

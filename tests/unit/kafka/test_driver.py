@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import math
+import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -18,11 +22,12 @@ from coopgroup.assignors.sticky import StickyAssignor
 from coopgroup.kafka import driver as driver_module
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.driver import GroupDriver, has_left
+from coopgroup.kafka.identity import IdentitySlot, take_slot
 from coopgroup.kafka.settings import read_settings
 from coopgroup.kafka.telemetry_sink import TelemetrySink
 from coopgroup.kafka.transport import FailureKind, TransportFailure
 from coopgroup.leader import TopicMetadata
-from coopgroup.member import ErrorCode, MemberState
+from coopgroup.member import ErrorCode, KeptIdentity, MemberState
 from coopgroup.member.effects import FailMember, GrantResources, Lane, LoseResources
 from coopgroup.member.events import (
     CommitRequested,
@@ -51,6 +56,7 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.policies.simple import SimplePolicy
+from coopgroup.protocol import Assignment, encode_assignment
 
 WAIT_S = 5.0
 ORDERS = ResourceSet({"orders": [0, 1]})
@@ -62,6 +68,7 @@ SETTINGS = {
     "max.poll.interval.ms": 800,
     "socket.timeout.ms": 200,
 }
+STATE = {"coopgroup.state.dir": "the slot counts"}
 Outcome = Answer | TransportFailure | None
 
 
@@ -163,10 +170,25 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
         yield both
 
 
+@pytest.fixture
+def made_with_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[tuple[Made, IdentitySlot]]:
+    """A driver with a slot."""
+    slot = take_slot(str(tmp_path), "g", fail)
+    with running(monkeypatch, slot, STATE) as both:
+        yield both, slot
+    slot.release()
+
+
 @contextmanager
-def running(monkeypatch: pytest.MonkeyPatch, **more: object) -> Iterator[Made]:
-    """A driver with settings of its own, their names with underscores."""
-    settings = SETTINGS | {name.replace("_", "."): value for name, value in more.items()}
+def running(
+    monkeypatch: pytest.MonkeyPatch,
+    slot: IdentitySlot | None = None,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> Iterator[Made]:
+    """A driver with settings of its own."""
+    settings = SETTINGS | dict(more)
     group = OneMemberGroup()
 
     def transport(_settings: object, report: Callable[[BaseException], None]) -> OneMemberGroup:
@@ -181,6 +203,7 @@ def running(monkeypatch: pytest.MonkeyPatch, **more: object) -> Iterator[Made]:
         policy=SimplePolicy(),
         lookup=lookup,
         sink=TelemetrySink("g"),
+        slot=slot,
     )
     driver.start()
     yield driver, group
@@ -284,8 +307,12 @@ def test_commit_when_it_timed_out_is_not_sent_again(monkeypatch: pytest.MonkeyPa
         return TransportFailure(kind=FailureKind.DISCONNECTED, message="cut off")
 
     # No heartbeat in between: an answer to it would mean that the coordinator lives.
-    seldom = {"session_timeout_ms": 9_000, "max_poll_interval_ms": 9_000}
-    with running(monkeypatch, heartbeat_interval_ms=8_000, **seldom) as (driver, group):
+    seldom = {
+        "session.timeout.ms": 9_000,
+        "max.poll.interval.ms": 9_000,
+        "heartbeat.interval.ms": 8_000,
+    }
+    with running(monkeypatch, more=seldom) as (driver, group):
         subscribe(driver)
         group.override = cut_off
         outcome = commit(driver)
@@ -324,6 +351,58 @@ def test_driver_when_it_leaves_drops_what_was_not_heard(made: Made) -> None:
     wait_until(lambda: has_left(driver.member))
     assert (driver.inbox.take(), driver.lease_until_s) == (None, math.inf)
     assert group.requests[-1] is LeaveGroupRequest
+
+
+def test_driver_keeps_who_the_member_is(made_with_state: tuple[Made, IdentitySlot]) -> None:
+    """After each completed round; what is kept stays when the consumer is closed."""
+    (driver, _), slot = made_with_state
+    subscribe(driver)
+    slot.release()
+    again = take_slot(str(slot.path.parent), "g", fail)
+    kept = KeptIdentity(member_id="m", generation=1, topics=("orders",))
+    assert (again.path, again.kept) == (slot.path, kept)
+    again.release()
+
+
+def test_driver_comes_back_as_who_was_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without a join."""
+    slot = take_slot(str(tmp_path), "g", fail)
+    slot.keep(KeptIdentity(member_id="m", generation=1, topics=("orders",)))
+    slot.release()
+    stored = encode_assignment(
+        Assignment(assigned=ORDERS, revoked=None, scheduled_rebalance_timeout_ms=0)
+    )
+
+    def settled(request: GroupRequest) -> Outcome:
+        if isinstance(request, SyncGroupRequest):
+            assert (request.member_id, request.generation) == ("m", 1)
+            return SyncGroupAnswer(error_code=0, assignment=stored)
+        return None
+
+    with running(monkeypatch, take_slot(str(tmp_path), "g", fail), STATE) as (driver, group):
+        group.override = settled
+        subscribe(driver)
+        assert JoinGroupRequest not in group.requests
+        assert (driver.member.member_id, driver.member.generation) == ("m", 1)
+
+
+def test_driver_when_the_identity_cannot_be_written_only_warns(
+    made_with_state: tuple[Made, IdentitySlot],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The member works; its next process joins as a new one."""
+    (driver, _), slot = made_with_state
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    subscribe(driver)
+    said = warnings(caplog)
+    assert "identity_not_kept" in said
+    assert str(slot.path) in said
+    assert "No space left on device" in said
 
 
 def fail(*_: object, **__: object) -> Any:  # noqa: ANN401  (never returns)

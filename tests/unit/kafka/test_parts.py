@@ -7,9 +7,17 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from coopgroup import CooperativeConsumer, LagAwareAssignor, SimplePolicy, StickyAssignor
+from coopgroup import (
+    CooperativeConsumer,
+    DeferredPolicy,
+    IncrementalPolicy,
+    LagAwareAssignor,
+    SimplePolicy,
+    StickyAssignor,
+)
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.parts import check_plugins
+from coopgroup.policies import EagerPolicy
 
 CONFIGURATION = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 AN_OBJECT = "expected an object, not its class"
@@ -42,6 +50,14 @@ class Duck:
     [
         ("policy", "simple", f"policy: got 'simple', expected {POLICY}"),
         ("policy", Duck(name=3), "policy.name: got 3, expected a string"),
+        (
+            "policy",
+            EagerPolicy(),
+            (
+                "policy: got EagerPolicy(), expected a policy for members that hold on to what "
+                "they have: EagerPolicy is the baseline of coopgroup plan, simulate and compare"
+            ),
+        ),
         ("assignor", SimplePolicy(), f"assignor: got {SimplePolicy()!r}, expected {ASSIGNOR}"),
         ("assignor", 7, f"assignor: got 7, expected {ASSIGNOR}"),
         (
@@ -63,5 +79,6 @@ def test_consumer_when_a_plugin_is_none_is_refused(field: str, value: object, me
 def test_plugins_of_ours_and_of_users_are_taken() -> None:
     """Nothing needs to be inherited."""
     duck: Any = Duck()
-    check_plugins(LagAwareAssignor(), SimplePolicy())
+    for policy in (SimplePolicy(), DeferredPolicy(), IncrementalPolicy()):
+        check_plugins(LagAwareAssignor(), policy)
     check_plugins(duck, duck)

@@ -61,7 +61,9 @@ def test_settings_when_all_is_given_are_that() -> None:
             "topic.metadata.refresh.interval.ms": -1,
             "coopgroup.leader.timeout.ms": 1_000,
             "coopgroup.lookup.timeout.ms": 2_000,
+            "coopgroup.state.dir": "state",
             "coopgroup.telemetry.file": "telemetry.jsonl",
+            "coopgroup.window.heartbeat.interval.ms": 100,
             "on_commit": print,
             "fetch.min.bytes": 10,
         }
@@ -74,6 +76,8 @@ def test_settings_when_all_is_given_are_that() -> None:
         heartbeat_interval_ms=500,
         rebalance_timeout_ms=60_000,
         request_timeout_ms=20_000,
+        window_heartbeat_interval_ms=100,
+        keeps_identity=True,
     )
     assert settings.librdkafka == GIVEN | {
         "client.rack": "rack-a",
@@ -88,7 +92,8 @@ def test_settings_when_all_is_given_are_that() -> None:
     assert (settings.auto_commit_interval_ms, settings.auto_offset_store) == (250, False)
     assert (settings.offset_reset, settings.metadata_refresh_ms) == ("earliest", -1)
     assert (settings.leader_timeout_ms, settings.lookup_timeout_ms) == (1_000, 2_000)
-    assert (settings.telemetry_file, settings.on_commit) == ("telemetry.jsonl", print)
+    assert (settings.state_dir, settings.telemetry_file) == ("state", "telemetry.jsonl")
+    assert settings.on_commit is print
 
 
 @pytest.mark.parametrize(
@@ -117,13 +122,16 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
         ("topic.metadata.refresh.interval.ms", -2, "a whole number from -1 to 3600000"),
         ("coopgroup.leader.timeout.ms", 0, "a whole number from 1 to 86400000"),
         ("coopgroup.lookup.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
+        ("coopgroup.state.dir", 5, "a string"),
         ("coopgroup.telemetry.file", 5, "a string"),
+        ("coopgroup.window.heartbeat.interval.ms", 0, "a whole number from 1 to 3600000"),
         (
             "coopgroup.telemetry.path",
             "x",
             (
                 "no such key: coopgroup's own are coopgroup.leader.timeout.ms, "
-                "coopgroup.lookup.timeout.ms, coopgroup.telemetry.file"
+                "coopgroup.lookup.timeout.ms, coopgroup.state.dir, coopgroup.telemetry.file, "
+                "coopgroup.window.heartbeat.interval.ms"
             ),
         ),
         ("group.protocol", "consumer", "classic: members of this group assign by themselves"),

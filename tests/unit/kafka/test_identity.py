@@ -1,0 +1,451 @@
+"""Slots of a state directory: who takes which, what is kept in them, and what is refused."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coopgroup import CooperativeConsumer
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.identity import IdentitySlot, slot_path, take_slot
+from coopgroup.member import KeptIdentity
+from tests.support.programs import output_of
+
+ANNA = KeptIdentity(member_id="anna-1", generation=7, topics=("bills", "orders"))
+BERT = KeptIdentity(member_id="bert-1", generation=2**31 - 1, topics=())
+# Holds a slot until its input ends; says which, and who was kept in it.
+HOLDER = """
+import sys
+from coopgroup.kafka.identity import take_slot
+slot = take_slot(sys.argv[1], sys.argv[2], print)
+print(slot.path.name, slot.kept, flush=True)
+sys.stdin.read()
+"""
+# A process that forks and dies, while its child lives on with all that it inherited.
+FORKER = """
+import os, sys, time
+from coopgroup.kafka.identity import take_slot
+from coopgroup.member import KeptIdentity
+slot = take_slot(sys.argv[1], "g", print)
+slot.keep(KeptIdentity(member_id="parent", generation=1, topics=()))
+if os.fork():
+    time.sleep(60)
+slot.keep(KeptIdentity(member_id="child", generation=2, topics=()))
+slot.release()
+own = take_slot(sys.argv[1], "g", print)
+print(own.path.name, own.kept, os.getpid(), flush=True)
+sys.stdin.read()
+"""
+
+
+class Warnings(list[str]):
+    """What was warned of, in one line each."""
+
+    def __call__(self, event: str, **fields: object) -> None:
+        """Take a note."""
+        self.append(f"{event} {fields}")
+
+
+@pytest.fixture
+def slots() -> Iterator[list[IdentitySlot]]:
+    """Slots put in here are released at the end."""
+    held: list[IdentitySlot] = []
+    yield held
+    for slot in held:
+        slot.release()
+
+
+def no_warning(event: str, **fields: object) -> None:
+    """Nothing is to be warned of."""
+    raise AssertionError(f"{event} {fields}")
+
+
+def take(folder: Path, group_id: str = "g") -> IdentitySlot:
+    """Take a slot; nothing is damaged."""
+    return take_slot(str(folder), group_id, no_warning)
+
+
+def held_by_a_process(folder: Path) -> subprocess.Popen[str]:
+    """A process that holds a slot."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder), "g"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    """What a process said."""
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a process, as SIGKILL does."""
+    process.kill()
+    process.communicate(timeout=30)
+
+
+# --- who takes which ------------------------------------------------------------------------------
+
+
+def test_slot_is_empty_when_nobody_had_it(tmp_path: Path, slots: list[IdentitySlot]) -> None:
+    """Its directory is made."""
+    folder = tmp_path / "of" / "mine"
+    slots.append(take(folder))
+    assert slots[0].kept is None
+    assert [one.name for one in folder.iterdir()] == [slots[0].path.name]
+
+
+@pytest.mark.parametrize("identity", [ANNA, BERT])
+def test_slot_gives_back_what_was_kept_in_it(
+    tmp_path: Path, slots: list[IdentitySlot], identity: KeptIdentity
+) -> None:
+    """The last that was written, also where something longer stood before."""
+    first = take(tmp_path)
+    first.keep(KeptIdentity(member_id="m" * 99, generation=1, topics=("t" * 249,)))
+    first.keep(identity)
+    first.release()
+    slots.append(take(tmp_path))
+    assert (slots[0].path, slots[0].kept) == (first.path, identity)
+
+
+def test_slot_is_empty_when_nobody_is_kept_any_more(
+    tmp_path: Path, slots: list[IdentitySlot]
+) -> None:
+    """A member that left, or whose id the group refused."""
+    first = take(tmp_path)
+    first.keep(ANNA)
+    first.keep(None)
+    first.release()
+    slots.append(take(tmp_path))
+    assert slots[0].kept is None
+
+
+def test_consumers_of_one_process_take_a_slot_each(
+    tmp_path: Path, slots: list[IdentitySlot]
+) -> None:
+    """Locks of POSIX do not tell them apart; and releasing one keeps the others locked."""
+    slots += [take(tmp_path) for _ in range(3)]
+    assert len({slot.path for slot in slots}) == 3
+    slots[1].keep(ANNA)
+    slots[1].release()
+    other = held_by_a_process(tmp_path)
+    assert line_of(other) == f"{slots[1].path.name} {ANNA}"
+    end(other)
+    slots.append(take(tmp_path))
+    assert (slots[3].path, slots[3].kept) == (slots[1].path, ANNA)
+
+
+def test_threads_take_a_slot_each(tmp_path: Path, slots: list[IdentitySlot]) -> None:
+    """Though they come at the same time."""
+    threads = [threading.Thread(target=lambda: slots.append(take(tmp_path))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({slot.path for slot in slots}) == 8
+
+
+def test_slot_of_a_process_that_lives_is_never_taken(
+    tmp_path: Path, slots: list[IdentitySlot]
+) -> None:
+    """And is free as soon as it was killed."""
+    first, second = held_by_a_process(tmp_path), held_by_a_process(tmp_path)
+    names = {line_of(first).split()[0], line_of(second).split()[0]}
+    slots.append(take(tmp_path))
+    assert len(names | {slots[0].path.name}) == 3
+    end(first)
+    slots.append(take(tmp_path))
+    assert slots[1].path.name in names
+    end(second)
+
+
+def test_slot_in_which_somebody_is_kept_goes_first(
+    tmp_path: Path, slots: list[IdentitySlot]
+) -> None:
+    """Else a process would come back as nobody, because another member had left before."""
+    three = [take(tmp_path) for _ in range(3)]
+    three[2].keep(ANNA)
+    for slot in three:
+        slot.release()
+    slots.append(take(tmp_path))
+    assert (slots[0].path, slots[0].kept) == (three[2].path, ANNA)
+    slots.append(take(tmp_path))
+    assert (slots[1].path, slots[1].kept) == (three[0].path, None)
+
+
+def test_fork_neither_keeps_the_slot_of_its_parent_nor_writes_into_it(
+    tmp_path: Path, slots: list[IdentitySlot]
+) -> None:
+    """The child takes one of its own; when the parent dies, its slot is free."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", FORKER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    name, kept, pid = line_of(parent).split()
+    assert (name, kept) == (slot_path(str(tmp_path), "g", 1).name, "None")
+    assert int(pid) != parent.pid
+    parent.kill()
+    parent.wait(30)
+    slots.append(take(tmp_path))
+    assert slots[0].path == slot_path(str(tmp_path), "g", 0)
+    assert slots[0].kept == KeptIdentity(member_id="parent", generation=1, topics=())
+    for pipe in (parent.stdin, parent.stdout):
+        assert pipe is not None
+        pipe.close()  # which ends the child
+
+
+def test_groups_do_not_share_slots(tmp_path: Path, slots: list[IdentitySlot]) -> None:
+    """Not even those whose names a file system could take for one."""
+    names = ["g", "G", "a/b", "a_b", "..", "\0", "\ud800", "ä", "a" * 300, "a" * 301]
+    slots += [take(tmp_path, name) for name in names]
+    assert len({slot.path.name.lower() for slot in slots}) == len(names)
+    assert all(slot.path.parent == tmp_path for slot in slots)
+    for slot in slots:
+        slot.keep(ANNA)
+        slot.release()
+    again = [take(tmp_path, name) for name in names]
+    slots += again
+    assert [slot.kept for slot in again] == [ANNA] * len(names)
+
+
+def test_slot_that_was_released_is_not_written_any_more(
+    tmp_path: Path, slots: list[IdentitySlot]
+) -> None:
+    """It may be somebody else's by then; releasing twice is no error."""
+    first = take(tmp_path)
+    first.release()
+    first.release()
+    slots.append(take(tmp_path))
+    first.keep(ANNA)
+    first.release()
+    slots[0].release()
+    slots.append(take(tmp_path))
+    assert (slots[1].path, slots[1].kept) == (first.path, None)
+
+
+def test_slots_of_one_group_have_an_end(
+    tmp_path: Path, slots: list[IdentitySlot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever starts so many on one host does so by mistake."""
+    monkeypatch.setattr("coopgroup.kafka.identity._SLOTS_MAX", 2)
+    slots += [take(tmp_path), take(tmp_path)]
+    with pytest.raises(ConfigurationError, match="it has the 2 files that a group may have"):
+        take(tmp_path)
+    slots[0].release()
+    slots.append(take(tmp_path))
+    assert slots[2].path == slots[0].path
+
+
+# --- what cannot be read or written ---------------------------------------------------------------
+
+
+def _changed(**fields: object) -> bytes:
+    """What was written, with other fields under the old checksum."""
+    return json.dumps(json.loads(_written()) | fields).encode()
+
+
+def _written() -> bytes:
+    return (
+        b'{"version": 1, "group": "g", "member_id": "anna-1", "generation": 7, '
+        b'"topics": ["bills", "orders"], "checksum": 3310381142}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n",
+        b"\0" * 200,
+        b"\xff",
+        b"[]",
+        b"5",
+        b'"x"',
+        b"{}",
+        b"[" * 100_000,
+        _written()[:50],
+        _written()[:-3],
+        _changed(generation=8),
+        _changed(checksum=1),
+        _changed(version=2),
+        _changed(group="h"),
+    ],
+)
+def test_slot_that_is_damaged_is_empty_and_warns(
+    tmp_path: Path, slots: list[IdentitySlot], content: bytes
+) -> None:
+    """It is no reason not to start; it is whole again after the next round."""
+    path = slot_path(str(tmp_path), "g", 0)
+    path.write_bytes(content)
+    warnings = Warnings()
+    slots.append(take_slot(str(tmp_path), "g", warnings))
+    assert (slots[0].path, slots[0].kept) == (path, None)
+    assert len(warnings) == 1
+    assert warnings[0].startswith("identity_unreadable")
+    assert str(path) in warnings[0]
+    slots[0].keep(ANNA)
+    slots[0].release()
+    slots.append(take(tmp_path))
+    assert slots[1].kept == ANNA
+
+
+def test_slot_is_written_as_ever(tmp_path: Path) -> None:
+    """Another release of coopgroup reads it, and what a longer line left behind is no damage."""
+    slot = take(tmp_path)
+    slot.keep(ANNA)
+    slot.release()
+    assert slot.path.read_bytes() == _written()
+    assert slot.path.stat().st_mode & 0o777 == 0o600
+    slot.path.write_bytes(_written() + b'ers"]}\n')
+    again = take(tmp_path)
+    again.release()
+    assert again.kept == ANNA
+
+
+@pytest.mark.parametrize("other", [b"1", b"2"], ids=["version", "group"])
+def test_slot_of_another_version_or_group_is_empty(
+    tmp_path: Path, slots: list[IdentitySlot], other: bytes
+) -> None:
+    """Whole, but not ours: a file that somebody copied."""
+    names = {b"1": "h", b"2": "other"}
+    theirs = take(tmp_path, names[other])
+    theirs.keep(ANNA)
+    theirs.release()
+    slot_path(str(tmp_path), "g", 0).write_bytes(theirs.path.read_bytes())
+    warnings = Warnings()
+    slots.append(take_slot(str(tmp_path), "g", warnings))
+    assert slots[0].kept is None
+    assert [f"of group {names[other]}" in one for one in warnings] == [True]
+
+
+@pytest.mark.parametrize("broken_at", [0, 50, 75])
+def test_write_that_is_cut_off_leaves_no_identity_at_all(
+    tmp_path: Path,
+    slots: list[IdentitySlot],
+    monkeypatch: pytest.MonkeyPatch,
+    broken_at: int,
+) -> None:
+    """Of two identities, half each, none is right; nothing written leaves the old one."""
+    slot = take(tmp_path)
+    slot.keep(ANNA)
+    whole = os.pwrite
+
+    def full(descriptor: int, content: bytes, offset: int) -> int:
+        if offset >= broken_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(descriptor, content[:broken_at], offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left"):
+        slot.keep(KeptIdentity(member_id="carl-1", generation=8, topics=("bills", "orders")))
+    monkeypatch.undo()
+    slot.release()
+    slots.append(take_slot(str(tmp_path), "g", Warnings()))
+    assert slots[0].kept == (None if broken_at else ANNA)
+
+
+def test_identity_that_is_too_large_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be read; a group has a member of a million topics more likely by mistake."""
+    monkeypatch.setattr("coopgroup.kafka.identity._BYTES_MAX", 100)
+    slot = take(tmp_path)
+    with pytest.raises(OSError, match="large"):
+        slot.keep(ANNA)
+    slot.release()
+    assert slot.path.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("/dev/null/state", "Not a directory"),
+        ("/proc/state", "No such file or directory"),
+        ("a\0b", "embedded null byte"),
+    ],
+)
+def test_directory_that_cannot_be_is_refused_in_one_line(folder: str, reason: str) -> None:
+    """By the consumer's constructor."""
+    with pytest.raises(ConfigurationError) as caught:
+        CooperativeConsumer(
+            {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "coopgroup.state.dir": folder}
+        )
+    assert str(caught.value) == (
+        f"coopgroup.state.dir: got {folder!r}, "
+        f"expected a directory for files that can be written and locked ({reason})"
+    )
+
+
+def test_file_system_without_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: list[IdentitySlot]
+) -> None:
+    """Two processes could be one member there."""
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", no_locks)
+    with pytest.raises(ConfigurationError, match="No locks available"):
+        take(tmp_path)
+    monkeypatch.undo()
+    slots.append(take(tmp_path))
+
+
+# --- the consumer -------------------------------------------------------------------------------
+
+
+def consumer(folder: Path, **more: Any) -> CooperativeConsumer:  # noqa: ANN401  (configuration)
+    """One that reaches no broker."""
+    state = {"coopgroup.state.dir": str(folder), "bootstrap.servers": "127.0.0.1:1"}
+    return CooperativeConsumer(state | {"group.id": "g", "log_level": 0} | more)
+
+
+def test_consumer_holds_a_slot_until_it_is_closed(
+    tmp_path: Path, slots: list[IdentitySlot]
+) -> None:
+    """Whether it ever subscribed or not."""
+    with consumer(tmp_path), consumer(tmp_path):
+        slots.append(take(tmp_path))
+        assert slots[0].path == slot_path(str(tmp_path), "g", 2)
+    slots.append(take(tmp_path))
+    assert slots[1].path == slot_path(str(tmp_path), "g", 0)
+
+
+def test_consumer_that_is_refused_holds_nothing(tmp_path: Path, slots: list[IdentitySlot]) -> None:
+    """What was opened for it is closed."""
+    with pytest.raises(ConfigurationError):
+        consumer(tmp_path, **{"fetch.min.bytes": -4})
+    slots.append(take(tmp_path))
+    assert slots[0].path == slot_path(str(tmp_path), "g", 0)
+
+
+def test_static_consumer_takes_no_slot(tmp_path: Path) -> None:
+    """It proves by its id who it is."""
+    with consumer(tmp_path, **{"group.instance.id": "one"}):
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_programs_that_keep_nothing_make_no_files(tmp_path: Path) -> None:
+    """The directory is the user's wish."""
+    program = f"""
+import os
+os.chdir({str(tmp_path)!r})
+from coopgroup import CooperativeConsumer
+CooperativeConsumer({{"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}}).close()
+print(os.listdir())
+"""
+    assert output_of(program) == "[]\n"
