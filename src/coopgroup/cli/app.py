@@ -25,6 +25,7 @@ COMMANDS = {
     "demo": "Play joins, exits and a crash of a group on a real broker.",
     "plan": "Answer what a leader would do, one JSON object a line.",
     "protocol": "Encode and decode the embedded messages, one JSON object a line.",
+    "report": "Draw what happened to a group, from telemetry files of its members.",
     "simulate": "Play a scenario and measure what it costs.",
 }
 

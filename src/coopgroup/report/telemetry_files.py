@@ -75,25 +75,39 @@ def read_files(paths: Iterable[Path], group: str | None = None) -> Reading:
 
 
 def _read(path: Path, envelopes: list[Envelope]) -> Iterator[Damage]:
-    count, first_line, first_reason = 0, 0, ""
+    count, first_line, reason = 0, 0, ""
     for number, line in _lines(path):
         try:
             envelopes.append(_record(line))
-        # No UTF-8, no JSON, too deeply nested JSON, or, as ConfigurationError, no record.
+        # What JSON can go wrong with, and, as ConfigurationError or TypeError, what a record can.
         except (ValueError, TypeError, RecursionError) as error:
             count += 1
             if count == 1:
-                first_line, first_reason = number, " ".join(str(error).split())
+                first_line, reason = number, _reason(error)
     if count:
-        yield Damage(file=str(path), lines=count, first_line=first_line, reason=first_reason)
+        yield Damage(file=str(path), lines=count, first_line=first_line, reason=reason)
+
+
+def _reason(error: Exception) -> str:
+    match error:
+        case json.JSONDecodeError():
+            return f"not JSON: {error.msg}, column {error.colno}"
+        case UnicodeDecodeError():
+            return "not UTF-8"
+        case RecursionError():
+            return "nested too deeply"
+        case ConfigurationError():
+            return " ".join(str(error).split())
+        case _:
+            return "not a record: " + " ".join(str(error).split())
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line
+                if stripped := line.strip():
+                    yield number, stripped
     except OSError as error:
         raise ConfigurationError(
             "FILE", str(path), f"a file that can be read: {error.strerror}"
@@ -101,7 +115,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _record(line: bytes) -> Envelope:
-    row = json.loads(line)
+    row = json.loads(line.decode())
     if not isinstance(row, dict):
         raise ConfigurationError("line", row, "a JSON object")
     return from_json(row)

@@ -332,7 +332,8 @@ def _objections(run: PlayedRun) -> list[Objection]:
 
 def _write(path: str | Path, text: str) -> None:
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        # JSON can hold halves of characters, which UTF-8 cannot.
+        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ConfigurationError(
             "path", str(path), f"a file that can be written: {error.strerror}"

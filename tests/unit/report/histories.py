@@ -1,5 +1,9 @@
 """Histories as a group would write them, built by hand: members that start, bounce and share."""
 
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import (
     EndCause,
@@ -13,6 +17,15 @@ from coopgroup.telemetry import (
     RoundLed,
     StopReason,
 )
+
+
+@frozen(kw_only=True)
+class Samples:
+    """Lag over time, as a simulator gives it."""
+
+    times_ms: npt.NDArray[np.int64]
+    lags: npt.NDArray[np.int64]
+    resources: ResourceSet
 
 
 class Story:

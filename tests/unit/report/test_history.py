@@ -5,8 +5,7 @@ import numpy as np
 from coopgroup.model import ResourceSet
 from coopgroup.report.history import Facts, facts_of, history_of
 from coopgroup.telemetry import OffsetsCommitted
-from tests.unit.report.histories import Story, rolling_bounce
-from tests.unit.report.test_lag_lines import Samples
+from tests.unit.report.histories import Samples, Story, rolling_bounce
 
 
 def test_history_is_the_same_in_whatever_order_records_come() -> None:

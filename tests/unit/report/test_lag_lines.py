@@ -1,23 +1,11 @@
 """Lag by who works on it."""
 
 import numpy as np
-import numpy.typing as npt
-from attrs import frozen
 
 from coopgroup.model import ResourceSet
 from coopgroup.report.lag_lines import lag_lines
 from coopgroup.telemetry.ownership import Ownership
-
-Int64Array = npt.NDArray[np.int64]
-
-
-@frozen(kw_only=True)
-class Samples:
-    """Lag over time, as a simulator gives it."""
-
-    times_ms: Int64Array
-    lags: Int64Array
-    resources: ResourceSet
+from tests.unit.report.histories import Samples
 
 
 def held(clients: int, intervals: list[tuple[int, int, int, int]], until_ms: int) -> Ownership:

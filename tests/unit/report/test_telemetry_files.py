@@ -58,12 +58,12 @@ def test_files_are_merged_by_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damaged", "reason"),
     [
-        ("{", "Expecting property name"),
-        (b"\xff\xfe", "codec can't decode"),
+        ("{", "not JSON: Expecting property name enclosed in double quotes, column 2"),
+        (b"\xff\xfe", "not UTF-8"),
         ("[1]", "line: got [1], expected a JSON object"),
         ('{"schema": 9}', "schema: got 9, expected 1"),
-        ("[" * 100_000, "recursion"),
-        (HALF_RIGHT, "not iterable"),
+        ("[" * 100_000, "nested too deeply"),
+        (HALF_RIGHT, "not a record: "),
     ],
 )
 def test_damaged_line_costs_that_line_only(
@@ -88,7 +88,7 @@ def test_nothing_to_read_is_one_clear_line(tmp_path: Path) -> None:
         read_files([empty, broken])
     message = str(caught.value)
     assert message.startswith(f"FILE: got '{empty}, {broken}', expected records of telemetry; ")
-    assert f"{broken}, line 1: Expecting value" in message
+    assert f"{broken}, line 1: not JSON: Expecting value, column 1" in message
     with pytest.raises(ConfigurationError, match=r"expected records of telemetry$"):
         read_files([empty])
 

@@ -20,8 +20,7 @@ from coopgroup.report import (
     write_run_page,
 )
 from coopgroup.telemetry import RoundRefused
-from tests.unit.report.histories import Story, rolling_bounce, share
-from tests.unit.report.test_lag_lines import Samples
+from tests.unit.report.histories import Samples, Story, rolling_bounce, share
 
 
 @frozen(kw_only=True)
@@ -119,6 +118,14 @@ def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     story.write(50, evil, RoundRefused(violations=(evil,)))
     write_history_page(story.envelopes, tmp_path / "page.html", title=evil, notes=(evil,))
     assert evil not in (tmp_path / "page.html").read_text()
+
+
+def test_names_that_are_no_text_are_shown_as_what_they_are(tmp_path: Path) -> None:
+    """A record may hold half a character."""
+    story = Story("\ud800")
+    story.work(5, "c\udfff", ResourceSet({"t": [0]}))
+    write_history_page(story.envelopes, tmp_path / "page.html", title="Group \ud800")
+    assert "Group \\ud800" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize("partitions", [0, 1])

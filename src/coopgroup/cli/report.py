@@ -1,0 +1,69 @@
+"""`coopgroup report`: a page that shows what happened to a group, from its telemetry files.
+
+The page goes to a file; what was read goes to standard error, and with it what could not be read.
+A damaged line is no reason to give up: a process that was killed may have left half a line behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from coopgroup.errors import CoopgroupError
+from coopgroup.report import Damage, read_files, require_bokeh, write_history_page
+from coopgroup.report.wording import counted
+
+__all__ = ["command"]
+
+
+@click.command("report")
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="Where the page goes.",
+)
+@click.option("--group", help="Which group, where the files are of several.")
+@click.option("--title", help="Heading of the page; the name of the group otherwise.")
+def command(files: Sequence[Path], output: Path, group: str | None, title: str | None) -> None:
+    """Draw what happened to a group, from telemetry files of its members.
+
+    The page is one HTML file that opens without a server or a network. Give the files of all
+    members: a member knows what it did itself, and only leaders know why.
+    """
+    try:
+        require_bokeh()
+    except CoopgroupError as error:
+        raise click.ClickException(str(error)) from None
+    reading = read_files(files, group)
+    notes = tuple(_damage_notes(reading.damages))
+    for note in notes:
+        click.echo(f"coopgroup: {note}", err=True)
+    write_history_page(
+        reading.envelopes,
+        output,
+        title=title or _named(envelope.group for envelope in reading.envelopes),
+        notes=notes,
+    )
+    click.echo(
+        f"{output}: {counted(len(reading.envelopes), 'record')} from {counted(len(files), 'file')}"
+    )
+
+
+def _damage_notes(damages: Iterable[Damage]) -> Iterator[str]:
+    for one in damages:
+        yield (
+            f"{one.file}: {counted(one.lines, 'line')} left out, first line {one.first_line}: "
+            f"{one.reason}"
+        )
+
+
+def _named(groups: Iterable[str]) -> str:
+    return f"Group {next(iter(groups)) or 'without a name'}"
