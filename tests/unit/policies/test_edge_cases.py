@@ -437,3 +437,40 @@ def test_slow_stop_when_it_is_all_that_is_left_brings_nobody_back(
         }
     drill.finish_stops("A")
     assert drill.round(40)["D"] == (_t(4), None)
+
+
+def test_follow_up_when_who_is_back_has_more_than_its_share_comes_at_once() -> None:
+    """It has all its own, and an additional member has a share of it after two more rounds."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
+    drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
+    drill.leave("D")
+    drill.round(0)
+    drill.join("v")
+    drill.join("w")
+    told = drill.round(10)
+    assert (told["v"], told["w"]) == ((_t(7, 8), NOTHING), (NOTHING, NOTHING))
+    assert [revoked for _, revoked in told.values() if revoked] == []
+    drill.round(20)
+    assert steady(drill.round(30))
+    assert sorted(map(len, drill.owned().values())) == [1, 1, 2, 2, 2]
+
+
+def test_topic_when_nobody_subscribed_for_a_while_is_not_lost() -> None:
+    """Its owner gave it up on request, some rounds ago: nobody will come back for it."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
+    drill.join("A", {"T": [1], "U": [1]}, topics=["T", "U"])
+    drill.round(0)
+    drill.actors["A"].topics = ("T",)
+    for now in (10, 20, 30):
+        drill.round(now)
+    drill.actors["A"].topics = ("T", "U")
+    assert (drill.round(40)["A"], drill.timeout_ms) == (({"T": [1], "U": [1]}, None), 0)
+
+
+def test_revocation_when_the_leader_missed_its_own_round_is_told_to_all_anew() -> None:
+    """Nobody knows who heard of it, so a follow-up round is announced like the first time."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 4], B=[2], C=[3])
+    drill.join("D")
+    drill.round(0, missed="ABCD")
+    assert drill.round(10)["B"] == (_t(2), NOTHING)
