@@ -19,6 +19,7 @@ from coopgroup.member.effects import (
     FailMember,
     FinishCommit,
     GrantResources,
+    KeepIdentity,
     Lane,
     LoseResources,
     Report,
@@ -44,7 +45,7 @@ from coopgroup.session import (
 )
 from coopgroup.session import step as step_session
 from coopgroup.simulator.application import Application
-from coopgroup.simulator.scenario import Span
+from coopgroup.simulator.scenario import Identity, Span
 from coopgroup.telemetry import (
     EndCause,
     ProcessEnded,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
     from coopgroup.assignors.base import Assignor
     from coopgroup.member import MemberConfig
+    from coopgroup.member.identity import KeptIdentity
     from coopgroup.policies.base import Policy
     from coopgroup.simulator.brokers import Brokers
     from coopgroup.simulator.network import Network
@@ -109,6 +111,7 @@ class Process:
         config: of its member.
         topics: what it subscribes to.
         skew_ppm: by how much its clock runs fast, in millionths.
+        kept: who it was in its life before, None where that is not known.
         application: set right after it is made, for each knows the other.
         session: the session.
         alive: False once it crashed or ended.
@@ -116,6 +119,7 @@ class Process:
         failed: what its member failed with, "" for nothing.
         on_failure: called with the error that no retry mends.
         on_end: called when its life is over.
+        on_keep: called with what is to be kept for the next life, None for nothing.
     """
 
     world: World
@@ -126,6 +130,7 @@ class Process:
     config: MemberConfig
     topics: tuple[str, ...]
     skew_ppm: int = 0
+    kept: KeptIdentity | None = None
     application: Application = field(init=False)
     session: Session = field(init=False)
     alive: bool = True
@@ -133,6 +138,7 @@ class Process:
     failed: str = ""
     on_failure: Callable[[Process, int], None] = field(default=lambda *_: None)
     on_end: Callable[[], None] = field(default=lambda: None)
+    on_keep: Callable[[KeptIdentity | None], None] = field(default=lambda _: None)
     _backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(factory=list)
     _wakes_at_ms: int | None = None
     _wake_number: int = 0
@@ -141,7 +147,7 @@ class Process:
 
     def __attrs_post_init__(self) -> None:
         """Make the session."""
-        self.session = Session(member=new_member(self.config))
+        self.session = Session(member=new_member(self.config, self.kept))
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -159,6 +165,13 @@ class Process:
     def is_static(self) -> bool:
         """Whether it has a static id."""
         return self.config.instance_id is not None
+
+    @property
+    def identity(self) -> Identity:
+        """By what its next life proves who it was."""
+        if self.is_static:
+            return Identity.STATIC
+        return Identity.STATE_DIR if self.config.keeps_identity else Identity.NONE
 
     @property
     def is_at_rest(self) -> bool:
@@ -279,6 +292,15 @@ class Process:
                 self.network.close_lane(self, Lane.JOIN)
             case LeadRound():
                 self._lead(effect)
+            case KeepIdentity():
+                self.on_keep(effect.identity)
+            case _:
+                self._tell_application(effect)
+
+    def _tell_application(
+        self, effect: GrantResources | RevokeResources | LoseResources | FailMember
+    ) -> None:
+        match effect:
             case GrantResources():
                 self.application.grant(effect.resources)
             case RevokeResources():

@@ -34,6 +34,7 @@ _SAMPLE_MS_MIN: Final = 100
 # At the end of a run the group must have been at rest for this part of the settling, or so long.
 _QUIET_SHARE: Final = 8
 _QUIET_MS_MAX: Final = 5_000
+_EAGER: Final = "eager"
 
 
 @frozen(kw_only=True, eq=False)
@@ -122,12 +123,16 @@ def simulate(
 
 
 def member_config(group: Group) -> MemberConfig:
-    """Settings of a member, as the group wants them."""
+    """Settings of a member, as the group wants them.
+
+    The eager baseline needs other members too: such that give everything up before they join.
+    """
     return MemberConfig(
         group_id="group",
         session_timeout_ms=group.session_timeout_ms,
         rebalance_timeout_ms=group.rebalance_timeout_ms,
         heartbeat_interval_ms=group.heartbeat_interval_ms,
+        eager=group.policy.name == _EAGER,
     )
 
 
@@ -171,5 +176,5 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         slack_ms=group.session_timeout_ms + 2 * group.rebalance_timeout_ms,
         delay_ms=getattr(policy, "scheduled_rebalance_timeout_ms", None),
         max_moves_per_round=None if ration is None else ration.moves_max,
-        is_eager=policy.name == "eager",
+        is_eager=policy.name == _EAGER,
     )

@@ -29,6 +29,7 @@ from coopgroup.telemetry import OffsetsCommitted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from coopgroup.member.identity import KeptIdentity
     from coopgroup.model.group_api import OffsetCommitRequest
     from coopgroup.model.resource_set import Int64Array
 
@@ -54,6 +55,7 @@ class Simulation:
         costs: times to stop and restore.
         commit_interval_ms: pace of commits by the clock, 0 for none.
         processes: every life of every process, in the order in which they began.
+        kept: the state directory of each process: who it was in its last life.
     """
 
     config: MemberConfig
@@ -65,6 +67,7 @@ class Simulation:
     costs: Costs = field(init=False)
     commit_interval_ms: int = 5_000
     processes: list[Process] = field(factory=list)
+    kept: dict[str, KeptIdentity | None] = field(factory=dict)
     _by_name: dict[str, Process] = field(factory=dict)
     # Partitions of a commit with their places in the load: the same ones come again and again.
     _committed: dict[tuple[tuple[str, int], ...], tuple[ResourceSet, Int64Array]] = field(
@@ -130,6 +133,8 @@ class Simulation:
         config = self.config
         if identity is Identity.STATIC:
             config = attrs.evolve(config, instance_id=name)
+        if identity is Identity.STATE_DIR:
+            config = attrs.evolve(config, keeps_identity=True)
         process = Process(
             world=self.world,
             network=self.network,
@@ -139,7 +144,9 @@ class Simulation:
             config=config,
             topics=topics,
             skew_ppm=skew_ppm,
+            kept=self.kept.get(name),
             on_failure=self._on_failure,
+            on_keep=partial(self.kept.__setitem__, name),
         )
         process.application = Application(
             process=process,
@@ -161,7 +168,7 @@ class Simulation:
         return self.start(
             before.name,
             before.topics,
-            identity=Identity.STATIC if before.is_static else Identity.NONE,
+            identity=before.identity,
             capacity_per_s=before.application.capacity_per_s,
             skew_ppm=before.skew_ppm,
         )

@@ -138,21 +138,31 @@ class _Life:
         record = envelope.record
         match record:
             case AssignmentReceived():
-                self._must_be_empty(record.gained & self.held, "is given what it holds")
-                self.held |= record.gained
-                self.told |= record.revoked
-                self.lost -= record.gained
-                self.told -= record.gained
+                if record.gained:
+                    self._gain(record.gained)
+                if record.revoked:
+                    self.told |= record.revoked
             case MembershipLost():
                 self.lost |= record.resources
             case ResourcesStarted():
                 self._must_be_empty(record.resources - self.held, "works on what it does not hold")
-                self._must_be_empty(record.resources & self.working, "begins twice to work on")
+                if self.working:
+                    twice = record.resources & self.working
+                    self._must_be_empty(twice, "begins twice to work on")
                 self.working |= record.resources
             case ResourcesStopped():
                 self._stop(record)
             case _:
                 pass
+
+    def _gain(self, gained: ResourceSet) -> None:
+        if self.held:
+            self._must_be_empty(gained & self.held, "is given what it holds")
+        self.held |= gained
+        if self.lost:
+            self.lost -= gained
+        if self.told:
+            self.told -= gained
 
     def _stop(self, record: ResourcesStopped) -> None:
         self._must_be_empty(record.resources - self.held, "stops what it does not hold")
@@ -162,7 +172,8 @@ class _Life:
             self._must_be_empty(record.resources - self.lost, "loses, and has not lost,")
         self.held -= record.resources
         self.working -= record.resources
-        self.told -= record.resources
+        if self.told:
+            self.told -= record.resources
 
     def _must_be_empty(self, resources: ResourceSet, words: str) -> None:
         if resources:

@@ -10,6 +10,7 @@ from coopgroup.telemetry import (
     AssignmentReceived,
     ResourcesStarted,
     RoundLed,
+    SubscriptionUnreadable,
 )
 
 if TYPE_CHECKING:
@@ -24,8 +25,14 @@ __all__ = ["check_delays", "check_ration", "check_retained"]
 def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
     """A member is told to stop only what the leader of its round takes away.
 
-    A generation that two leaders led, of which one was lost with its broker, says nothing.
+    A generation that two leaders led, of which one was lost with its broker, says nothing; and a
+    leader cannot say what it takes from a member that it cannot read.
     """
+    unreadable = {
+        (one.generation, one.record.member_id)
+        for one in telemetry
+        if isinstance(one.record, SubscriptionUnreadable)
+    }
     rounds = [one for one in telemetry if isinstance(one.record, RoundLed)]
     counts: dict[int, int] = {}
     for one in rounds:
@@ -39,7 +46,7 @@ def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
         record = envelope.record
         if isinstance(record, AssignmentReceived) and envelope.generation in revoked:
             kept = record.revoked - revoked[envelope.generation]
-            if kept:
+            if kept and (envelope.generation, envelope.member) not in unreadable:
                 yield Violation(
                     checker="retained",
                     at_ms=envelope.at_ms,

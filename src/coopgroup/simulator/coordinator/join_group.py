@@ -115,7 +115,7 @@ def _join_known(group: ClassicGroup, token: Token, request: JoinGroupRequest) ->
 
 
 def _update(group: ClassicGroup, token: Token, request: JoinGroupRequest, seat: Seat) -> None:
-    seat.protocols = request.protocols
+    group.change_protocols(seat, request.protocols)
     seat.session_ms = request.session_timeout_ms
     seat.rebalance_ms = request.rebalance_timeout_ms
     group.wait_in_join(seat, token)

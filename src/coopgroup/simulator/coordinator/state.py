@@ -166,6 +166,8 @@ class ClassicGroup:
     led_by: dict[int, str] = field(factory=dict)
     _numbers: Iterator[int] = field(factory=lambda: count(1))
     _timers: list[tuple[int, str]] = field(factory=list)
+    # How many members speak exactly these protocols, by name.
+    _spoken: dict[tuple[str, ...], int] = field(factory=dict)
 
     def answer(self, token: Token, answer: Answer) -> None:
         """Answer a request."""
@@ -225,15 +227,31 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name], default="")
 
     def _common_protocols(self) -> set[str]:
-        spoken = {seat.protocols: None for seat in self.seats.values()}
-        names = [{name for name, _ in protocols} for protocols in spoken]
+        names = [set(names) for names in self._spoken]
         return set.intersection(*names) if names else set()
+
+    def change_protocols(self, seat: Seat, protocols: Protocols) -> None:
+        """A member joins with others than before."""
+        self._unspeak(seat.protocols)
+        seat.protocols = protocols
+        self._speak(protocols)
+
+    def _speak(self, protocols: Protocols) -> None:
+        names = tuple(name for name, _ in protocols)
+        self._spoken[names] = self._spoken.get(names, 0) + 1
+
+    def _unspeak(self, protocols: Protocols) -> None:
+        names = tuple(name for name, _ in protocols)
+        self._spoken[names] -= 1
+        if not self._spoken[names]:
+            del self._spoken[names]
 
     # --- members come and go -------------------------------------------------------------------
 
     def seat(self, seat: Seat) -> None:
         """Add a member."""
         self.seats[seat.member_id] = seat
+        self._speak(seat.protocols)
         if seat.instance_id is not None:
             self.static_ids[seat.instance_id] = seat.member_id
         if seat.join is not None:
@@ -246,6 +264,7 @@ class ClassicGroup:
     def unseat(self, member_id: str) -> Seat:
         """Drop a member; another one leads if it led."""
         seat = self.seats.pop(member_id)
+        self._unspeak(seat.protocols)
         if seat.join is not None:
             self.joins -= 1
         if seat.instance_id is not None:
@@ -334,6 +353,7 @@ class ClassicGroup:
             static_ids=dict(self.static_ids),
             led_by=self.led_by,
             numbers=self._numbers,
+            spoken=dict(self._spoken),
         )
 
     def start_sessions(self, now_ms: int) -> None:
