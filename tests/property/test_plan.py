@@ -27,6 +27,16 @@ def mostly(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.integers(0, 19).flatmap(lambda die: strategy if die else anything)
 
 
+POLICIES = ("deferred", "eager", "incremental", "simple")
+policies = st.fixed_dictionaries(
+    {"name": mostly(st.sampled_from(POLICIES))},
+    optional={
+        "scheduled_rebalance_timeout_ms": mostly(st.integers(-1, 9)),
+        "initial_delay_ms": mostly(st.integers(0, 9)),
+        "max_moves_per_round": mostly(st.integers(0, 2)),
+        "move_interval_ms": mostly(st.integers(0, 9)),
+    },
+)
 indices = st.lists(mostly(st.integers(-1, 4)), max_size=4)
 members = st.fixed_dictionaries(
     {"topics": mostly(st.lists(mostly(names), max_size=3))},
@@ -49,7 +59,7 @@ rows = st.fixed_dictionaries(
         "racks": mostly(st.dictionaries(names, st.lists(mostly(st.lists(names)), max_size=4))),
         "lags": mostly(st.dictionaries(names, st.lists(mostly(st.integers()), max_size=4))),
         "assignor": mostly(st.sampled_from(("sticky", "lag-aware", "range"))),
-        "policy": mostly(st.sampled_from(("simple", "deferred"))),
+        "policy": mostly(st.one_of(st.sampled_from(POLICIES), policies)),
         "generation": mostly(st.integers(-1, 3)),
         "leader": mostly(names),
         "now_ms": mostly(st.integers()),
@@ -90,3 +100,47 @@ def test_answer_when_fields_are_wrong_is_an_error_or_a_plan(row: dict[str, Any])
     check_answers(1, status, answers)
     if isinstance(row["id"], str):
         assert answers[0]["id"] == row["id"]
+
+
+groups = st.dictionaries(
+    st.sampled_from("abcd"),
+    st.fixed_dictionaries(
+        {"topics": st.just(["t", "u"])},
+        optional={
+            "owned": st.dictionaries(
+                st.sampled_from("tu"), st.lists(st.integers(0, 5)), max_size=2
+            ),
+            "generation": st.integers(-1, 3),
+            "instance_id": st.sampled_from(("i", "j")),
+            "remaining_delay_ms": st.integers(0, 9),
+        },
+    ),
+    max_size=4,
+)
+
+
+@given(
+    policy=st.sampled_from((*POLICIES, {"name": "incremental", "max_moves_per_round": 1})),
+    rounds=st.lists(st.tuples(groups, st.integers(0, 200_000)), min_size=1, max_size=4),
+)
+def test_answers_when_each_state_is_fed_into_the_next_line_are_plans(
+    policy: object, rounds: list[tuple[dict[str, Any], int]]
+) -> None:
+    """Whatever the group does between the lines, no round is refused by the leader's own check."""
+    state = None
+    for generation, (group, now_ms) in enumerate(rounds):
+        row = {
+            "topics": {"t": 5, "u": 2},
+            "members": group,
+            "policy": policy,
+            "generation": generation,
+            "now_ms": now_ms,
+            "state": state,
+        }
+        status, (answer,) = answered([json.dumps(row).encode()])
+        assert (status, set(answer["members"])) == (0, set(group))
+        delays = {told["scheduled_rebalance_timeout_ms"] for told in answer["members"].values()}
+        revoked = [told["revoked"] for told in answer["members"].values()]
+        assert len(delays) <= 1
+        assert delays <= {0} or revoked == [None] * len(revoked)
+        state = answer["state"]

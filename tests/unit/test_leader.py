@@ -121,6 +121,7 @@ def led(
     *members: JoinedMember,
     metadata: TopicMetadata = ORDERS_4,
     state: PolicyState | None = None,
+    generation: int = 1,
 ) -> LedRound:
     """A round of the simple policy and the sticky assignor."""
     return lead(
@@ -129,7 +130,7 @@ def led(
         NO_LAGS,
         assignor=StickyAssignor(),
         policy=SimplePolicy(),
-        context=context(state),
+        context=context(state, generation),
     )
 
 
@@ -602,3 +603,32 @@ def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
         RoundRefused,
         RoundLed,
     ]
+
+
+def test_lead_when_a_stop_is_slow_tells_its_claimant_only() -> None:
+    """The others read null, also those that gain something; who is slow reads what to stop."""
+    first = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"))
+    (stops,) = [answer.revoked for answer in told(first).values() if answer.revoked]
+    done, slow = (ResourceSet.from_pairs([stop]) for stop in stops)
+    claims = orders(0, 1, 2, 3) - done
+    members = (joined("a", claims.to_dict()), joined("b"))
+    second = led(*members, state=first.state, generation=2)
+    assert told(second) == {
+        "a": Assignment(assigned=claims - slow, revoked=slow),
+        "b": Assignment(assigned=done),
+    }
+    assert not second.decided.plan.follow_up
+    unheard = led(*members, state=first.state, generation=1)
+    assert told(unheard)["b"] == Assignment(assigned=done, revoked=EMPTY)
+
+
+def test_decide_round_when_refused_remembers_who_is_missed_and_what_was_told() -> None:
+    """A round that decides nothing ends nobody's wait, and a stale claim is still being stopped."""
+    before = led(joined("a", {"orders": [0]}), joined("b", {"orders": [1]})).state
+    decided = decided_by(
+        assignor=FunctionAssignor(function=raising),
+        state=before,
+        claims=(claim("a", {"orders": [0]}), claim("c", {"orders": [0]}, generation=0)),
+    )
+    assert (decided.state.members, decided.state.holdings) == (("a", "b"), before.holdings)
+    assert decided.state.stopping.resources == orders(0)

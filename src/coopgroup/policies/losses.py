@@ -124,7 +124,7 @@ def follow_losses(
     number = np.where(open_, cases.number, NOBODY)
     given, waiting, taken = _decide(group, context, cases, number, newcomers)
     waits = waiting[number]
-    urgent = np.unique(number[waits & unclaimed.lost])  # what somebody subscribes to, that is
+    urgent = np.unique(number[waits & group.subscribed()])  # nobody else would take the rest
     losses, lost = remembered_losses(group, cases, waiting, context.now_ms)
     return Losses(
         claimant=np.where(number == NOBODY, cases.holder, given[number]).astype(np.int32),

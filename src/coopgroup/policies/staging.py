@@ -134,7 +134,7 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
     granted = RESOURCE_ACTIONS.decide_each(ResourceAction.GRANT, **facts)
     assigned[granted] = staging.gift[granted]
     held = RESOURCE_ACTIONS.decide_each(ResourceAction.HOLD, **facts)
-    lost = RESOURCE_ACTIONS.decide_each(ResourceAction.DEFER, **facts) & unclaimed.lost
+    lost = RESOURCE_ACTIONS.decide_each(ResourceAction.DEFER, **facts) & group.subscribed()
     stops = revoked_claims(group, assigned)
     again = stops & staging.stopping
     waiting = (staging.target != NOBODY) & (assigned != staging.target) & ~held & ~lost

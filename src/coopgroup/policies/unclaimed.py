@@ -73,16 +73,16 @@ def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
         created, released = free & ~topic_is_claimed, np.zeros_like(free)
     else:
         released = free & _mask(group, state.released)
-        unproven = _mask(group, state.granted)
-        owned_before = _mask(group, state.known)
-        if departed_members(group, context):
-            owned_before |= unproven
-        else:
-            owned_before &= ~unproven
-        created = free & ~released & ~owned_before
+        created = free & ~released & ~_owned_before(group, context, state)
     lost = free & ~created & ~released
     withheld = free if _unheard_members(group, context) else np.zeros_like(free)
     return Unclaimed(created=created, lost=lost, released=released, withheld=withheld)
+
+
+def _owned_before(group: GroupSnapshot, context: RoundContext, state: PolicyState) -> BoolArray:
+    unproven = _mask(group, state.granted)
+    known = _mask(group, state.known)
+    return known | unproven if departed_members(group, context) else known & ~unproven
 
 
 def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def remember_round(
     known = claimed | unclaimed.lost | unclaimed.released
     given_up = claimed | unclaimed.released
     if state is not None:
-        known |= _mask(group, state.known)
+        known |= _mask(group, state.known) | _owned_before(group, context, state)
         given_up |= _mask(group, state.released)  # also of what nobody subscribes to for a while
     homeless = assigned == NOBODY
     return PolicyState(

@@ -34,12 +34,12 @@ class Caller:
     answer: dict[str, Any] = attrs.field(factory=dict)
 
     def ask(
-        self, now_ms: int, owned: Mapping[str, list[int]], **fields: dict[str, object]
+        self, now_ms: int, owned: Mapping[str, list[int]], **fields: Mapping[str, object]
     ) -> dict[str, Any]:
         """Ask for a round; `fields` are those of single members. What each member is told."""
         members = {
             member: {"topics": ["T"], "owned": {"T": claims}, "generation": self.generation}
-            | fields.get(member, {})
+            | dict(fields.get(member, {}))
             for member, claims in owned.items()
         }
         line = {

@@ -464,6 +464,19 @@ def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> No
     assert drill.round(2)["C"] == ({"U": [1]}, None)
 
 
+def test_loss_when_the_group_was_empty_for_a_while_is_still_waited_for() -> None:
+    """Nobody subscribed to anything in that round; what was lost is lost for all that."""
+    drill = _four()
+    gone = drill.actors["D"]
+    drill.leave(*"ABCD")
+    drill.join("E", topics=["U"])
+    drill.leader = "E"
+    drill.round(0)
+    drill.actors["D"] = gone
+    drill.round(10)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(1, 2, 3), T1 - 10)
+
+
 def test_policy_when_made_by_name_has_these_options() -> None:
     """As the documents name them."""
     policy = create_policy("deferred", {"scheduled_rebalance_timeout_ms": 5, "initial_delay_ms": 7})

@@ -234,6 +234,80 @@ def test_contested_resource_when_granted_is_a_violation() -> None:
     )
 
 
+def test_stop_when_told_again_needs_no_follow_up_round() -> None:
+    """Rule (f): its claimant rejoins when it has stopped, and nobody else has to."""
+    group = _group()
+    again = group.claim_resources == 3
+    plan = _plan(group, MOVING, waiting={"T": [3]}, follow_up=False)
+    assert violations(group, attrs.evolve(plan, stopping=again)) == ()
+    assert violations(group, attrs.evolve(plan, stopping=again, follow_up=True)) == ()
+    delayed = attrs.evolve(plan, stopping=again, scheduled_rebalance_timeout_ms=5)
+    assert violations(group, delayed) == ("revoked under a scheduled rebalance timeout: T-3",)
+
+
+def test_stop_when_only_some_are_told_again_needs_a_follow_up_round() -> None:
+    """Rule (f): one new stop is enough."""
+    group = _group()
+    plan = _plan(group, {"A": {"T": [0, 1]}}, waiting={"T": [2, 3]}, follow_up=False)
+    plan = attrs.evolve(plan, stopping=group.claim_resources == 3)
+    assert violations(group, plan) == ("revoked without a follow-up round: T-2",)
+
+
+def test_stop_when_its_claimant_keeps_it_is_no_stop() -> None:
+    """Rule (f): what is said of a claim is true."""
+    group = _group()
+    plan = _plan(group, STEADY, follow_up=False)
+    plan = attrs.evolve(plan, stopping=group.claim_resources == 1)
+    assert violations(group, plan) == ("called stopping though its claimant keeps it: T-1",)
+
+
+def test_resource_when_held_back_is_explained_if_a_round_comes() -> None:
+    """Rules (d) and (h): the first members of a group may wait, but not for ever."""
+    group = group_of({"T": [0, 1]}, claim("A"))
+    plan = attrs.evolve(_plan(group, {}, follow_up=False), held=_mask(group, {"T": [0, 1]}))
+    assert violations(group, plan) == ("put off though no round comes: T-0 and 1 more",)
+    assert violations(group, attrs.evolve(plan, scheduled_rebalance_timeout_ms=9)) == ()
+    assert violations(group, attrs.evolve(plan, follow_up=True)) == ()
+
+
+@pytest.mark.parametrize(
+    ("held", "changes", "broken"),
+    [
+        (STEADY, {"held": [0]}, "called held back though it is assigned: T-0"),
+        (MOVING, {"held": [3]}, "called held back though claimed: T-3"),
+        (MOVING, {"held": [3], "lost": [3]}, "called both lost and held back: T-3"),
+    ],
+)
+def test_held_back_when_untrue_is_a_violation(
+    held: dict[str, Indices], changes: dict[str, list[int]], broken: str
+) -> None:
+    """Rule (d), its other half."""
+    group = _group()
+    plan = _plan(group, held, waiting={"T": [3]} if held is MOVING else None)
+    masks = {field: _mask(group, {"T": places}) for field, places in changes.items()}
+    assert broken in violations(group, _changed(plan, masks))
+
+
+def test_lost_resource_when_no_round_comes_is_a_violation() -> None:
+    """Rule (h): somebody has to come back for it, or a delay has to end."""
+    group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
+    plan = _plan(group, {"A": {"T": [0]}}, follow_up=False)
+    plan = attrs.evolve(plan, lost=_mask(group, {"T": [1]}))
+    assert violations(group, plan) == ("put off though no round comes: T-1",)
+
+
+@pytest.mark.parametrize(
+    ("field", "size", "right"), [("held", 4, 5), ("stopping", 5, 4), ("stopping", 0, 4)]
+)
+def test_masks_when_they_are_there_have_the_right_size(field: str, size: int, right: int) -> None:
+    """Rule (a): one for each resource, one for each claim."""
+    group = _group()
+    plan = _changed(_plan(group, STEADY), {field: np.zeros(size, dtype=np.bool_)})
+    assert violations(group, plan) == (
+        f"{field} is bool of shape ({size},), expected bool of shape ({right},)",
+    )
+
+
 def test_plan_when_group_is_empty_breaks_no_rule() -> None:
     """Nothing to break."""
     group = group_of({})
