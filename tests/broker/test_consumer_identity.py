@@ -1,0 +1,224 @@
+"""Members that are kept in a state directory: a restart within the session is nobody's business."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from coopgroup import CooperativeConsumer
+from coopgroup.kafka.identity import slot_path, take_slot
+from coopgroup.member import KeptIdentity
+from coopgroup.telemetry import AssignmentReceived, Envelope, MembershipLost, RoundLed
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.trial.analysis import Facts, measure
+from coopgroup.testing.trial.recording import EventReader
+from tests.support.live_group import NOISE_MS, Crew, Player, playing, unique
+
+DOWN_S = 1.0
+MEMBERS = ("m1", "m2", "m3")
+
+
+def _state(folder: Path) -> dict[str, object]:
+    return {"coopgroup.state.dir": str(folder / "state")}
+
+
+def _shares(envelopes: list[Envelope]) -> dict[str, int]:
+    """How many partitions each member id was last told to have."""
+    shares = {}
+    for envelope in envelopes:
+        if isinstance(envelope.record, AssignmentReceived):
+            shares[envelope.member] = len(envelope.record.gained | envelope.record.kept)
+    return shares
+
+
+def _kill_and_restart(player: Player, *names: str) -> tuple[Facts, float]:
+    """Kill members and start them again; what happened, and how long they were down, in ms.
+
+    A process is up when it has loaded all code and made its consumer.
+    """
+    player.group.prepare(*names)
+    with player.trial.window() as window:
+        began_ns = time.monotonic_ns()
+        player.group.kill(*names)
+        time.sleep(DOWN_S)
+        player.group.start(*names)
+        player.settle()
+    up_ns = max(_started_ns(player, name) for name in names)
+    player.trial.finish()
+    return measure(player.log(), window.window), (up_ns - began_ns) / 1e6
+
+
+def _started_ns(player: Player, name: str) -> int:
+    events = EventReader(player.group.member(name).events_path).read_new()
+    return next(one.at_ns for one in events if one.name == "started")
+
+
+@pytest.mark.parametrize("role", ["follower", "leader"])
+def test_nobody_rebalances_when_a_killed_process_returns(
+    kafka_cluster: KafkaCluster,
+    tmp_path: Path,
+    role: str,
+) -> None:
+    """It has its partitions half a second after it is up at the latest; the others never pause."""
+    with playing(kafka_cluster, session_timeout_ms=6_000, extra_config=_state(tmp_path)) as player:
+        player.group.start(*MEMBERS)
+        player.settle()
+        leader = player.telemetry(RoundLed)[-1][0]
+        name = leader if role == "leader" else next(one for one in MEMBERS if one != leader)
+        before, rounds = _shares(player.envelopes()), len(player.telemetry(RoundLed))
+        generation = max(one.generation for one in player.envelopes())
+        facts, down_ms = _kill_and_restart(player, name)
+        after = player.envelopes()
+        assert _shares(after) == before
+        assert max(one.generation for one in after) == generation
+        assert len(player.telemetry(RoundLed)) == rounds
+        assert player.telemetry(MembershipLost) == []
+    assert (facts.lost, facts.moved, facts.double_owner_transitions) == (0, 0, 0)
+    assert (facts.retained, facts.retained_pause_ms_max < NOISE_MS) == (8, True)
+    assert down_ms <= facts.pause_ms_max <= down_ms + 500
+
+
+def test_nobody_rebalances_when_all_processes_are_killed_and_return(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """A host goes on where it stood; whichever process is which member, none is two."""
+    with playing(kafka_cluster, session_timeout_ms=6_000, extra_config=_state(tmp_path)) as player:
+        player.group.start(*MEMBERS)
+        player.settle()
+        before = _shares(player.envelopes())
+        generation = max(one.generation for one in player.envelopes())
+        facts, _ = _kill_and_restart(player, *MEMBERS)
+        after = player.envelopes()
+        assert _shares(after) == before
+        assert max(one.generation for one in after) == generation
+    assert (facts.lost, facts.double_owner_transitions) == (0, 0)
+
+
+def test_a_process_that_returns_too_late_joins_as_a_new_member(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Others have its partitions by then; it gets a fair share, and its old id is nobody's."""
+    with playing(
+        kafka_cluster,
+        session_timeout_ms=1_500,
+        heartbeat_interval_ms=200,
+        extra_config=_state(tmp_path),
+    ) as player:
+        player.group.start("m1", "m2")
+        player.settle()
+        before = set(_shares(player.envelopes()))
+        player.group.kill("m2")
+        time.sleep(2.0)
+        player.settle(fair=False)
+        player.group.start("m2")
+        player.settle()
+        after = _shares(player.envelopes())
+        new = set(after) - before
+        assert len(new) == 1
+        assert after[new.pop()] == 6
+        player.trial.finish()
+
+
+def test_others_take_over_when_a_killed_process_does_not_return(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """When its session is over, as ever."""
+    with playing(
+        kafka_cluster,
+        session_timeout_ms=1_500,
+        heartbeat_interval_ms=200,
+        extra_config=_state(tmp_path),
+    ) as player:
+        player.group.start(*MEMBERS)
+        player.settle()
+        player.group.kill("m3")
+        player.settle()
+        assert sorted(_shares(player.envelopes()).values())[1:] == [6, 6]
+        player.trial.finish()
+
+
+# --- consumers of one process -------------------------------------------------------------------
+
+
+def _subscribed(crew: Crew, name: str, topic: str, **more: object) -> CooperativeConsumer:
+    consumer = crew.add(name, configuration={**_state(crew.folder), **more})
+    consumer.subscribe([topic])
+    return consumer
+
+
+def test_a_closed_consumer_goes_on_as_the_same_member(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """A rolling restart by `close`: same id, same partitions, same generation, leader or not."""
+    topic = unique("kept")
+    kafka_cluster.create_topic(topic, 4)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        for name in ("a", "b"):
+            _subscribed(crew, name, topic)
+        crew.until(lambda: crew.share((topic, 4)), "a fair share")
+        crew.during(0.5)
+        for name in ("a", "b"):
+            member_id, held = crew.members[name].memberid(), crew.held(name)
+            generation = crew.generation(name)
+            crew.remove(name)
+            crew.during(0.5)
+            crew.folder.joinpath(f"{name}.jsonl").unlink()
+            _subscribed(crew, name, topic)
+            crew.until(lambda: crew.share((topic, 4)), "everybody works")
+            assert (crew.members[name].memberid(), crew.held(name)) == (member_id, held)
+            assert crew.generation(name) == generation
+            assert crew.telemetry(name, RoundLed) == []
+
+
+def test_a_consumer_with_other_topics_joins_under_its_old_id(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """What the group stores for it is of the topics that it had."""
+    topics = [unique("before"), unique("after")]
+    for topic in topics:
+        kafka_cluster.create_topic(topic, 2)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        _subscribed(crew, "a", topics[0])
+        crew.until(lambda: crew.share((topics[0], 2)), "the old ones")
+        member_id = crew.members["a"].memberid()
+        crew.remove("a")
+        _subscribed(crew, "a", topics[1])
+        crew.until(lambda: crew.share((topics[1], 2)), "the new ones")
+        assert crew.members["a"].memberid() == member_id
+
+
+@pytest.mark.parametrize("stale", ["unknown", "other group", "damaged"])
+def test_a_consumer_that_finds_what_is_not_its_own_joins_as_a_new_member(
+    kafka_cluster: KafkaCluster, tmp_path: Path, stale: str
+) -> None:
+    """No error, no wait for any time-out."""
+    topic = unique("stale")
+    kafka_cluster.create_topic(topic, 2)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        state = str(crew.folder / "state")
+        group_id = "another" if stale == "other group" else crew.group_id
+        slot = take_slot(state, group_id, print)
+        slot.keep(KeptIdentity(member_id="ghost", generation=1, topics=(topic,)))
+        slot.release()
+        path = slot_path(state, crew.group_id, 0)
+        content = slot.path.read_bytes()
+        path.write_bytes(content[:40] if stale == "damaged" else content)
+        began = time.monotonic()
+        consumer = _subscribed(crew, "a", topic)
+        crew.until(lambda: crew.share((topic, 2)), "it works")
+        assert time.monotonic() - began < 5.0  # its first round may wait for its topic
+        assert consumer.memberid() not in {None, "ghost"}
+
+
+def test_a_slot_is_not_taken_while_its_consumer_lives(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Two consumers of one process and one directory are two members."""
+    topic = unique("two")
+    kafka_cluster.create_topic(topic, 4)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        for name in ("a", "b", "c"):
+            _subscribed(crew, name, topic)
+        crew.until(lambda: crew.share((topic, 4)), "a fair share")
+        assert len({one.memberid() for one in crew.members.values()}) == 3
+        assert len(list((crew.folder / "state").iterdir())) == 3
