@@ -19,6 +19,7 @@ from coopgroup.cli.choices import parse_choices
 from coopgroup.cli.simulate import chosen
 from coopgroup.cli.simulated import (
     comparison_table,
+    comparison_title,
     complain_of,
     policy_line,
     print_table,
@@ -89,7 +90,7 @@ def command(
         for label, runs in runs_by_policy.items():
             click.echo(policy_line(runs, label))
     else:
-        print_table(comparison_table(runs_by_policy))
+        print_table(comparison_title(runs_by_policy), comparison_table(runs_by_policy))
     if html is not None:
         write_comparison_page(runs_by_policy, html)
     complaints = [

@@ -11,7 +11,14 @@ import click
 from attrs import evolve
 
 from coopgroup.cli.choices import parse_choice
-from coopgroup.cli.simulated import complain_of, print_table, repeat_command, run_line, run_table
+from coopgroup.cli.simulated import (
+    complain_of,
+    print_table,
+    repeat_command,
+    run_line,
+    run_table,
+    run_title,
+)
 from coopgroup.report import require_bokeh, write_run_page
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario_checks import check_scenario
@@ -67,7 +74,7 @@ def command(
     if as_json:
         click.echo(run_line(run, label))
     else:
-        print_table(run_table(run))
+        print_table(run_title(run), run_table(run))
     if html is not None:
         write_run_page(run, html)
     return 1 if complain_of(run, repeat_command(file, label, assignor, seed)) else 0

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "comparison_table",
+    "comparison_title",
     "complain_of",
     "policy_line",
     "print_table",
     "repeat_command",
     "run_line",
     "run_table",
+    "run_title",
 ]
 
 _COMPLAINTS_MAX: Final = 5
@@ -48,18 +50,23 @@ _LABELS: Final = {
 # --- tables -------------------------------------------------------------------------------------
 
 
-def print_table(table: Table) -> None:
+def print_table(title: str, table: Table) -> None:
     """Print a table; where nobody's terminal says how wide, as wide as it needs to be."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_MAX)
+    console.print(title, markup=False, highlight=False, soft_wrap=True)
     console.print(table)
+
+
+def run_title(run: Run) -> str:
+    """What was played, and with what."""
+    return f"{run.scenario.name}: {run.scenario.group.policy}, {run.assignor}, seed {run.seed}"
 
 
 def run_table(run: Run) -> Table:
     """The measures of one run, a row each."""
-    title = f"{run.scenario.name}: {run.scenario.group.policy}, {run.assignor}, seed {run.seed}"
-    table = Table(title=title, title_justify="left")
+    table = Table()
     table.add_column("measure")
     table.add_column("value", justify="right")
     for name in MEASURES:
@@ -71,14 +78,19 @@ def run_table(run: Run) -> Table:
     return table
 
 
+def comparison_title(runs_by_policy: Mapping[str, Sequence[Run]]) -> str:
+    """What was played, and how often."""
+    runs = next(iter(runs_by_policy.values()))
+    head = f"{runs[0].scenario.name}: {runs[0].assignor}"
+    if len(runs) == 1:
+        return f"{head}, seed {runs[0].seed}"
+    return f"{head}, {len(runs)} seeds: median, and lowest to highest where they differ"
+
+
 def comparison_table(runs_by_policy: Mapping[str, Sequence[Run]]) -> Table:
     """The measures of all policies: a column each, medians with ranges where seeds differ."""
-    first = next(iter(runs_by_policy.values()))
-    seeds = f"{len(first)} seeds" if len(first) > 1 else f"seed {first[0].seed}"
-    title = f"{first[0].scenario.name}: {first[0].assignor}, {seeds}"
-    if len(first) > 1:
-        title += ": median, and lowest to highest where they differ"
-    table = Table(title=title, title_justify="left", show_lines=len(first) > 1)
+    seeds = len(next(iter(runs_by_policy.values())))
+    table = Table(show_lines=seeds > 1)
     table.add_column("measure")
     for label in runs_by_policy:
         table.add_column(label.replace(",", ", "), justify="right", overflow="fold")

@@ -1,0 +1,69 @@
+"""Policies and assignors as the command line names them."""
+
+import pytest
+
+from coopgroup.cli.choices import parse_choice, parse_choices
+from coopgroup.errors import ConfigurationError
+from coopgroup.simulator.scenario import Choice
+
+
+def named(name: str) -> Choice:
+    """What a scenario gives to a name alone."""
+    return Choice(name=name, options={"from": "scenario"})
+
+
+def test_a_name_alone_has_the_options_of_the_scenario() -> None:
+    """Or none where nobody gives it any."""
+    assert parse_choice("--policy", "deferred", named) == named("deferred")
+    assert parse_choice("--assignor", "sticky") == Choice(name="sticky")
+
+
+def test_options_are_numbers_constants_and_strings() -> None:
+    """As JSON writes them; what it does not know is a string."""
+    choice = parse_choice("--policy", "own:a=1,b=-2.5,c=true,d=null,e=topic,f=,g=[1],h=x=y", named)
+    assert choice == Choice(
+        name="own",
+        options={
+            "a": 1,
+            "b": -2.5,
+            "c": True,
+            "d": None,
+            "e": "topic",
+            "f": "",
+            "g": "[1]",
+            "h": "x=y",
+        },
+    )
+
+
+def test_options_in_a_list_belong_to_the_policy_before_them() -> None:
+    """Policies keep the text by which they were asked for."""
+    assert parse_choices("--policies", "eager,own:a=1,b=2,simple,own:a=3", named) == {
+        "eager": named("eager"),
+        "own:a=1,b=2": Choice(name="own", options={"a": 1, "b": 2}),
+        "simple": named("simple"),
+        "own:a=3": Choice(name="own", options={"a": 3}),
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "--policies: got '', expected NAME or NAME:KEY=VALUE,KEY=VALUE"),
+        ("simple,", "--policies: got '', expected NAME or NAME:KEY=VALUE,KEY=VALUE"),
+        (":a=1", "--policies: got ':a=1', expected NAME or NAME:KEY=VALUE,KEY=VALUE"),
+        ("own:", "--policies: got 'own:', expected NAME or NAME:KEY=VALUE,KEY=VALUE"),
+        ("own:a", "--policies: got 'own:a', expected NAME:KEY=VALUE,KEY=VALUE, each key once"),
+        ("own:=1", "--policies: got 'own:=1', expected NAME:KEY=VALUE,KEY=VALUE, each key once"),
+        (
+            "own:a=1,a=2",
+            "--policies: got 'own:a=1,a=2', expected NAME:KEY=VALUE,KEY=VALUE, each key once",
+        ),
+        ("simple,simple", "--policies: got 'simple,simple', expected each policy once"),
+    ],
+)
+def test_what_is_no_choice_is_refused(text: str, message: str) -> None:
+    """With the option of the command line and what it should be."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse_choices("--policies", text, named)
+    assert str(caught.value) == message

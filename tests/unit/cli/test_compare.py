@@ -1,0 +1,198 @@
+"""`coopgroup compare`: several policies, several seeds, side by side."""
+
+import json
+import os
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from coopgroup.cli import compare as compare_command
+from coopgroup.cli.app import run
+from coopgroup.simulator import Run, Violation
+from coopgroup.simulator.comparison import Job, compare
+
+SMALL = """\
+duration_ms = 30000
+settle_ms = 20000
+
+[group]
+session_timeout_ms = 6000
+heartbeat_interval_ms = 1000
+
+[policies.deferred]
+scheduled_rebalance_timeout_ms = 9000
+
+[topics.t]
+partitions = 4
+rate_per_s = 5
+
+[[members]]
+name = "m"
+count = 2
+
+[[events]]
+at_ms = 10000
+kind = "crash"
+member = "m-1"
+back_after_ms = 10000
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A scenario file."""
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return str(path)
+
+
+@pytest.fixture
+def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Play here: new processes take longer to begin than all of these runs."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+
+
+def test_compare_prints_a_column_for_each_policy(
+    file: str, one_process: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Medians, and ranges where seeds differ; nothing else where nobody watches."""
+    assert run(["compare", file, "--policies", "simple,deferred", "--seeds", "2"]) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    title, _, head, *rows = output.out.splitlines()
+    assert (
+        title.strip() == "small: sticky, 2 seeds: median, and lowest to highest where they differ"
+    )
+    assert head.split()[1::2] == ["measure", "simple", "deferred"]
+    moved = next(row for row in rows if "partitions moved" in row)
+    assert moved.split()[-2] == "0"
+    unavailable = next(number for number, row in enumerate(rows) if "partition-seconds" in row)
+    assert " to " in rows[unavailable + 1]
+
+
+def test_compare_of_one_seed_shows_no_ranges(
+    file: str, one_process: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is nothing to range over."""
+    assert run(["compare", file, "--policies", "simple", "--seeds", "1"]) == 0
+    output = capsys.readouterr().out
+    assert output.splitlines()[0] == "small: sticky, seed 1"
+    assert " to " not in output.replace("time to converge", "")
+
+
+def test_compare_with_json_prints_an_object_for_each_policy(
+    file: str, one_process: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a line each, by the text by which it was asked for."""
+    policies = "simple,deferred:scheduled_rebalance_timeout_ms=0,initial_delay_ms=0,deferred"
+    arguments = ["--policies", policies, "--seeds", "3", "--json"]
+    assert run(["compare", file, *arguments]) == 0
+    simple, at_once, deferred = map(json.loads, capsys.readouterr().out.splitlines())
+    assert [row["policy"] for row in (simple, at_once, deferred)] == [
+        "simple",
+        "deferred:scheduled_rebalance_timeout_ms=0,initial_delay_ms=0",
+        "deferred",
+    ]
+    assert deferred["moved"] == {"median": 0, "min": 0, "max": 0}
+    assert simple["moved"]["min"] >= 2
+    assert at_once["moved"] == simple["moved"]
+    assert (simple["seeds"], simple["violations"]) == ([1, 2, 3], 0)
+    low, middle, high = (simple["worst_outage_ms"][key] for key in ("min", "median", "max"))
+    assert low <= middle <= high
+    assert low < high
+
+
+def test_compare_prints_the_same_however_many_processes_play(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the order of the policies."""
+    outputs = []
+    for processes in (1, 2):
+        monkeypatch.setattr(os, "cpu_count", lambda count=processes: count)
+        assert (
+            run(["compare", file, "--policies", "simple,deferred", "--seeds", "2", "--json"]) == 0
+        )
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--policies", "simple,later"], "coopgroup: policy: got 'later', expected one of "),
+        (
+            ["--policies", "simple,incremental:max_moves_per_round=0"],
+            "coopgroup: max_moves_per_round of policy incremental: got 0, expected ",
+        ),
+        (["--policies", ""], "coopgroup: --policies: got '', expected NAME or "),
+        (["--seeds", "0"], "coopgroup: Invalid value for '--seeds': 0 is not in the range x>=1."),
+        (["--assignor", "even"], "coopgroup: assignor: got 'even', expected one of "),
+    ],
+)
+def test_compare_when_asked_for_what_cannot_be_says_so_before_it_plays(
+    file: str,
+    arguments: list[str],
+    complaint: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One line and status 2."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("nothing should be played")
+
+    monkeypatch.setattr(compare_command, "compare", never)
+    assert run(["compare", file, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(complaint)
+    assert error.count("\n") == 1
+
+
+def test_compare_with_html_writes_a_page(
+    file: str, one_process: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the first run of each policy to look at."""
+    page = tmp_path / "page.html"
+    arguments = ["--policies", "simple,deferred", "--seeds", "2", "--html", str(page)]
+    assert run(["compare", file, *arguments]) == 0
+    assert "small: " in capsys.readouterr().out
+    assert page.read_text().startswith("<!")
+
+
+def test_compare_when_an_invariant_is_broken_says_how_to_see_it_again(
+    file: str,
+    one_process: None,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Status 1, and a command for each run that broke one."""
+
+    def run_broken(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterable[Run]:
+        found = Violation(checker="single owner", at_ms=77, message="t-1 is with both")
+        return [
+            evolve(one, violations=(found,)) if one.seed == 2 else one for one in map(play, jobs)
+        ]
+
+    monkeypatch.setattr(
+        compare_command,
+        "compare",
+        lambda *values, **words: compare(*values, **(words | {"run_all": run_broken})),
+    )
+    policy = "deferred:scheduled_rebalance_timeout_ms=9000"
+    assert run(["compare", file, "--policies", f"simple,{policy}", "--seeds", "2"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "coopgroup: simple, seed 2, 77 ms: single owner: t-1 is with both",
+        (
+            "coopgroup: an invariant was broken; repeat it with: "
+            f"coopgroup simulate {shlex.quote(file)} --policy simple --seed 2"
+        ),
+        f"coopgroup: {policy}, seed 2, 77 ms: single owner: t-1 is with both",
+        (
+            "coopgroup: an invariant was broken; repeat it with: "
+            f"coopgroup simulate {shlex.quote(file)} --policy {policy} --seed 2"
+        ),
+    ]

@@ -1,0 +1,198 @@
+"""`coopgroup simulate`: what it prints, writes and answers with."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from attrs import evolve
+
+from coopgroup.cli import simulate as simulate_command
+from coopgroup.cli.app import run
+from coopgroup.simulator import Run, Scenario, Violation, simulate
+
+SMALL = """\
+duration_ms = 30000
+settle_ms = 20000
+
+[group]
+policy = "deferred"
+session_timeout_ms = 6000
+heartbeat_interval_ms = 1000
+
+[policies.deferred]
+scheduled_rebalance_timeout_ms = 9000
+
+[topics.t]
+partitions = 4
+rate_per_s = 5
+
+[[members]]
+name = "m"
+count = 2
+
+[[events]]
+at_ms = 10000
+kind = "crash"
+member = "m-1"
+back_after_ms = 10000
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A scenario file."""
+    path = tmp_path / "small story.toml"
+    path.write_text(SMALL)
+    return str(path)
+
+
+def test_simulate_prints_a_table_of_what_the_run_cost(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With policy, assignor and seed above it, so that it can be repeated."""
+    assert run(["simulate", file, "--seed", "5"]) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    title = "small story: deferred:scheduled_rebalance_timeout_ms=9000, sticky, seed 5"
+    assert output.out.splitlines()[0] == title
+    for row in ("unavailable partition-seconds", "partitions moved", "invariants broken"):
+        assert row in output.out
+
+
+def test_simulate_with_json_prints_one_object(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same each time; a name alone has the options of the scenario."""
+    assert run(["simulate", file, "--json", "--policy", "deferred"]) == 0
+    first = capsys.readouterr().out
+    row = json.loads(first)
+    assert list(row) == [
+        "scenario",
+        "policy",
+        "assignor",
+        "seed",
+        "unavailable_partition_s",
+        "unavailable_peak",
+        "moved",
+        "moved_twice",
+        "rounds",
+        "converge_ms",
+        "lag_peak",
+        "lag_final",
+        "worst_outage_ms",
+        "worst_resource",
+        "violations",
+    ]
+    assert (row["scenario"], row["policy"], row["seed"]) == ("small story", "deferred", 1)
+    assert (row["moved"], row["violations"]) == (0, [])
+    assert run(["simulate", file, "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again.pop("policy") == "deferred:scheduled_rebalance_timeout_ms=9000"
+    assert again == {key: value for key, value in row.items() if key != "policy"}
+
+
+def test_simulate_with_other_choices_plays_with_them(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Policy with options, assignor with options."""
+    options = ["--policy", "deferred:scheduled_rebalance_timeout_ms=0"]
+    assert run(["simulate", file, "--json", *options, "--assignor", "lag-aware:scope=topic"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert row["assignor"] == "lag-aware"
+    assert row["moved"] > 0
+
+
+def test_simulate_with_transcript_prints_every_event(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the table, and out of the way of JSON."""
+    assert run(["simulate", file, "--transcript"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    title = next(number for number, line in enumerate(lines) if "small story: " in line)
+    assert title > 20
+    assert run(["simulate", file, "--transcript", "--json"]) == 0
+    output = capsys.readouterr()
+    assert output.err.splitlines() == lines[:title]
+    assert len(output.out.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["--policy", "later"],
+            "coopgroup: policy: got 'later', expected one of deferred, eager, incremental, simple",
+        ),
+        (
+            ["--policy", "deferred:delay=3"],
+            "coopgroup: option of policy deferred: got 'delay', expected one of",
+        ),
+        (
+            ["--policy", "deferred:scheduled_rebalance_timeout_ms=-3"],
+            "coopgroup: scheduled_rebalance_timeout_ms of policy deferred: got -3, expected",
+        ),
+        (["--policy", "deferred:"], "coopgroup: --policy: got 'deferred:', expected NAME or"),
+        (["--assignor", "even"], "coopgroup: assignor: got 'even', expected one of "),
+        (["--seed", "x"], "coopgroup: Invalid value for '--seed': 'x' is not a valid integer."),
+        (["--html", "no/such/folder/page.html"], "coopgroup: path: got 'no/such/folder/page.html'"),
+    ],
+)
+def test_simulate_when_asked_for_what_cannot_be_says_so_on_one_line(
+    file: str, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And ends with status 2."""
+    assert run(["simulate", file, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(complaint)
+    assert error.count("\n") == 1
+
+
+def test_simulate_when_the_file_cannot_be_used_says_so_on_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Missing, or wrong inside: then with the line."""
+    path = tmp_path / "a.toml"
+    assert run(["simulate", str(path)]) == 2
+    assert "a.toml', expected a file to read (no such file or directory)\n" in (
+        capsys.readouterr().err
+    )
+    path.write_text(SMALL.replace("m-1", "m-3"))
+    assert run(["simulate", str(path)]) == 2
+    assert "a.toml:23: events.member: got 'm-3', expected one of leader, m-1, m-2\n" in (
+        capsys.readouterr().err
+    )
+
+
+def test_simulate_with_html_writes_a_page(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table is printed all the same."""
+    page = tmp_path / "page.html"
+    assert run(["simulate", file, "--html", str(page)]) == 0
+    assert "small story: " in capsys.readouterr().out
+    assert page.read_text().startswith("<!")
+
+
+def test_simulate_when_an_invariant_is_broken_says_how_to_see_it_again(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Status 1, the first violations, and a command that works."""
+
+    def broken(scenario: Scenario, *, seed: int, transcript: bool) -> Run:
+        found = Violation(checker="single owner", at_ms=77, message="t-1 is with\nboth")
+        return evolve(simulate(scenario, seed=seed), violations=(found,) * 7)
+
+    monkeypatch.setattr(simulate_command, "simulate", broken)
+    options = ["--assignor", "lag-aware", "--seed", "3", "--policy", "simple"]
+    assert run(["simulate", file, *options]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:5] == ["coopgroup: simple, seed 3, 77 ms: single owner: t-1 is with both"] * 5
+    assert lines[5] == "coopgroup: and 2 more of seed 3"
+    said, _, repeated = lines[6].partition(" repeat it with: ")
+    assert said == "coopgroup: an invariant was broken;"
+    monkeypatch.undo()
+    program, *arguments = shlex.split(repeated)
+    assert program == "coopgroup"
+    assert sorted(arguments) == sorted(["simulate", file, *options])
+    assert run(arguments) == 0
