@@ -412,7 +412,7 @@ def test_documented_examples_are_what_the_command_answers() -> None:
         if token.type == "fence" and token.info in blocks:
             blocks[token.info].append(json.loads(token.content))
     _, rows = answers(*(json.dumps(row).encode() for row in blocks["json question"]))
-    assert len(rows) == 3
+    assert len(rows) == 4
     shown = [
         {name: row[name] for name in documented}
         for row, documented in zip(rows, blocks["json answer"], strict=True)
