@@ -1,0 +1,162 @@
+"""Small simulated groups and coordinators for unit tests."""
+
+from typing import TypeVar
+
+from coopgroup.model.group_api import (
+    Answer,
+    GroupRequest,
+    HeartbeatRequest,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
+from coopgroup.simulator.coordinator import CoordinatorSettings, GroupCoordinator
+from coopgroup.simulator.scenario import Choice
+from coopgroup.simulator.simulation import Simulation
+from tests.support.group_swarm import set_topics, small_group
+
+SESSION_MS, REBALANCE_MS = 600, 1_500
+PROTOCOLS = (("coopgroup", b"subscription"),)
+
+AnswerKind = TypeVar("AnswerKind", bound=Answer)
+
+
+class DrivenCoordinator:
+    """A group coordinator with a clock; each request is named by a number."""
+
+    def __init__(self, settings: CoordinatorSettings | None = None) -> None:
+        """Begin with a group that nobody joined."""
+        self.coordinator = GroupCoordinator(settings=settings or CoordinatorSettings())
+        self.now_ms = 1_000
+        self.answers: dict[int, Answer] = {}
+        self._number = 0
+
+    def send(self, request: GroupRequest) -> int:
+        """Send a request; its answer, now or later, has the number that comes back."""
+        self._number += 1
+        self.coordinator.receive(self._number, request, self.now_ms)
+        self._collect()
+        return self._number
+
+    def ask(self, request: GroupRequest, kind: type[AnswerKind]) -> AnswerKind:
+        """Send a request that is answered at once."""
+        answer = self.answers[self.send(request)]
+        assert isinstance(answer, kind)
+        return answer
+
+    def wait(self, duration_ms: int) -> None:
+        """Let time pass."""
+        self.now_ms += duration_ms
+        self.coordinator.advance(self.now_ms)
+        self._collect()
+
+    def joined(self, number: int) -> JoinGroupAnswer:
+        """The answer to a join."""
+        answer = self.answers[number]
+        assert isinstance(answer, JoinGroupAnswer)
+        return answer
+
+    def new_member(self) -> str:
+        """A member id that a dynamic member may join with."""
+        return self.ask(join(), JoinGroupAnswer).member_id
+
+    def stable_group(self, *instance_ids: str | None) -> tuple[str, ...]:
+        """Members that share a generation, the leader first; static ones have an instance id."""
+        ids: list[tuple[str, str | None]] = []
+        for instance_id in instance_ids:
+            known = self.new_member() if instance_id is None else ""
+            number = self.send(join(known, instance_id=instance_id))
+            for member_id, other in ids:
+                self.send(join(member_id, instance_id=other))
+            ids.append((self.joined(number).member_id, instance_id))
+        generation = self.coordinator.group.generation
+        names = [member_id for member_id, _ in ids]
+        leader = self.coordinator.group.leader_id
+        static = dict(ids)
+        gifts = tuple((name, name.encode()) for name in names)
+        for name in [one for one in names if one != leader]:
+            self.send(sync(name, generation, instance_id=static[name]))
+        self.send(sync(leader, generation, gifts, instance_id=static[leader]))
+        return (leader, *(one for one in names if one != leader))
+
+    def _collect(self) -> None:
+        for number, answer in self.coordinator.take_answers():
+            assert isinstance(number, int)
+            assert number not in self.answers, "answered twice"
+            self.answers[number] = answer
+
+
+def join(
+    member_id: str = "",
+    *,
+    instance_id: str | None = None,
+    protocols: tuple[tuple[str, bytes], ...] = PROTOCOLS,
+    session_timeout_ms: int = SESSION_MS,
+) -> JoinGroupRequest:
+    """A join."""
+    return JoinGroupRequest(
+        group_id="g",
+        member_id=member_id,
+        group_instance_id=instance_id,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=REBALANCE_MS,
+        protocol_type="consumer",
+        protocols=protocols,
+        reason="",
+    )
+
+
+def sync(
+    member_id: str,
+    generation: int,
+    assignments: tuple[tuple[str, bytes], ...] = (),
+    *,
+    instance_id: str | None = None,
+    protocol_name: str = "coopgroup",
+) -> SyncGroupRequest:
+    """A sync."""
+    return SyncGroupRequest(
+        group_id="g",
+        generation=generation,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        protocol_type="consumer",
+        protocol_name=protocol_name,
+        assignments=assignments,
+    )
+
+
+def heartbeat(
+    member_id: str, generation: int, *, instance_id: str | None = None
+) -> HeartbeatRequest:
+    """A heartbeat."""
+    return HeartbeatRequest(
+        group_id="g", generation=generation, member_id=member_id, group_instance_id=instance_id
+    )
+
+
+def leave(member_id: str, *, instance_id: str | None = None) -> LeaveGroupRequest:
+    """A leave."""
+    return LeaveGroupRequest(
+        group_id="g", member_id=member_id, group_instance_id=instance_id, reason=""
+    )
+
+
+def commit(member_id: str, generation: int, offset: int = 7) -> OffsetCommitRequest:
+    """A commit of partition T-0."""
+    return OffsetCommitRequest(
+        group_id="g",
+        generation=generation,
+        member_id=member_id,
+        group_instance_id=None,
+        offsets=(("T", 0, offset, -1, ""),),
+    )
+
+
+def quiet_group(partitions: int = 4, *, seed: int = 1) -> Simulation:
+    """A simulated group without faults and without members."""
+    simulation = small_group(seed=seed, policy=Choice(name="simple"))
+    set_topics(simulation, {"T": partitions})
+    return simulation

@@ -1,0 +1,53 @@
+"""LeaveGroup: a member goes at once instead of at the end of its session."""
+
+from coopgroup.member import ErrorCode
+from coopgroup.model.group_api import JoinGroupAnswer, LeaveGroupAnswer
+from coopgroup.simulator.coordinator import GroupState
+from tests.support.simulated import DrivenCoordinator, join, leave
+
+
+def test_leave_begins_a_round() -> None:
+    """Another member leads if the leader left."""
+    group = DrivenCoordinator()
+    leader, other = group.stable_group(None, None)
+    assert group.ask(leave(leader), LeaveGroupAnswer).error_code == 0
+    assert group.coordinator.group.state is GroupState.PREPARING
+    assert group.ask(join(other), JoinGroupAnswer).leader_id == other
+
+
+def test_leave_of_the_last_member_empties_the_group() -> None:
+    """The generation goes on."""
+    group = DrivenCoordinator()
+    (leader,) = group.stable_group(None)
+    group.send(leave(leader))
+    assert group.coordinator.group.state is GroupState.EMPTY
+    assert group.coordinator.group.generation == 2
+
+
+def test_leave_with_an_unused_id_gives_it_back() -> None:
+    """A round that waits for it need not any more."""
+    group = DrivenCoordinator()
+    (leader,) = group.stable_group(None)
+    pending = group.new_member()
+    waiting = group.send(join(leader))
+    assert waiting not in group.answers
+    assert group.ask(leave(pending), LeaveGroupAnswer).error_code == 0
+    assert group.joined(waiting).generation == 2
+
+
+def test_leave_by_instance_id_alone_removes_a_static_member() -> None:
+    """As an administrator does it (KIP-345)."""
+    group = DrivenCoordinator()
+    group.stable_group("a")
+    assert group.ask(leave("", instance_id="a"), LeaveGroupAnswer).error_code == 0
+    answer = group.ask(leave("", instance_id="a"), LeaveGroupAnswer)
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_leave_of_a_stranger_is_refused() -> None:
+    """Nothing happens."""
+    group = DrivenCoordinator()
+    group.stable_group(None)
+    answer = group.ask(leave("member-999"), LeaveGroupAnswer)
+    assert answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.coordinator.group.state is GroupState.STABLE

@@ -1,0 +1,55 @@
+"""OffsetCommit: the fence of a generation, and what is kept."""
+
+from coopgroup.member import ErrorCode
+from coopgroup.model.group_api import HeartbeatAnswer, OffsetCommitAnswer
+from tests.support.simulated import SESSION_MS, DrivenCoordinator, commit, heartbeat, join
+
+
+def code_of(answer: OffsetCommitAnswer) -> int:
+    """Its only code."""
+    ((topic, partition, code),) = answer.codes
+    assert (topic, partition) == ("T", 0)
+    return code
+
+
+def test_commit_of_the_generation_is_kept() -> None:
+    """Also while a round is being prepared: retained partitions go on."""
+    group = DrivenCoordinator()
+    leader, other = group.stable_group(None, None)
+    generation = group.coordinator.group.generation
+    assert code_of(group.ask(commit(leader, generation, 7), OffsetCommitAnswer)) == 0
+    group.send(join(leader))
+    assert code_of(group.ask(commit(other, generation, 9), OffsetCommitAnswer)) == 0
+    assert group.coordinator.committed == {("T", 0): 9}
+
+
+def test_commit_between_join_and_sync_must_wait() -> None:
+    """The generation is the new one, but nobody knows its assignment yet."""
+    group = DrivenCoordinator()
+    (leader,) = group.stable_group(None)
+    generation = group.joined(group.send(join(leader))).generation
+    answer = group.ask(commit(leader, generation), OffsetCommitAnswer)
+    assert code_of(answer) == ErrorCode.REBALANCE_IN_PROGRESS
+    stale = group.ask(commit(leader, generation - 1), OffsetCommitAnswer)
+    assert code_of(stale) == ErrorCode.ILLEGAL_GENERATION
+    assert group.coordinator.committed == {}
+
+
+def test_commit_keeps_the_session_alive() -> None:
+    """As a heartbeat does."""
+    group = DrivenCoordinator()
+    (leader,) = group.stable_group(None)
+    generation = group.coordinator.group.generation
+    for _ in range(3):
+        group.wait(SESSION_MS // 2)
+        group.send(commit(leader, generation))
+    assert group.ask(heartbeat(leader, generation), HeartbeatAnswer).error_code == 0
+
+
+def test_commit_without_a_member_is_taken_while_the_group_is_empty() -> None:
+    """A consumer that assigns itself its partitions."""
+    group = DrivenCoordinator()
+    assert code_of(group.ask(commit("", -1), OffsetCommitAnswer)) == 0
+    group.stable_group(None)
+    answer = group.ask(commit("", -1), OffsetCommitAnswer)
+    assert code_of(answer) == ErrorCode.UNKNOWN_MEMBER_ID

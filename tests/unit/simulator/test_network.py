@@ -1,0 +1,79 @@
+"""Connections: order, one request at a time, what is lost, cut or refused."""
+
+from coopgroup.member import ErrorCode
+from coopgroup.model.group_api import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest
+from coopgroup.simulator.network import Mishap, Upset
+from coopgroup.simulator.transcript import Transcript
+from coopgroup.telemetry import FaultInjected, MembershipLost, RequestRefused
+from tests.support.simulated import SESSION_MS, quiet_group
+
+
+def refusals(telemetry: list[object]) -> list[tuple[str, str]]:
+    """Request and error of everything that was refused."""
+    return [(one.request, one.error) for one in telemetry if isinstance(one, RequestRefused)]
+
+
+def test_upset_happens_once_to_the_request_that_fits() -> None:
+    """And is written down."""
+    group = quiet_group()
+    group.network.upset(Upset(request=JoinGroupRequest, mishap=Mishap.REQUEST_LOST, client="b"))
+    a, b = group.start("a", ("T",)), group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    records = [one.record for one in group.world.telemetry]
+    lost = [one.description for one in records if isinstance(one, FaultInjected)]
+    assert lost == ["JoinGroupRequest of b is request lost"]
+    assert refusals(records) == [("JoinGroup", "NO_ANSWER")]
+    assert len(a.application.working) == len(b.application.working) == 2
+
+
+def test_upset_refuses_with_a_code() -> None:
+    """The member does what its table says."""
+    group = quiet_group()
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    code = ErrorCode.UNKNOWN_MEMBER_ID
+    group.network.upset(Upset(request=HeartbeatRequest, mishap=Mishap.REFUSED, code=code))
+    group.run(SESSION_MS)
+    records = [one.record for one in group.world.telemetry]
+    assert refusals(records) == [("Heartbeat", "UNKNOWN_MEMBER_ID")]
+    assert sum(isinstance(one, MembershipLost) for one in records) == 1
+
+
+def test_answer_lost_is_served_all_the_same() -> None:
+    """The offset is committed, and the process does not know it."""
+    group = quiet_group()
+    process = group.start("a", ("T",))
+    group.network.upset(Upset(request=OffsetCommitRequest, mishap=Mishap.ANSWER_LOST))
+    group.world.transcript = Transcript()
+    while group.network.upsets:
+        group.run(50)
+    group.run(20)
+    assert group.brokers.coordinator.committed
+    assert any("OffsetCommit: no answer" in line for line in group.world.transcript.lines)
+    assert process.alive
+
+
+def test_delayed_request_delays_those_behind_it() -> None:
+    """The order of a connection is kept."""
+    group = quiet_group()
+    upset = Upset(request=JoinGroupRequest, mishap=Mishap.DELAYED, delay_ms=250)
+    group.network.upset(upset)
+    group.start("a", ("T",))
+    group.run(250)
+    assert group.brokers.coordinator.group.pending == {}
+    group.run(50)
+    assert group.brokers.coordinator.group.generation == 1
+
+
+def test_cut_process_loses_what_it_holds_in_time() -> None:
+    """Its lease ends before the group coordinator gives its partitions away."""
+    group = quiet_group()
+    group.start("a", ("T",))
+    other = group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.cut(other, 3 * SESSION_MS)
+    group.run(2 * SESSION_MS)
+    assert len(group.processes[0].application.working) == 4
+    assert not other.application.working
+    assert group.run_until_rest(10_000, 200)
+    assert len(other.application.working) == 2
