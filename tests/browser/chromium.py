@@ -1,0 +1,173 @@
+"""A headless Chromium without any network, for tests of pages."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.actions.action_builder import ActionBuilder
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+LOAD_S_MAX = 20  # on a machine that is busy with other tests, too
+
+_NEAR = 24  # of 255
+
+_VIEW = (
+    "const view = Array.from(Bokeh.index.roots).find((one) => one.model.name === arguments[0]);"
+    "const x = (at) => view.frame.bbox.x + view.frame.x_scale.compute(at) - view.frame.x_scale"
+    ".compute(view.frame.x_range.start);"
+    "const y = (at) => view.frame.bbox.y + view.frame.y_scale.compute(at) - view.frame.y_scale"
+    ".compute(view.frame.y_range.end);"
+)
+# Bokeh keeps what pops up in shadow trees.
+_TIP = """
+const texts = (root) => Array.from(root.querySelectorAll("*")).flatMap((one) => [
+  ...(one.classList.contains("tip") && one.getBoundingClientRect().width ? [one.innerText] : []),
+  ...(one.shadowRoot ? texts(one.shadowRoot) : []),
+]);
+return texts(document).join(" | ")
+"""
+
+
+class Page:
+    """A page in the browser.
+
+    Args:
+        driver: the browser.
+    """
+
+    def __init__(self, driver: Chrome) -> None:
+        self.driver = driver
+
+    def clear(self) -> None:
+        """Leave the page, and forget what its console and the network said."""
+        self.driver.get("about:blank")
+        self.complaints()
+        self.requests()
+
+    def open(self, path: Path) -> float:
+        """Open a file, wait until all figures are drawn, and say how many seconds it took."""
+        self.driver.get(path.as_uri())
+        WebDriverWait(self.driver, LOAD_S_MAX).until(
+            lambda driver: driver.execute_script(
+                "return window.Bokeh !== undefined && Bokeh.documents.length > 0"
+                " && Bokeh.documents.every((one) => one.is_idle)"
+            )
+        )
+        ready_ms = self.run("requestAnimationFrame(() => 0); return performance.now()")
+        return float(ready_ms) / 1000
+
+    def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401 - what the script gives
+        """Run a script in the page."""
+        return self.driver.execute_script(script, *arguments)
+
+    def column(self, source: str, column: str) -> list[Any]:
+        """A column of the data that a figure draws."""
+        script = "return Array.from(page.model(arguments[0]).data[arguments[1]])"
+        found: list[Any] = self.run(script, source, column)
+        return found
+
+    def place(self, figure: str, at_s: float, value: float) -> tuple[float, float]:
+        """Where a point of a figure is on its canvas, in pixels from its upper left."""
+        x, y = self.run(f"{_VIEW} return [x(arguments[1]), y(arguments[2])]", figure, at_s, value)
+        return float(x), float(y)
+
+    def colour(self, figure: str, at_s: float, value: float) -> str:
+        """The colour of a point of a figure, as "#rrggbb"."""
+        # Of a copy, since the browser complains about one that is drawn to and read from.
+        script = (
+            f"{_VIEW} const canvas = view.canvas_view.primary.canvas;"
+            "const copy = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});"
+            "const ratio = canvas.width / view.el.getBoundingClientRect().width;"
+            "copy.drawImage(canvas, -Math.floor(x(arguments[1]) * ratio),"
+            " -Math.floor(y(arguments[2]) * ratio));"
+            "return Array.from(copy.getImageData(0, 0, 1, 1).data).slice(0, 3)"
+        )
+        return "#" + "".join(f"{part:02x}" for part in self.run(script, figure, at_s, value))
+
+    def point_at(self, figure: str, at_s: float, value: float) -> str:
+        """Move the mouse to a point of a figure and read what pops up."""
+        x, y = self.place(figure, at_s, value)
+        left, top = self.run(
+            f"{_VIEW} view.el.scrollIntoView({{block: 'center'}});"
+            "const box = view.el.getBoundingClientRect(); return [box.left, box.top]",
+            figure,
+        )
+        mouse = ActionBuilder(self.driver)
+        mouse.pointer_action.move_to_location(int(left + x) - 3, int(top + y))
+        mouse.pointer_action.move_to_location(int(left + x), int(top + y))
+        mouse.perform()
+        found: str = WebDriverWait(self.driver, LOAD_S_MAX).until(
+            lambda driver: driver.execute_script(_TIP)
+        )
+        return " ".join(found.split())
+
+    def is_near(self, figure: str, at_s: float, value: float, colour: str) -> bool:
+        """Whether a point has a colour but for the faint lines and seams that are drawn over it."""
+        seen = self.colour(figure, at_s, value)
+        channels = ((one[place : place + 2] for place in (1, 3, 5)) for one in (seen, colour))
+        return all(
+            abs(int(one, 16) - int(other, 16)) <= _NEAR
+            for one, other in zip(*channels, strict=True)
+        )
+
+    def range(self) -> tuple[float, float]:
+        """From where to where the time axis reaches, in seconds."""
+        low, high = self.run("const time = page.model('time'); return [time.start, time.end]")
+        return float(low), float(high)
+
+    def click(self, selector: str) -> None:
+        """Click the first element that a CSS selector finds."""
+        self.driver.find_element(By.CSS_SELECTOR, selector).click()
+
+    def complaints(self) -> list[str]:
+        """Everything on the console that is worse than a notice, and every request that failed."""
+        return [
+            f"{entry['level']}: {entry['message']}"
+            for entry in self.driver.get_log("browser")
+            if entry["level"] not in {"DEBUG", "INFO"}
+        ]
+
+    def requests(self) -> list[str]:
+        """URLs that the page asked for, itself left out."""
+        entries = self.driver.get_log("performance")
+        events = [json.loads(entry["message"])["message"] for entry in entries]
+        urls = [
+            event["params"]["request"]["url"]
+            for event in events
+            if event["method"] == "Network.requestWillBeSent"
+        ]
+        return [url for url in urls if url != self.driver.current_url]
+
+    def screenshot(self, path: Path) -> None:
+        """Write what can be seen of the page as a PNG."""
+        self.driver.save_screenshot(str(path))
+
+
+@contextmanager
+def browser(width: int = 1400, height: int = 1000) -> Iterator[Page]:
+    """A browser that ends with the block."""
+    options = ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "chromium"
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",  # tests may run as root
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--host-resolver-rules=MAP * ~NOTFOUND",
+        f"--window-size={width},{height}",
+        "--hide-scrollbars",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    service = Service(executable_path=shutil.which("chromedriver") or "chromedriver")
+    driver = Chrome(options=options, service=service)
+    try:
+        yield Page(driver)
+    finally:
+        driver.quit()

@@ -1,0 +1,73 @@
+"""The page that compares policies, in a browser."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from attrs import frozen
+
+from coopgroup.model import ResourceSet
+from coopgroup.report import write_comparison_page
+from coopgroup.report.palette import COLOURS, GAP
+from tests.browser.chromium import Page
+from tests.unit.report.histories import Samples, rolling_bounce
+
+POLICIES = ("eager", "simple", "deferred", "incremental")
+
+
+@frozen(kw_only=True)
+class Measured:
+    """What a run cost."""
+
+    moved: int
+
+
+def run(policy: str, seed: int, partitions: int, members: int) -> Any:  # noqa: ANN401 - any run
+    """A run as the simulator gives it."""
+    return SimpleNamespace(
+        scenario=SimpleNamespace(name="rolling_bounce", description=""),
+        policy=policy,
+        assignor="sticky",
+        seed=seed,
+        telemetry=rolling_bounce(partitions, members),
+        violations=(),
+        lag=Samples(
+            times_ms=np.zeros(0, dtype=np.int64),
+            lags=np.zeros((0, partitions), dtype=np.int64),
+            resources=ResourceSet({"orders": range(partitions)}),
+        ),
+        measures=Measured(moved=seed * len(policy)),
+    )
+
+
+@pytest.mark.parametrize(("partitions", "members"), [(12, 4), (1_000, 20)])
+def test_policies_stand_side_by_side(
+    page: Page, tmp_path: Path, partitions: int, members: int
+) -> None:
+    """Each with its own bars and one time axis for all; few partitions or many."""
+    path = tmp_path / "page.html"
+    write_comparison_page(
+        {
+            policy: [run(policy, seed, partitions, members) for seed in (1, 2)]
+            for policy in POLICIES
+        },
+        path,
+    )
+    assert page.open(path) < 10
+    assert page.complaints() == []
+    assert page.requests() == []
+    second = 3 * partitions // members // 2  # a row of the second member
+    for policy in POLICIES:
+        assert page.is_near(f"{policy}_ownership", 15, second, COLOURS[1])
+        assert page.is_near(f"{policy}_ownership", 20, second, GAP)
+    tip = page.point_at("deferred_ownership", 15, second)
+    assert tip.startswith("c-2 orders 1, 5, 9" if partitions == 12 else "c-2 orders")
+    axes = (
+        "return new Set(Array.from(Bokeh.index.roots).filter((one) => one.frame)"
+        ".map((one) => one.frame.x_range.id)).size"
+    )
+    assert page.run(axes) == 1
+    cells = "return document.querySelectorAll('#measures td.bar').length"
+    assert page.run(cells) == len(POLICIES)

@@ -1,0 +1,180 @@
+"""The page of one group, in a browser."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from selenium.webdriver.common.by import By
+
+from coopgroup.model import ResourceSet
+from coopgroup.report import write_history_page
+from coopgroup.report.palette import COLOURS, GAP, UNKNOWN
+from coopgroup.telemetry import Envelope
+from tests.browser.chromium import Page
+from tests.unit.report.histories import Samples, Story, rolling_bounce
+
+LOAD_S = 10  # for a thousand partitions, on a machine that is busy with other tests
+
+
+def opened(
+    page: Page, folder: Path, envelopes: list[Envelope], lag: Samples | None = None
+) -> float:
+    """Write a page, open it, and say how long that took."""
+    path = folder / "page.html"
+    write_history_page(envelopes, path, title="Rolling bounce", lag=lag)
+    return page.open(path)
+
+
+@pytest.fixture
+def small(page: Page, tmp_path: Path) -> Page:
+    """Twelve partitions of four members that are killed in turn; a fifth joins at 42 s."""
+    lag = Samples(
+        times_ms=np.arange(0, 47_500, 500),
+        lags=np.ones((95, 12), dtype=np.int64),
+        resources=ResourceSet({"orders": range(12)}),
+    )
+    opened(page, tmp_path, rolling_bounce(12, 4), lag)
+    return page
+
+
+def test_page_opens_without_complaint_and_without_a_network(small: Page) -> None:
+    """Nothing on the console, nothing asked for."""
+    assert small.complaints() == []
+    assert small.requests() == []
+
+
+def test_page_has_all_marks(small: Page, tmp_path: Path) -> None:
+    """Bars, gaps, rounds, faults, processes, unowned partitions and lag."""
+    assert sorted(set(small.column("by_owner_owned", "who"))) == ["c-1", "c-2", "c-3", "c-4", "c-5"]
+    assert len(small.column("by_owner_gaps", "who")) == 1 + 4 + 1
+    assert len(small.column("by_name_gaps", "who")) == 1 + 4 * 3 + 2
+    assert len(small.column("rounds", "x")) == 12
+    assert small.column("faults", "label") == [f"c-{number} is killed" for number in range(1, 5)]
+    assert small.column("faults", "x") == [10, 18, 26, 34]
+    assert len(small.column("started", "x")) == 6
+    assert len(small.column("ended", "x")) == 4
+    assert max(small.column("unowned_counts", "top")) == 12
+    curves = small.run("return page.model('lag').renderers.filter((one) => one.name).length")
+    assert curves == 5 + 1
+    rows = small.driver.find_elements(By.CSS_SELECTOR, "#rounds tbody tr")
+    assert len(rows) == 12
+    small.screenshot(tmp_path / "page.png")
+    assert (tmp_path / "page.png").stat().st_size > 20_000
+
+
+def test_colours_say_who_works_when(small: Page) -> None:
+    """The first row is of the first member: not known, worked on, a gap, worked on."""
+    seen = [small.colour("ownership", at_s, 0) for at_s in (1, 6, 11.5, 16)]
+    assert seen == [UNKNOWN, COLOURS[0], GAP, COLOURS[0]]
+    assert small.colour("ownership", 46, 0) == COLOURS[0]
+    assert small.colour("ownership", 46, 1) == COLOURS[4]
+
+
+def test_pointing_tells_what_a_mark_is(small: Page) -> None:
+    """Bars name the member, the partitions and the time; marks tell their story."""
+    tip = small.point_at("ownership", 6, 0)
+    assert tip == "c-1 orders 0, 4, 8 (3 partitions) from 3.040 s to 10.000 s 6.960 s"
+    assert small.point_at("ownership", 11, 3).startswith("c-2 orders 1, 5, 9 (3 partitions)")
+    assert small.point_at("ownership", 11.1, 0).startswith("nobody orders 0, 4, 8 (3 partitions)")
+    assert small.point_at("strip", 10, 2) == "c-1 is killed at 10.000 s"
+    assert small.point_at("strip", 12, 0).startswith("Round 2, led by c-2 0 granted, 0 revoked, 3")
+    assert small.point_at("unowned", 12, 1).startswith("nobody works on 3 partitions")
+
+
+def test_rows_can_be_put_in_order_of_names(small: Page) -> None:
+    """Labels and colours change together, and back."""
+    label = "return page.model('ownership').left[0].formatter.doFormat([1], {loc: 0})[0]"
+    assert small.run(label) == "orders 0"
+    small.click("[data-order=by_name]")
+    assert small.run(label) == "orders 1"
+    assert small.colour("ownership", 6, 1) == COLOURS[1]
+    assert small.point_at("ownership", 6, 1).startswith("c-2 orders 1 from")
+    small.click("[data-order=by_owner]")
+    assert small.run(label) == "orders 0"
+    assert small.colour("ownership", 6, 1) == COLOURS[0]
+    assert small.complaints() == []
+
+
+def test_one_member_can_be_shown_alone(small: Page) -> None:
+    """A click pales all others, another one brings them back."""
+    small.click("[data-owner='1']")
+    assert small.colour("ownership", 6, 3) == COLOURS[1]
+    assert small.colour("ownership", 6, 0) != COLOURS[0]
+    small.click("[data-owner='1']")
+    assert small.colour("ownership", 6, 0) == COLOURS[0]
+
+
+def test_click_on_a_round_shows_its_time_in_all_figures(small: Page) -> None:
+    """And a button shows the whole again."""
+    whole = small.range()
+    assert whole[0] < 0
+    assert whole[1] > 47
+    small.click("#rounds [data-at='12.0']")
+    low, high = small.range()
+    assert whole[0] < low < 12 < high < 20
+    ends = (
+        "return Array.from(Bokeh.index.roots).filter((one) => one.frame)"
+        ".map((one) => one.frame.x_range.end)"
+    )
+    assert small.run(ends) == [high] * 4
+    small.click("[data-whole]")
+    assert small.range() == whole
+
+
+def test_wheel_zooms_with_shift_only(small: Page) -> None:
+    """Without it, the page scrolls."""
+    turn = (
+        "const view = Array.from(Bokeh.index.roots).find((one) => one.model.name === 'ownership');"
+        "const box = view.canvas_view.events_el.getBoundingClientRect();"
+        "view.canvas_view.events_el.dispatchEvent(new WheelEvent('wheel', {deltaY: -300,"
+        " shiftKey: arguments[0] === 'shift', clientX: box.x + box.width / 2, clientY: box.y + 50,"
+        " bubbles: true, cancelable: true}))"
+    )
+    whole = small.range()
+    small.run(turn, "no key")
+    assert small.range() == whole
+    small.run(turn, "shift")
+    low, high = small.range()
+    assert whole[0] < low < high < whole[1]
+
+
+def test_rounds_can_be_searched(small: Page) -> None:
+    """Only rows with the words are left."""
+    small.driver.find_element(By.ID, "search").send_keys("Gone: c-3")
+    rows = small.driver.find_elements(By.CSS_SELECTOR, "#rounds tbody tr")
+    assert [row.text.split(" ")[0] for row in rows if row.is_displayed()] == ["28"]
+
+
+def test_thousand_partitions_open_within_seconds_and_stay_readable(
+    page: Page, tmp_path: Path
+) -> None:
+    """Partitions that start one after the other, fifty members that are killed in turn."""
+    took_s = opened(page, tmp_path, rolling_bounce(1_000, 50, jitter_ms=2))
+    assert took_s < LOAD_S
+    assert page.complaints() == []
+    assert len(page.column("by_owner_owned", "who")) <= 20_000
+    assert page.is_near("ownership", 100, 10, COLOURS[0])  # a member of fifty has 20 rows
+    assert page.is_near("ownership", 11.5, 10, GAP)
+    assert page.is_near("ownership", 19.5, 30, GAP)
+    assert page.is_near("ownership", 100, 30, COLOURS[1])
+    labels = "return page.model('ownership').left[0].formatter.doFormat([0, 999.5, 999], {loc: 0})"
+    assert page.run(labels) == ["orders 50", "", "orders 999"]
+
+
+def test_names_cannot_run_scripts(page: Page, tmp_path: Path) -> None:
+    """Whatever a topic or a member is called, it is only shown."""
+    evil = (
+        "</script><img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
+    )
+    story = Story(evil)
+    story.start(0, evil)
+    story.lead(500, [evil], granted=ResourceSet({evil: [0]}))
+    story.work(1_000, evil, ResourceSet({evil: [0]}))
+    story.crash(9_000, evil)
+    story.work(10_000, "b", ResourceSet({evil: [0]}))
+    opened(page, tmp_path, story.envelopes)
+    assert evil in page.point_at("ownership", 5, 0)
+    assert "is killed" in page.point_at("strip", 9, 2)
+    assert page.driver.title == "Rolling bounce"
+    assert page.complaints() == []
+    assert page.requests() == []
