@@ -170,6 +170,21 @@ def test_a_closed_consumer_goes_on_as_the_same_member(
             assert crew.telemetry(name, RoundLed) == []
 
 
+def test_a_leader_that_returns_notices_partitions_that_appeared_meanwhile(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Nobody else looks for them; it has led no round, and is the leader all the same."""
+    topic = unique("grown")
+    kafka_cluster.create_topic(topic, 2)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        _subscribed(crew, "a", topic)
+        crew.until(lambda: crew.share((topic, 2)), "it works")
+        crew.remove("a")
+        kafka_cluster.add_partitions(topic, 4)
+        _subscribed(crew, "a", topic)
+        crew.until(lambda: crew.share((topic, 4)), "the new ones, too")
+
+
 def test_a_consumer_with_other_topics_joins_under_its_old_id(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:

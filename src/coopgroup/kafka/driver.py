@@ -160,6 +160,8 @@ class GroupDriver:
             post=self.post,
             sink=self.sink,
         )
+        if self.slot is not None and self.slot.seen is not None:
+            self.leader.seen = self.slot.seen
         self._thread = threading.Thread(
             target=self._run, name=f"coopgroup-{self.settings.member.group_id}", daemon=True
         )
@@ -176,8 +178,15 @@ class GroupDriver:
 
     @property
     def leads(self) -> bool:
-        """Whether this member led the last round."""
-        return self._session.policy_state is not None
+        """Whether this member led the last round, be it in an earlier process."""
+        return self._session.policy_state is not None or self._led_before()
+
+    def _led_before(self) -> bool:
+        slot, member = self.slot, self.member
+        if slot is None or slot.kept is None or slot.seen is None:
+            return False
+        now = (member.member_id, member.generation)
+        return now == (slot.kept.member_id, slot.kept.generation)
 
     def start(self) -> None:
         """Start the threads."""
@@ -365,7 +374,7 @@ class GroupDriver:
         if self.slot is None:
             return
         try:
-            self.slot.keep(identity)
+            self.slot.keep(identity, self.leader.seen if self.leads else None)
         except OSError as error:  # the next process joins as a new member then
             self.sink.warn("identity_not_kept", path=str(self.slot.path), error=str(error))
 

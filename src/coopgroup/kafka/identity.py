@@ -26,12 +26,14 @@ import re
 import threading
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.leading import SeenTopics
 from coopgroup.member import KeptIdentity
+from coopgroup.model import ResourceSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,6 +46,7 @@ _SLOTS_MAX: Final = 1_000
 _BYTES_MAX: Final = 64 * 1024 * 1024
 _READABLE_MAX: Final = 60  # characters of the group's name in that of a file
 _BUSY: Final = frozenset({errno.EACCES, errno.EAGAIN})
+_Content: TypeAlias = tuple[KeptIdentity | None, SeenTopics | None]
 
 
 @define
@@ -71,18 +74,25 @@ class IdentitySlot:
         path: its file.
         group_id: the group.
         kept: who the member was that held it before; None for nobody.
+        seen: what that one saw when it led the round of `kept`; None if another member led it.
     """
 
     path: Path
     group_id: str
     kept: KeptIdentity | None
+    seen: SeenTopics | None
     _descriptor: int | None
     _file: tuple[int, int]
     _home_pid: int = field(factory=os.getpid, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def keep(self, identity: KeptIdentity | None) -> None:
+    def keep(self, identity: KeptIdentity | None, seen: SeenTopics | None = None) -> None:
         """Write who the member is now, None for nobody; after `release` without effect.
+
+        Args:
+            identity: who it is.
+            seen: what it saw if it led the round; else nobody would notice partitions that
+                appear while the leader's process is down.
 
         Raises:
             OSError: it cannot be written; then nobody, or nobody later than before, is kept.
@@ -90,7 +100,7 @@ class IdentitySlot:
         with self._lock:
             if self._descriptor is None or os.getpid() != self._home_pid:
                 return
-            line = b"" if identity is None else _encode(self.group_id, identity)
+            line = b"" if identity is None else _encode(self.group_id, identity, seen)
             _write(self._descriptor, line)
 
     def release(self) -> None:
@@ -170,7 +180,7 @@ def _hold(path: Path, group_id: str, warn: Callable[..., None]) -> IdentitySlot 
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            kept = _read(descriptor, path, group_id, warn)
+            kept, seen = _read(descriptor, path, group_id, warn)
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError) and error.errno in _BUSY:
@@ -178,7 +188,9 @@ def _hold(path: Path, group_id: str, warn: Callable[..., None]) -> IdentitySlot 
             raise
         file = _number(os.fstat(descriptor))
         _held.files.add(file)
-    return IdentitySlot(path=path, group_id=group_id, kept=kept, descriptor=descriptor, file=file)
+    return IdentitySlot(
+        path=path, group_id=group_id, kept=kept, seen=seen, descriptor=descriptor, file=file
+    )
 
 
 def _number(status: os.stat_result) -> tuple[int, int]:
@@ -188,18 +200,16 @@ def _number(status: os.stat_result) -> tuple[int, int]:
 # --- the content of a file ------------------------------------------------------------------------
 
 
-def _read(
-    descriptor: int, path: Path, group_id: str, warn: Callable[..., None]
-) -> KeptIdentity | None:
+def _read(descriptor: int, path: Path, group_id: str, warn: Callable[..., None]) -> _Content:
     size = os.fstat(descriptor).st_size
     content = os.pread(descriptor, min(size, _BYTES_MAX), 0)
     if not content:
-        return None
+        return None, None
     try:
         return _decode(content, group_id)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         warn("identity_unreadable", path=str(path), error=repr(error))
-        return None
+        return None, None
 
 
 def _write(descriptor: int, line: bytes) -> None:
@@ -209,13 +219,14 @@ def _write(descriptor: int, line: bytes) -> None:
     os.ftruncate(descriptor, len(line))
 
 
-def _encode(group_id: str, identity: KeptIdentity) -> bytes:
+def _encode(group_id: str, identity: KeptIdentity, seen: SeenTopics | None) -> bytes:
     row = {
         "version": _VERSION,
         "group": group_id,
         "member_id": identity.member_id,
         "generation": identity.generation,
         "topics": list(identity.topics),
+        "seen": None if seen is None else _counts(seen),
     }
     line = json.dumps(row | {"checksum": _checksum(row)}).encode() + b"\n"
     if len(line) > _BYTES_MAX:
@@ -223,7 +234,7 @@ def _encode(group_id: str, identity: KeptIdentity) -> bytes:
     return line
 
 
-def _decode(content: bytes, group_id: str) -> KeptIdentity:
+def _decode(content: bytes, group_id: str) -> _Content:
     """Read what `_encode` wrote.
 
     Raises:
@@ -237,9 +248,25 @@ def _decode(content: bytes, group_id: str) -> KeptIdentity:
         raise ValueError(f"version {row['version']}")
     if row["group"] != group_id:
         raise ValueError(f"of group {row['group']}")
-    return KeptIdentity(
+    kept = KeptIdentity(
         member_id=row["member_id"], generation=row["generation"], topics=tuple(row["topics"])
     )
+    return kept, None if row["seen"] is None else _seen(row["seen"])
+
+
+def _counts(seen: SeenTopics) -> dict[str, int] | None:
+    """How many partitions each topic had; None for a topic with a gap, which Kafka never has."""
+    counts = dict.fromkeys(seen.topics, 0)
+    for name, indices in seen.partitions.items():
+        counts[name] = len(indices)
+        if indices[0] != 0 or indices[-1] != len(indices) - 1:
+            return None
+    return counts
+
+
+def _seen(counts: dict[str, int]) -> SeenTopics:
+    partitions = ResourceSet({name: range(count) for name, count in counts.items()})
+    return SeenTopics(topics=tuple(sorted(counts)), partitions=partitions)
 
 
 def _checksum(row: Any) -> int:  # noqa: ANN401  (any JSON)

@@ -23,6 +23,7 @@ from coopgroup.kafka import driver as driver_module
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.driver import GroupDriver, has_left
 from coopgroup.kafka.identity import IdentitySlot, take_slot
+from coopgroup.kafka.leading import SeenTopics
 from coopgroup.kafka.settings import read_settings
 from coopgroup.kafka.telemetry_sink import TelemetrySink
 from coopgroup.kafka.transport import FailureKind, TransportFailure
@@ -60,6 +61,7 @@ from coopgroup.protocol import Assignment, encode_assignment
 
 WAIT_S = 5.0
 ORDERS = ResourceSet({"orders": [0, 1]})
+SEEN = SeenTopics(topics=("orders",), partitions=ORDERS)
 SETTINGS = {
     "bootstrap.servers": "127.0.0.1:1",
     "group.id": "g",
@@ -361,13 +363,17 @@ def test_driver_keeps_who_the_member_is(made_with_state: tuple[Made, IdentitySlo
     again = take_slot(str(slot.path.parent), "g", fail)
     kept = KeptIdentity(member_id="m", generation=1, topics=("orders",))
     assert (again.path, again.kept) == (slot.path, kept)
+    assert again.seen == driver.leader.seen == SEEN
     again.release()
 
 
-def test_driver_comes_back_as_who_was_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Without a join."""
+@pytest.mark.parametrize("seen", [None, SEEN], ids=["follower", "leader"])
+def test_driver_comes_back_as_who_was_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: SeenTopics | None
+) -> None:
+    """Without a join; a leader goes on to look after its topics until another one leads."""
     slot = take_slot(str(tmp_path), "g", fail)
-    slot.keep(KeptIdentity(member_id="m", generation=1, topics=("orders",)))
+    slot.keep(KeptIdentity(member_id="m", generation=1, topics=("orders",)), seen)
     slot.release()
     stored = encode_assignment(
         Assignment(assigned=ORDERS, revoked=None, scheduled_rebalance_timeout_ms=0)
@@ -381,9 +387,15 @@ def test_driver_comes_back_as_who_was_kept(monkeypatch: pytest.MonkeyPatch, tmp_
 
     with running(monkeypatch, take_slot(str(tmp_path), "g", fail), STATE) as (driver, group):
         group.override = settled
+        assert not driver.leads
         subscribe(driver)
         assert JoinGroupRequest not in group.requests
         assert (driver.member.member_id, driver.member.generation) == ("m", 1)
+        assert driver.leads is (seen is not None)
+        assert driver.leader.seen == (seen or SeenTopics())
+        driver.post(LeaveRequested(reason="closed"))
+        wait_until(lambda: has_left(driver.member))
+        assert not driver.leads
 
 
 def test_driver_when_the_identity_cannot_be_written_only_warns(

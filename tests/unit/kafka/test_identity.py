@@ -18,7 +18,9 @@ import pytest
 from coopgroup import CooperativeConsumer
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.identity import IdentitySlot, slot_path, take_slot
+from coopgroup.kafka.leading import SeenTopics
 from coopgroup.member import KeptIdentity
+from coopgroup.model import ResourceSet
 from tests.support.programs import output_of
 
 ANNA = KeptIdentity(member_id="anna-1", generation=7, topics=("bills", "orders"))
@@ -119,6 +121,36 @@ def test_slot_gives_back_what_was_kept_in_it(
     first.release()
     slots.append(take(tmp_path))
     assert (slots[0].path, slots[0].kept) == (first.path, identity)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        SeenTopics(),
+        SeenTopics(topics=("bills", "orders"), partitions=ResourceSet({"orders": range(12)})),
+    ],
+)
+def test_slot_gives_back_what_a_leader_saw(
+    tmp_path: Path, slots: list[IdentitySlot], seen: SeenTopics
+) -> None:
+    """Topics that did not exist as well."""
+    first = take(tmp_path)
+    first.keep(ANNA, seen)
+    first.release()
+    slots.append(take(tmp_path))
+    assert (slots[0].kept, slots[0].seen) == (ANNA, seen)
+
+
+@pytest.mark.parametrize("indices", [[1, 2], [0, 2]])
+def test_slot_leaves_out_what_a_leader_saw_in_part(
+    tmp_path: Path, slots: list[IdentitySlot], indices: list[int]
+) -> None:
+    """A topic with a gap was not wholly seen."""
+    first = take(tmp_path)
+    first.keep(ANNA, SeenTopics(topics=("t",), partitions=ResourceSet({"t": indices})))
+    first.release()
+    slots.append(take(tmp_path))
+    assert (slots[0].kept, slots[0].seen) == (ANNA, None)
 
 
 def test_slot_is_empty_when_nobody_is_kept_any_more(
@@ -262,7 +294,7 @@ def _changed(**fields: object) -> bytes:
 def _written() -> bytes:
     return (
         b'{"version": 1, "group": "g", "member_id": "anna-1", "generation": 7, '
-        b'"topics": ["bills", "orders"], "checksum": 3310381142}\n'
+        b'"topics": ["bills", "orders"], "seen": null, "checksum": 2187826640}\n'
     )
 
 
