@@ -124,9 +124,15 @@ class DrivenMember:
     def sync(
         self, assigned: ResourceSet = HELD, *, follow_up: bool = False, delay_ms: int = 0
     ) -> "DrivenMember":
-        """Answer the sync."""
-        answer = synced(assigned, follow_up=follow_up, delay_ms=delay_ms)
+        """Answer the sync; a follow-up tells the member what it must stop."""
+        revoked = self.member.owned - assigned if follow_up else None
+        answer = synced(assigned, revoked=revoked, delay_ms=delay_ms)
         return self.answer(RequestKind.SYNC_GROUP, answer)
+
+    def sync_again(self, assigned: ResourceSet = HELD) -> "DrivenMember":
+        """Answer the sync of a round without a follow-up that tells the same stops again."""
+        revoked = self.member.owned - assigned
+        return self.answer(RequestKind.SYNC_GROUP, synced(assigned, revoked=revoked or None))
 
     def heartbeat(self, code: int = 0) -> "DrivenMember":
         """Let the next heartbeat be sent, if none is on its way, and answer it."""
@@ -154,12 +160,12 @@ def joined(generation: int, *, leads: bool = False, skip: bool = False) -> JoinG
     )
 
 
-def synced(assigned: ResourceSet, *, follow_up: bool = False, delay_ms: int = 0) -> SyncGroupAnswer:
+def synced(
+    assigned: ResourceSet, *, revoked: ResourceSet | None = None, delay_ms: int = 0
+) -> SyncGroupAnswer:
     """A sync that succeeded."""
     assignment = Assignment(
-        assigned=assigned,
-        revoked=EMPTY if follow_up else None,
-        scheduled_rebalance_timeout_ms=delay_ms,
+        assigned=assigned, revoked=revoked, scheduled_rebalance_timeout_ms=delay_ms
     )
     return SyncGroupAnswer(error_code=0, assignment=encode_assignment(assignment))
 
@@ -167,6 +173,13 @@ def synced(assigned: ResourceSet, *, follow_up: bool = False, delay_ms: int = 0)
 def decided(generation: int) -> RoundDecided:
     """A leader's decision."""
     return RoundDecided(generation=generation, assignments=(("m", b"assignment"),))
+
+
+def eager(driven: DrivenMember) -> DrivenMember:
+    """The same member, which gives up all before each join."""
+    config = attrs.evolve(driven.member.config, eager=True)
+    driven.member = attrs.evolve(driven.member, config=config)
+    return driven
 
 
 # --- members in each state -------------------------------------------------------------------
@@ -220,6 +233,12 @@ def syncing_again() -> DrivenMember:
 def revoking() -> DrivenMember:
     """Was told to stop T-1 and to go on with T-0."""
     return syncing_again().sync(ResourceSet({"T": [0]}), follow_up=True)
+
+
+def rejoining_while_it_stops() -> DrivenMember:
+    """Still stops T-1, and its join for generation 3 is on its way."""
+    driven = revoking().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    return driven.wait(CONFIG.revocation_grace_ms)
 
 
 def losing() -> DrivenMember:

@@ -179,46 +179,82 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
             request=RequestKind.SYNC_GROUP.value, error=str(error), action="keep what is held"
         )
         turn.emit(Report(record=record))
-        turn.set(scheduled_rejoin_ms=None)
-        turn.move(Trigger.ASSIGNED, "unreadable assignment")
+        turn.set(scheduled_rejoin_ms=None, rejoin_at_ms=None)
+        stops = turn.member.revoking or turn.member.stopped
+        trigger = Trigger.ASSIGNED_WITH_REVOCATION if stops else Trigger.ASSIGNED
+        turn.move(trigger, "unreadable assignment")
         return
     _take_assignment(turn, assignment)
 
 
 def _take_assignment(turn: Turn, assignment: Assignment) -> None:
-    """Hold what is assigned, stop the rest: `assigned` is complete, never a delta (Design I)."""
-    owned = turn.member.owned
+    """Hold what is assigned, stop the rest: `assigned` is complete, never a delta (Design I).
+
+    What is being stopped already goes on being stopped, whatever this round says of it: the
+    application is told once. If it is assigned again, the round after that gives it back.
+    """
+    member = turn.member
+    owned = member.owned
     gained = assignment.assigned - owned
-    stopping = owned - assignment.assigned
-    delay_ms = assignment.scheduled_rebalance_timeout_ms
-    follow_up = assignment.revoked is not None
+    stopping = owned - assignment.assigned - member.revoking - member.stopped
     record = AssignmentReceived(
-        leader=turn.member.leads,
+        leader=member.leads,
         gained=gained,
         kept=owned & assignment.assigned,
         revoked=stopping,
-        follow_up=follow_up,
-        scheduled_rebalance_timeout_ms=delay_ms,
+        follow_up=assignment.revoked is not None,
+        scheduled_rebalance_timeout_ms=assignment.scheduled_rebalance_timeout_ms,
     )
     turn.emit(Report(record=record))
-    commits, lapsed = commit_queue.lapse(turn.member.commits, gained)
+    commits, lapsed = commit_queue.lapse(member.commits, gained)
     turn.finish_commits(lapsed)
     turn.set(
         commits=commits,
         owned=owned | assignment.assigned,
-        revoking=stopping,
-        scheduled_rejoin_ms=turn.now_ms + delay_ms if delay_ms > 0 else None,
+        revoking=member.revoking | stopping,
+        rejoin_at_ms=None,
+        scheduled_rejoin_ms=_scheduled_ms(turn, assignment),
     )
     if stopping:
         turn.emit(RevokeResources(resources=stopping))
-        turn.move(Trigger.ASSIGNED_WITH_REVOCATION, "assigned")
-    elif follow_up:
-        turn.set(rejoin_reason="follow-up round")
-        turn.move(Trigger.ASSIGNED_WITH_FOLLOW_UP, "assigned")
-    else:
-        turn.move(Trigger.ASSIGNED, "assigned")
+    _settle(turn, assignment)
     if gained:
         turn.emit(GrantResources(resources=gained))
+    soon_ms = turn.now_ms + turn.member.heartbeat_pace_ms(turn.now_ms)
+    turn.set(heartbeat_at_ms=min(turn.member.heartbeat_at_ms, soon_ms))
+
+
+def _scheduled_ms(turn: Turn, assignment: Assignment) -> int | None:
+    """When the leader wants everybody back after this round, in ms; None for never.
+
+    A round with a follow-up is not the last word and says nothing of a delay, so one that runs
+    goes on. What was over when the join was sent was told by it.
+    """
+    if assignment.scheduled_rebalance_timeout_ms > 0:
+        return turn.now_ms + assignment.scheduled_rebalance_timeout_ms
+    running_ms = turn.member.scheduled_rejoin_ms
+    if assignment.revoked is None or running_ms is None:
+        return None
+    return running_ms if running_ms > turn.member.joined_at_ms else None
+
+
+def _settle(turn: Turn, assignment: Assignment) -> None:
+    """Move on after a round: what is left to stop comes before a follow-up round.
+
+    A member that is only told again what it stops already does not rejoin by itself: nothing
+    would be different in the next round. Others that wait for it are heard of by heartbeat.
+    """
+    member = turn.member
+    if member.revoking or member.stopped:
+        turn.move(Trigger.ASSIGNED_WITH_REVOCATION, "assigned")
+        if assignment.revoked is not None and not assignment.revoked:
+            turn.rejoin_soon()
+    elif assignment.revoked is None:
+        turn.move(Trigger.ASSIGNED, "assigned")
+    else:
+        turn.set(rejoin_reason="follow-up round")
+        stops_first = member.config.eager and bool(member.owned)
+        turn.move(Trigger.ASSIGNED if stops_first else Trigger.ASSIGNED_WITH_FOLLOW_UP, "assigned")
 
 
 def _renew_lease(turn: Turn, proof_ms: int) -> None:
@@ -269,8 +305,11 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
         _renew_lease(turn, sent.sent_at_ms)
         if member.outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
             turn.set(round_open_at_ms=max(member.round_open_at_ms, sent.sent_at_ms))
-        if member.state in _QUIET and sent.generation == member.generation:
-            turn.rejoin("a round has begun")
+        if sent.generation == member.generation:
+            if member.state in _QUIET:
+                turn.rejoin("a round has begun")
+            elif member.state is MemberState.REVOKING:
+                turn.rejoin_soon()
         return True
     if action is Action.RETRY:
         turn.set(heartbeat_at_ms=turn.now_ms + member.config.retry_backoff_ms)

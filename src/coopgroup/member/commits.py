@@ -36,6 +36,7 @@ __all__ = [
     "PendingCommit",
     "abandon",
     "await_commits",
+    "awaited_of",
     "enqueue",
     "fail_all",
     "lapse",
@@ -105,6 +106,14 @@ def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
         pending.commit_id for pending in commits.queue if not pairs.isdisjoint(_partitions(pending))
     }
     return attrs.evolve(commits, awaited=commits.awaited | concerned)
+
+
+def awaited_of(commits: Commits) -> frozenset[tuple[str, int]]:
+    """Partitions of which a commit must end before they are given up."""
+    if not commits.awaited:
+        return frozenset()
+    waiting = [each for each in commits.queue if each.commit_id in commits.awaited]
+    return frozenset().union(*map(_partitions, waiting))
 
 
 def take_batch(

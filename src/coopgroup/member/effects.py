@@ -95,7 +95,10 @@ class GrantResources:
 
 @frozen(kw_only=True)
 class RevokeResources:
-    """Stop work on resources: `on_revoke`, flush, commit, then give `RevocationCompleted`."""
+    """Stop work on resources: `on_revoke`, flush, commit, then give `RevocationCompleted`.
+
+    That may be done in parts: what has stopped may go elsewhere while the rest still stops.
+    """
 
     resources: ResourceSet
 

@@ -90,13 +90,13 @@ class ApplicationStalled:
 
 @frozen(kw_only=True)
 class RevocationCompleted:
-    """The application stopped some of what it was told to stop.
+    """The application stopped some of what it was told to stop, in this round or an earlier one.
 
     Its offsets are committed, or asked for by `CommitRequested`: the join that gives the resources
     up waits for every commit of them that was asked for before.
 
     Attributes:
-        resources: what it stopped.
+        resources: what it stopped; what was lost or given up meanwhile means nothing.
     """
 
     resources: ResourceSet

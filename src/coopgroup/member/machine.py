@@ -61,7 +61,7 @@ def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Ef
     turn = Turn(member=member, now_ms=now_ms)
     _take(turn, event)
     _meet_deadlines(turn)
-    give_up_stopped(turn)
+    give_up_stopped(turn, member)
     send_what_is_due(turn)
     return turn.member, tuple(turn.effects)
 
@@ -128,6 +128,8 @@ def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
     if turn.member.state in AT_WORK:
         # A join on its way carries the old topics: one more round must follow.
         turn.set(rejoin_reason="subscription changed")
+    if turn.member.config.eager and turn.member.state is MemberState.STABLE:
+        return  # a round is wanted: what it holds must be stopped before
     turn.move(Trigger.SUBSCRIBED, "subscription changed")
 
 
@@ -175,10 +177,15 @@ def _meet_deadlines(turn: Turn) -> None:
     if lease_is_over(member, turn.now_ms):
         expired = turn.now_ms >= member.lease_until_ms
         turn.lose("lease expired" if expired else "rebalance time-out", keep_id=True)
-    if turn.member.state is not MemberState.STABLE:
-        return
-    scheduled = turn.member.scheduled_rejoin_ms
-    if scheduled is not None and turn.now_ms >= scheduled:
-        turn.rejoin("scheduled rebalance")
-    elif turn.member.rejoin_reason:
-        turn.rejoin(turn.member.rejoin_reason)
+    member = turn.member
+    scheduled = member.scheduled_rejoin_ms
+    due = scheduled is not None and turn.now_ms >= scheduled
+    reason = "scheduled rebalance" if due else member.rejoin_reason
+    if member.state is MemberState.STABLE and reason:
+        turn.rejoin(reason)
+    if member.state is MemberState.REVOKING:
+        if reason:
+            turn.rejoin_soon()
+        soon_ms = turn.member.rejoin_at_ms
+        if soon_ms is not None and turn.now_ms >= soon_ms:
+            turn.rejoin(reason or "what is still being stopped must not hold others back")

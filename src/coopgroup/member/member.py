@@ -57,8 +57,9 @@ class MemberConfig:
             waiting for a round does not count.
         revocation_grace_ms: how long a member that has stopped some of what it must stop, or that
             is wanted in a round, waits for the rest before it joins; 0 for not at all.
-        window_heartbeat_interval_ms: pace of heartbeats while a scheduled delay runs, so that the
-            round of a member that returns begins at once; never slower than the normal one.
+        window_heartbeat_interval_ms: pace of heartbeats while a scheduled delay runs or something
+            is being stopped, so that a round that others want begins at once; never slower than
+            the normal one.
         eager: whether it stops all that it holds before each join, and claims nothing.
         keeps_identity: whether it asks its host to keep who it is (`KeepIdentity`). It then does
             not tell the coordinator that it leaves, as a static member does not (KIP-345). Means
@@ -115,8 +116,11 @@ class Member:
         generation: of the round that it is in (from the answer to the join on).
         claim_generation: of the last round that it completed; what its claims carry.
         owned: what it holds, and claims in the next join.
-        revoking: part of `owned` that it was told to stop and has not stopped yet.
+        revoking: part of `owned` that it was told to stop and has not stopped yet, in whatever
+            round that was.
         stopped: part of `owned` that it has stopped, while commits of it have not ended yet.
+        rejoin_at_ms: when it joins though it has not given up all that it should; None for when
+            it has.
         coordinator: where the group's coordinator is, None when unknown.
         outstanding: requests on their way, by kind.
         next_request_id: number of the next request.
@@ -132,6 +136,7 @@ class Member:
             may miss, have not begun to run before.
         joining_since_ms: sending of the first of the joins whose outcome is not known; None when
             none was sent since the last one was answered.
+        joined_at_ms: sending of the last join.
         round_open_at_ms: sending of the last heartbeat whose answer proved that the round of the
             waiting join or sync was still open.
         scheduled_rejoin_ms: when the leader wants everybody back, None for never.
@@ -151,6 +156,7 @@ class Member:
     owned: ResourceSet = EMPTY
     revoking: ResourceSet = EMPTY
     stopped: ResourceSet = EMPTY
+    rejoin_at_ms: int | None = None
     coordinator: Coordinator | None = None
     outstanding: dict[RequestKind, Outstanding] = attrs.field(factory=dict)
     next_request_id: int = 1
@@ -163,6 +169,7 @@ class Member:
     lease_until_ms: int = 0
     settled_at_ms: int = 0
     joining_since_ms: int | None = None
+    joined_at_ms: int = 0
     round_open_at_ms: int = 0
     scheduled_rejoin_ms: int | None = None
     rejoin_reason: str = ""
@@ -207,6 +214,29 @@ class Member:
     def hold_until_ms(self) -> int:
         """Until when the member may work on what it owns, in ms: nothing is handed out later."""
         return min(self.lease_until_ms, self.rejoin_by_ms)
+
+    @property
+    def wants_a_round_at_ms(self) -> int | None:
+        """When it wants a round by itself, in ms, while it is in none; None for never."""
+        match self.state:
+            case MemberState.STABLE:
+                return self.scheduled_rejoin_ms
+            case MemberState.REVOKING if not self.config.eager:
+                soon_ms = self.rejoin_at_ms
+                return self.scheduled_rejoin_ms if soon_ms is None else soon_ms
+            case _:
+                return None
+
+    def heartbeat_pace_ms(self, now_ms: int) -> int:
+        """How long after a heartbeat the next one is due, in ms.
+
+        While a scheduled delay runs the round of a member that returns must begin at once, and
+        while this one stops something others may wait for it to join: both it hears by heartbeat.
+        """
+        pace_ms = self.config.heartbeat_interval_ms
+        if self.state is MemberState.REVOKING or self.remaining_delay_ms(now_ms):
+            return min(pace_ms, self.config.window_heartbeat_interval_ms)
+        return pace_ms
 
     def remaining_delay_ms(self, now_ms: int) -> int | None:
         """How long the scheduled delay still runs, in ms; 0 when just over, None for none."""

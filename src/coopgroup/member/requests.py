@@ -65,8 +65,8 @@ def next_deadline_ms(member: Member) -> int | None:
     deadlines = [at_ms for _, at_ms in wanted(member)]
     if member.owned:
         deadlines.append(member.hold_until_ms)
-    if member.state is MemberState.STABLE and member.scheduled_rejoin_ms is not None:
-        deadlines.append(member.scheduled_rejoin_ms)
+    if member.wants_a_round_at_ms is not None:
+        deadlines.append(member.wants_a_round_at_ms)
     return min(deadlines, default=None)
 
 
@@ -139,7 +139,7 @@ def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, in
             timeout_ms = config.rebalance_timeout_ms + _ANSWER_SLACK_MS
             return Lane.JOIN, _sync_request(member), timeout_ms
         case RequestKind.HEARTBEAT:
-            turn.set(heartbeat_at_ms=turn.now_ms + config.heartbeat_interval_ms)
+            turn.set(heartbeat_at_ms=turn.now_ms + member.heartbeat_pace_ms(turn.now_ms))
             # A heartbeat that is not answered in time for two more tries is of no use.
             timeout_ms = min(config.request_timeout_ms, max(1, config.session_timeout_ms // 3))
             return Lane.COMMIT if joins else Lane.JOIN, _heartbeat_request(member), timeout_ms
@@ -164,7 +164,12 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
         )
     )
     since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
-    turn.set(rejoin_reason="", joining_since_ms=since_ms, joined_topics=member.topics)
+    turn.set(
+        rejoin_reason="",
+        joining_since_ms=since_ms,
+        joined_at_ms=turn.now_ms,
+        joined_topics=member.topics,
+    )
     return JoinGroupRequest(
         group_id=config.group_id,
         member_id=member.member_id,

@@ -50,7 +50,9 @@ class MemberState(enum.Enum):
     REVOKING = "revoking"
     """Was told to stop some resources and waits until the application has, and until the commits
     of them that were asked for before have ended. Sends heartbeats; keeps working on the rest.
-    Ends with the join that no longer claims what was stopped."""
+    Ends with the join that no longer claims what was stopped; when only a part is, or a round is
+    wanted meanwhile, with a join that still claims the rest. It then stops on in all states of
+    the round."""
 
     LOSING = "losing"
     """Lost all that it held and waits until the application knows. Sends nothing, because a
@@ -78,6 +80,7 @@ class Trigger(enum.Enum):
     ASSIGNED_WITH_FOLLOW_UP = "assigned with follow-up"
     STOPPED = "stopped"
     REVOKED = "revoked"
+    GIVE_UP_ALL = "give up all"
     REJOIN = "rejoin"
     LOST = "lost"
     LOST_NOTHING = "lost nothing"
@@ -124,6 +127,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.JOINED_AS_LEADER:         _S.LEADING,
         _T.JOINED_AS_FOLLOWER:       _S.SYNCING,
         _T.REJOIN:                   _S.JOINING,    # the join must be sent again
+        _T.STOPPED:                  _S.JOINING,    # the join may claim it: one more must follow
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -132,6 +136,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
     _S.LEADING: {
         _T.SUBSCRIBED:               _S.LEADING,    # takes effect in the next round
         _T.ROUND_DECIDED:            _S.SYNCING,
+        _T.STOPPED:                  _S.LEADING,    # the join claimed it: one more must follow
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -143,6 +148,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.ASSIGNED_WITH_REVOCATION: _S.REVOKING,
         _T.ASSIGNED_WITH_FOLLOW_UP:  _S.JOINING,
         _T.REJOIN:                   _S.JOINING,
+        _T.STOPPED:                  _S.SYNCING,    # the join claimed it: one more must follow
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -151,6 +157,8 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
     _S.STABLE: {
         _T.SUBSCRIBED:               _S.JOINING,
         _T.REJOIN:                   _S.JOINING,
+        _T.GIVE_UP_ALL:              _S.REVOKING,   # an eager member before each join
+        _T.STOPPED:                  _S.STABLE,     # given up or lost long ago
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -160,6 +168,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.SUBSCRIBED:               _S.REVOKING,   # the join that follows carries it
         _T.STOPPED:                  _S.REVOKING,   # there is more, or commits of it are under way
         _T.REVOKED:                  _S.JOINING,
+        _T.REJOIN:                   _S.JOINING,    # what still stops must not hold others back
         _T.LOST:                     _S.LOSING,
         _T.LEAVE:                    _S.LEAVING,
         _T.FAIL:                     _S.FAILED,

@@ -21,9 +21,10 @@ from coopgroup.member.effects import (
     KeepIdentity,
     LoseResources,
     Report,
+    RevokeResources,
 )
 from coopgroup.member.error_actions import ErrorCode, RequestKind
-from coopgroup.member.transitions import TRANSITIONS, Trigger
+from coopgroup.member.transitions import TRANSITIONS, MemberState, Trigger
 from coopgroup.model import EMPTY
 from coopgroup.model.claims import NO_GENERATION
 from coopgroup.telemetry import MembershipLost, StateChanged
@@ -99,12 +100,30 @@ class Turn:
         )
 
     def rejoin(self, cause: str) -> None:
-        """Want the next round, keeping every claim; commits may be tried again before it."""
+        """Want the next round, keeping every claim; commits may be tried again before it.
+
+        An eager member keeps none: it stops all that it holds first.
+        """
         self.set(
             commits=attrs.evolve(self.member.commits, await_sync=False),
             rejoin_reason=self.member.rejoin_reason or cause,
+            rejoin_at_ms=None,
         )
-        self.move(Trigger.REJOIN, cause)
+        member = self.member
+        if member.config.eager and member.owned and member.state is MemberState.STABLE:
+            self.set(revoking=member.owned)
+            self.move(Trigger.GIVE_UP_ALL, cause)
+            self.emit(RevokeResources(resources=member.owned))
+        else:
+            self.move(Trigger.REJOIN, cause)
+
+    def rejoin_soon(self) -> None:
+        """Want the next round, but leave what is being stopped a little time to be part of it."""
+        config = self.member.config
+        if self.member.rejoin_at_ms is None and not config.eager:
+            # A grace that the coordinator would not wait for is none.
+            grace_ms = min(config.revocation_grace_ms, config.rebalance_timeout_ms // 4)
+            self.set(rejoin_at_ms=self.now_ms + grace_ms)
 
     def lose(self, cause: str, *, keep_id: bool, stalled: bool = False) -> None:
         """Take everything for lost; the application must know before the next join.
@@ -156,6 +175,7 @@ class Turn:
             owned=EMPTY,
             revoking=EMPTY,
             stopped=EMPTY,
+            rejoin_at_ms=None,
             generation=NO_GENERATION,
             claim_generation=NO_GENERATION,
             decided=(),

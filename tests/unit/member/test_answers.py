@@ -1,14 +1,18 @@
-"""What a refused sync means: the next round is joined, sooner or later, and nothing is given up."""
+"""What a sync's answer means: when it is refused, and for how long the leader wants to wait."""
 
+import attrs
 import pytest
 
-from coopgroup.member import ErrorCode, MemberState, RequestKind
+from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.member.effects import Report
-from coopgroup.model import EMPTY
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import JoinGroupRequest
+from coopgroup.protocol import decode_subscription, decode_user_data
 from coopgroup.telemetry import RequestRefused
-from tests.support.members import HELD, DrivenMember, stable, syncing, syncing_again
+from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing, syncing_again
 
 SYNC = RequestKind.SYNC_GROUP
+T0 = ResourceSet({"T": [0]})
 
 # A round that the coordinator ended or another member began is joined at once.
 OF_A_ROUND = [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION]
@@ -76,3 +80,94 @@ def test_heartbeat_of_a_refused_round_does_not_end_the_row_of_failures() -> None
     """The coordinator is well, and the syncs are refused all the same."""
     driven = syncing_again().refuse(SYNC, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert driven.heartbeat().member.attempts == 1
+
+
+# --- how long the leader wants to wait ------------------------------------------------------------
+
+
+def told_delay_ms(driven: DrivenMember) -> int | None:
+    """What the join that the last step sent says of the remaining delay."""
+    request = driven.request(RequestKind.JOIN_GROUP).request
+    assert isinstance(request, JoinGroupRequest)
+    ours = decode_user_data(decode_subscription(request.protocols[0][1]).user_data)
+    assert ours is not None
+    return ours.remaining_delay_ms
+
+
+def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
+    """The remaining delay travels in the user data: 0 when it has just run out."""
+    driven = syncing_again().sync(HELD, delay_ms=2_500)
+    due = driven.now_ms + 2_500
+    driven.heartbeat().heartbeat()
+    driven.wait(due - driven.now_ms - 1)
+    assert driven.member.state is MemberState.STABLE
+    assert next_deadline_ms(driven.member) == due
+    driven.wait(1)
+    assert told_delay_ms(driven) == 0
+
+
+def test_scheduled_rebalance_when_a_round_comes_first_tells_what_remains() -> None:
+    """A leader that is new to the group still honours a running delay."""
+    driven = syncing_again().sync(HELD, delay_ms=2_500)
+    due = driven.now_ms + 2_500
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert told_delay_ms(driven) == due - driven.now_ms
+
+
+def test_scheduled_rebalance_when_a_round_with_a_follow_up_says_nothing_of_it_goes_on() -> None:
+    """Such a round is not the last word: no delay can be sent in it."""
+    driven = syncing_again().sync(HELD, delay_ms=2_500)
+    due = driven.now_ms + 2_500
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, follow_up=True)
+    assert driven.member.scheduled_rejoin_ms == due
+    assert told_delay_ms(driven) == due - driven.now_ms
+
+
+@pytest.mark.parametrize(("delay_ms", "remains_ms"), [(0, None), (4_000, 4_000)])
+def test_scheduled_rebalance_when_a_round_is_the_last_word_is_replaced_or_ends(
+    delay_ms: int, remains_ms: int | None
+) -> None:
+    """The leader knows what still runs."""
+    driven = syncing_again().sync(HELD, delay_ms=2_500)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, delay_ms=delay_ms)
+    assert driven.member.remaining_delay_ms(driven.now_ms) == remains_ms
+
+
+def test_scheduled_rebalance_when_it_was_told_as_over_does_not_come_back() -> None:
+    """A follow-up round would else be joined for the same delay again and again."""
+    driven = syncing_again().sync(HELD, delay_ms=700).wait(700)
+    driven.join(3).sync(T0, follow_up=True)
+    assert (driven.member.state, driven.member.scheduled_rejoin_ms) == (MemberState.REVOKING, None)
+
+
+def test_scheduled_rebalance_when_it_comes_due_in_a_round_with_a_follow_up_is_told() -> None:
+    """The join on its way said that some of it remained, so one more says that nothing does."""
+    driven = syncing_again().sync(HELD, delay_ms=700)
+    due = driven.now_ms + 700
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3)
+    driven.now_ms = due + 50
+    driven.sync(T0, follow_up=True)
+    assert driven.member.rejoin_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
+    driven.wait(CONFIG.revocation_grace_ms)
+    assert told_delay_ms(driven) == 0
+
+
+def test_heartbeats_while_a_scheduled_delay_runs_are_frequent() -> None:
+    """The round of a member that returns begins at once, not at the next normal heartbeat."""
+    driven = syncing_again().sync(HELD, delay_ms=60_000)
+    paces = []
+    for _ in range(3):
+        paces.append(driven.member.heartbeat_at_ms - driven.now_ms)
+        driven.heartbeat()
+    assert paces == [CONFIG.window_heartbeat_interval_ms] * 3
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD).heartbeat()
+    assert driven.member.heartbeat_at_ms == driven.now_ms + CONFIG.heartbeat_interval_ms
+
+
+def test_heartbeats_in_the_window_are_never_slower_than_the_normal_ones() -> None:
+    """The setting is a pace for haste only."""
+    driven = syncing_again()
+    config = attrs.evolve(CONFIG, window_heartbeat_interval_ms=5_000)
+    driven.member = attrs.evolve(driven.member, config=config)
+    driven.sync(HELD, delay_ms=60_000).heartbeat()
+    assert driven.member.heartbeat_at_ms == driven.now_ms + CONFIG.heartbeat_interval_ms

@@ -18,6 +18,7 @@ from coopgroup.member.effects import (
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
+    Event,
     LeaveRequested,
     LossHandled,
     RejoinRequested,
@@ -31,7 +32,7 @@ from coopgroup.model.group_api import (
     JoinGroupRequest,
     LeaveGroupRequest,
 )
-from coopgroup.protocol import decode_subscription, decode_user_data
+from coopgroup.protocol import decode_subscription
 from coopgroup.simulator.coordinator import refusal
 from tests.support.members import (
     CONFIG,
@@ -42,6 +43,7 @@ from tests.support.members import (
     WITH_RESOURCES,
     DrivenMember,
     decided,
+    eager,
     failed,
     joined,
     joining,
@@ -228,30 +230,6 @@ def test_revocation_when_partly_complete_waits_for_the_rest() -> None:
     assert claims_of(driven.give(RevocationCompleted(resources=T1))) == (("T",), EMPTY, 2)
 
 
-def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
-    """The remaining delay travels in the user data: 0 when it has just run out."""
-    driven = syncing_again().sync(HELD, delay_ms=2_500)
-    due = driven.now_ms + 2_500
-    driven.heartbeat().heartbeat()
-    driven.wait(due - driven.now_ms - 1)
-    assert driven.member.state is MemberState.STABLE
-    assert next_deadline_ms(driven.member) == due
-    driven.wait(1)
-    ours = decode_user_data(decode_subscription(join_of(driven).protocols[0][1]).user_data)
-    assert ours is not None
-    assert ours.remaining_delay_ms == 0
-
-
-def test_scheduled_rebalance_when_a_round_comes_first_tells_what_remains() -> None:
-    """A leader that is new to the group still honours a running delay."""
-    driven = syncing_again().sync(HELD, delay_ms=2_500)
-    due = driven.now_ms + 2_500
-    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    ours = decode_user_data(decode_subscription(join_of(driven).protocols[0][1]).user_data)
-    assert ours is not None
-    assert ours.remaining_delay_ms == due - driven.now_ms
-
-
 def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
     """A stored follow-up or delay costs one round at most, and what is assigned is complete."""
     driven = static(joining()).join(5).sync(HELD, follow_up=True)
@@ -386,6 +364,52 @@ def test_look_up_when_the_member_has_left_means_nothing() -> None:
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     driven.answer(Kind.FIND_COORDINATOR, refusal(FindCoordinatorRequest(group_id="g"), code))
     assert (driven.member.state, driven.found(FailMember)) == (MemberState.UNSUBSCRIBED, [])
+
+
+# --- the eager way ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "event", [RejoinRequested(reason="uneven lag"), SubscriptionChanged(topics=("T", "U"))]
+)
+def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
+    """The old way: the world stops, and nothing is claimed."""
+    driven = eager(stable()).give(event)
+    assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
+    assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
+    driven.give(RevocationCompleted(resources=T0)).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    driven.wait(1_000)
+    assert driven.member.state is MemberState.REVOKING
+    driven.give(RevocationCompleted(resources=T1))
+    assert claims_of(driven) == (driven.member.topics, EMPTY, 1)
+    driven.join(2).sync(HELD)
+    assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
+    assert driven.found(RevokeResources) == []
+
+
+def test_eager_member_when_a_round_begins_stops_all() -> None:
+    """As for its own reasons; one that holds nothing joins at once."""
+    driven = eager(stable()).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
+    driven = eager(stable(EMPTY)).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert driven.sent() == ["JoinGroupRequest"]
+
+
+def test_eager_member_when_a_follow_up_is_announced_stops_what_it_was_just_given() -> None:
+    """Start before stop, in this order: the application sees what happened."""
+    driven = eager(joining()).join().sync(HELD, follow_up=True)
+    told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
+    assert told == [GrantResources(resources=HELD), RevokeResources(resources=HELD)]
+    assert driven.give(RevocationCompleted(resources=HELD)).sent() == ["JoinGroupRequest"]
+
+
+def test_eager_member_when_a_delay_ends_stops_all_and_is_not_woken_for_it_again() -> None:
+    """While it stops there is nothing more to be early for."""
+    driven = eager(joining()).join().sync(HELD, delay_ms=600).wait(600)
+    assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
+    deadline = next_deadline_ms(driven.member)
+    assert deadline is not None
+    assert deadline > driven.now_ms
 
 
 # --- time --------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from coopgroup.member import (
     next_deadline_ms,
 )
 from coopgroup.member.effects import Lane, LoseResources, Report, Send
-from coopgroup.model import EMPTY
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import HeartbeatAnswer, SyncGroupAnswer
 from coopgroup.telemetry import MembershipLost
 from tests.support.members import (
@@ -24,6 +24,7 @@ from tests.support.members import (
     HELD,
     DrivenMember,
     decided,
+    eager,
     joined,
     joining,
     leading_again,
@@ -151,9 +152,21 @@ def beats(driven: DrivenMember, until_ms: int, code: int = 0) -> DrivenMember:
     return driven
 
 
-def test_revocation_when_it_outlasts_the_rebalance_timeout_ends_all() -> None:
-    """A round has begun, the member cannot join it, and then nobody counts on it any more."""
+def test_revocation_when_it_outlasts_the_rebalance_timeout_ends_nothing() -> None:
+    """The member joins each round that begins, and claims what it still stops."""
     driven = revoking()
+    began_ms, generation = driven.now_ms, 2
+    while driven.now_ms < began_ms + 3 * CONFIG.rebalance_timeout_ms:
+        assert (driven.member.state, driven.member.owned) == (MemberState.REVOKING, HELD)
+        driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(CONFIG.revocation_grace_ms)
+        generation += 1
+        driven.join(generation).sync_again(HELD - driven.member.revoking)
+    assert driven.member.revoking == HELD - ResourceSet({"T": [0]})
+
+
+def test_revocation_of_an_eager_member_when_it_outlasts_the_rebalance_timeout_ends_all() -> None:
+    """A round has begun, the member cannot join it, and then nobody counts on it any more."""
+    driven = eager(stable())
     settled_at = driven.member.settled_at_ms
     beats(driven, settled_at + REJOIN_MS, ErrorCode.REBALANCE_IN_PROGRESS)
     assert driven.member.state is MemberState.REVOKING

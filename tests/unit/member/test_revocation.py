@@ -1,26 +1,54 @@
 """The join that gives something up is held back until the commits of it have ended."""
 
+from collections.abc import Callable
+
+import attrs
 import pytest
 
 from coopgroup.errors import LocalProtocolError
 from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
-from coopgroup.member.effects import FinishCommit, LoseResources, Send
+from coopgroup.member.effects import (
+    FinishCommit,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+    Send,
+)
 from coopgroup.member.events import (
     CommitAbandoned,
     CommitRequested,
+    Event,
     LeaveRequested,
     Offset,
+    RejoinRequested,
     RevocationCompleted,
     SubscriptionChanged,
 )
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import JoinGroupRequest, OffsetCommitAnswer, OffsetCommitRequest
+from coopgroup.model.group_api import (
+    JoinGroupRequest,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+)
 from coopgroup.protocol import decode_subscription
-from tests.support.members import HELD, DrivenMember, revoking, syncing_again
+from tests.support.members import (
+    CONFIG,
+    HELD,
+    DrivenMember,
+    decided,
+    leading_again,
+    rejoining,
+    rejoining_while_it_stops,
+    revoking,
+    stable,
+    syncing_again,
+)
 
 COMMIT = RequestKind.OFFSET_COMMIT
 T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
 STOPPED = RevocationCompleted(resources=T1)
+GRACE_MS = CONFIG.revocation_grace_ms
 
 
 def commit(commit_id: int, *partitions: int) -> CommitRequested:
@@ -94,25 +122,23 @@ def test_revoking_to_joining_does_not_wait_for_commits_asked_for_later() -> None
 
 
 def given_up_with_a_late_commit() -> DrivenMember:
-    """Gave all up, and a commit of T-1 that was asked for late is to be tried again."""
-    driven = syncing_again().sync(EMPTY, follow_up=True).give(commit(1, 0))
-    driven.give(RevocationCompleted(resources=HELD)).give(commit(2, 1))
+    """Gave T-1 up, and a commit of it that was asked for late is to be tried again."""
+    driven = holding().give(commit(2, 1))
     driven.refuse(COMMIT, ErrorCode.NO_ANSWER).find().wait(100)
-    assert committed(driven) == {0: 10, 1: 20}
-    failed = int(ErrorCode.KAFKA_STORAGE_ERROR)
-    driven.answer(COMMIT, OffsetCommitAnswer(codes=(("T", 0, 0), ("T", 1, failed))))
-    assert (driven.sent(), driven.found(FinishCommit)) == (
-        ["JoinGroupRequest"],
-        [FinishCommit(commit_id=1, codes=(("T", 0, 0),))],
-    )
+    assert committed(driven) == {1: 20}
+    answered(driven, ErrorCode.KAFKA_STORAGE_ERROR)
+    driven.give(CommitAbandoned(commit_id=1))
+    assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
+    assert [finished.commit_id for finished in driven.found(FinishCommit)] == [1]
     return driven
 
 
 def test_commit_asked_for_later_is_not_sent_again_once_its_partition_is_given_up() -> None:
-    """It was sent with one that was waited for, and failed where that one did not."""
+    """It was sent with one that was waited for, and that one was abandoned."""
     codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
     driven = given_up_with_a_late_commit().wait(200)
-    assert driven.effects == (FinishCommit(commit_id=2, codes=codes),)
+    assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
+    assert RequestKind.OFFSET_COMMIT not in driven.member.outstanding
 
 
 def test_commit_asked_for_later_is_not_sent_again_when_its_partition_comes_back() -> None:
@@ -156,24 +182,31 @@ def test_revoking_to_joining_when_the_commit_is_refused_goes_on(code: ErrorCode)
     assert driven.sent() == ["JoinGroupRequest"]
 
 
-def test_revoking_to_losing_when_the_commit_never_ends() -> None:
-    """The rebalance time-out bounds the wait, as it bounds the callback before it."""
-    driven = holding()
-    while driven.member.state is MemberState.REVOKING:
-        assert driven.now_ms < 10_000 + driven.member.config.rebalance_timeout_ms
-        driven.wait(500)
-        if RequestKind.HEARTBEAT in driven.member.outstanding:
-            driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
-    assert driven.member.state is MemberState.LOSING
+def test_revoking_to_joining_when_the_commit_does_not_end_still_claims_what_it_commits() -> None:
+    """Others wait in a round: it must not wait for a commit, but nobody is given the partition."""
+    driven = holding().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert driven.member.rejoin_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
+    driven.wait(CONFIG.revocation_grace_ms)
+    assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, HELD)
+    driven.join(3).sync_again(T0)
+    assert (driven.member.state, driven.found(RevokeResources)) == (MemberState.REVOKING, [])
+    answered(driven)
+    assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
+
+
+def test_revoking_to_losing_when_the_lease_ends_forgets_what_it_waits_for() -> None:
+    """The commit has ended with the membership."""
+    driven = holding().wait(CONFIG.session_timeout_ms)
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 1, code),))]
     assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
     assert (driven.member.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
+    assert driven.member.rejoin_at_ms is None
 
 
 def test_revoking_in_parts_gives_up_each_part_when_its_commits_have_ended() -> None:
-    """The join follows when the last part is stopped and settled."""
-    driven = syncing_again().sync(EMPTY, follow_up=True).give(commit(1, 0))
+    """The join follows at once when the last part is stopped and settled."""
+    driven = stopping_all().give(commit(1, 0))
     driven.give(RevocationCompleted(resources=T0))
     assert (driven.member.owned, driven.member.stopped) == (HELD, T0)
     answered(driven)
@@ -191,7 +224,176 @@ def test_revoking_when_it_waits_for_a_commit_takes_other_events() -> None:
     assert (driven.member.stopped, driven.member.commits.awaited) == (EMPTY, frozenset())
 
 
-def test_revocation_when_it_was_not_asked_for_is_refused() -> None:
-    """Neither before it, nor once the join is on its way."""
+@pytest.mark.parametrize("reach", [stable, rejoining, leading_again, syncing_again])
+def test_revocation_when_it_was_not_asked_for_means_nothing(
+    reach: Callable[[], DrivenMember],
+) -> None:
+    """The word comes late, of what was lost or given up before it."""
+    driven = reach()
+    before = driven.member
+    assert driven.give(STOPPED).member == before
+    driven = answered(holding())
+    before = driven.member
+    assert driven.give(STOPPED).member == before
+
+
+def test_revocation_when_the_member_is_out_of_the_group_is_refused() -> None:
+    """A host that says so has lost count."""
     with pytest.raises(LocalProtocolError):
-        answered(holding()).give(STOPPED)
+        DrivenMember().give(STOPPED)
+
+
+# --- in parts, and through rounds --------------------------------------------------------------
+
+
+def stopping_all() -> DrivenMember:
+    """Was told to stop T-0 and T-1."""
+    return syncing_again().sync(EMPTY, follow_up=True)
+
+
+def test_revoking_in_parts_joins_soon_after_some_have_stopped_and_claims_the_rest() -> None:
+    """What is free is granted at once; what is slow holds back nobody."""
+    driven = stopping_all().give(RevocationCompleted(resources=T0))
+    assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
+    assert driven.wait(GRACE_MS - 1).sent() == []
+    assert next_deadline_ms(driven.member) == driven.now_ms + 1
+    driven.wait(1)
+    assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, T1)
+
+
+def test_revoking_in_parts_when_the_rest_stops_in_time_joins_at_once() -> None:
+    """One round for both."""
+    driven = stopping_all().give(RevocationCompleted(resources=T0)).wait(GRACE_MS - 1)
+    assert claims_of(driven.give(STOPPED)) == EMPTY
+    assert driven.member.rejoin_at_ms is None
+
+
+def test_revoking_without_a_grace_joins_with_each_part() -> None:
+    """Zero is a setting."""
+    driven = syncing_again()
+    config = attrs.evolve(CONFIG, revocation_grace_ms=0)
+    driven.member = attrs.evolve(driven.member, config=config)
+    driven.sync(EMPTY, follow_up=True).give(RevocationCompleted(resources=T0))
+    assert claims_of(driven) == T1
+
+
+def test_revoking_when_nobody_asks_waits_for_as_long_as_it_takes() -> None:
+    """No round would be different: the group is left in peace, and the lease is kept."""
+    driven = revoking()
+    for _ in range(40):
+        driven.heartbeat()
+    assert (driven.member.state, driven.member.rejoin_at_ms) == (MemberState.REVOKING, None)
+
+
+@pytest.mark.parametrize("told", [T0, HELD])
+def test_revoking_when_told_again_or_assigned_again_goes_on_stopping(told: ResourceSet) -> None:
+    """The application hears of a stop once, whatever the rounds in between say."""
+    driven = rejoining_while_it_stops().join(3).sync_again(told)
+    assert (driven.found(RevokeResources), driven.found(GrantResources)) == ([], [])
+    assert (driven.member.state, driven.member.revoking) == (MemberState.REVOKING, T1)
+    assert driven.member.rejoin_at_ms is None
+    assert claims_of(driven.give(STOPPED)) == T0
+    driven.join(4).sync(HELD)
+    assert driven.found(GrantResources) == [GrantResources(resources=T1)]
+
+
+def test_revoking_when_told_more_tells_the_application_only_that() -> None:
+    """Two stops of one resource would count its end twice."""
+    driven = rejoining_while_it_stops().join(3).sync(EMPTY, follow_up=True)
+    assert driven.found(RevokeResources) == [RevokeResources(resources=T0)]
+    assert driven.member.revoking == HELD
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.NONE])
+def test_revoking_joins_soon_only_when_a_heartbeat_says_that_a_round_has_begun(
+    code: ErrorCode,
+) -> None:
+    """Others wait for this member then."""
+    driven = revoking().heartbeat(code).wait(GRACE_MS)
+    joins = code is ErrorCode.REBALANCE_IN_PROGRESS
+    assert (driven.member.state is MemberState.JOINING) == joins
+
+
+@pytest.mark.parametrize(
+    "event", [RejoinRequested(reason="uneven lag"), SubscriptionChanged(topics=("T", "U"))]
+)
+def test_revoking_joins_soon_when_a_round_is_wanted(event: Event) -> None:
+    """The first of several reasons counts: a stream of them cannot put the join off."""
+    driven = revoking().give(event)
+    driven.wait(GRACE_MS // 2).give(RejoinRequested(reason="metadata changed"))
+    assert driven.wait(GRACE_MS - GRACE_MS // 2).member.state is MemberState.JOINING
+    assert claims_of(driven) == HELD
+
+
+def test_revoking_joins_soon_when_a_follow_up_of_others_is_announced() -> None:
+    """Nothing new for this member, but do not wait for the heartbeat."""
+    driven = rejoining_while_it_stops().join(3).sync(HELD, follow_up=True)
+    assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
+    assert claims_of(driven.wait(GRACE_MS)) == HELD
+
+
+def test_revoking_hears_of_a_round_faster_than_a_heartbeat_interval() -> None:
+    """Whoever rejoined at once waits for this member: it asks at the pace of the window."""
+    driven = revoking()
+    due_ms = driven.now_ms + CONFIG.window_heartbeat_interval_ms
+    assert driven.member.heartbeat_at_ms == due_ms
+    driven.heartbeat()
+    assert driven.member.heartbeat_at_ms == due_ms + CONFIG.window_heartbeat_interval_ms
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> None:
+    """The round on its way keeps it from everybody else."""
+    driven = rejoining_while_it_stops()
+    driven.give(STOPPED)
+    assert (driven.member.owned, driven.sent()) == (T0, [])
+    driven.join(3, leads=leads)
+    if leads:
+        driven.give(decided(3))
+    driven.sync(T0)
+    assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, T0)
+
+
+def test_stop_between_join_and_sync_takes_one_more_round() -> None:
+    """As during the join."""
+    driven = rejoining_while_it_stops().join(3).give(STOPPED).sync_again(T0)
+    assert (driven.found(RevokeResources), claims_of(driven)) == ([], T0)
+
+
+def test_stop_during_a_round_that_assigns_it_again_gives_it_back_at_once() -> None:
+    """The group counts on this member, which has stopped: it starts anew."""
+    driven = rejoining_while_it_stops().join(3).give(STOPPED).sync(HELD)
+    assert driven.found(GrantResources) == [GrantResources(resources=T1)]
+
+
+def test_stop_before_the_join_is_sent_needs_no_further_round() -> None:
+    """The join that failed is sent again, and claims what is left by then."""
+    driven = rejoining_while_it_stops()
+    driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS).give(STOPPED)
+    driven.wait(100)
+    assert claims_of(driven) == T0
+    assert driven.join(3).sync(T0).member.state is MemberState.STABLE
+
+
+def test_stop_during_a_round_waits_for_its_commit_like_any_other() -> None:
+    """The commit goes out after the sync at the latest; until then the resource is owned."""
+    driven = rejoining_while_it_stops().give(commit(1, 1)).give(STOPPED).join(3)
+    answered(driven, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert (driven.member.owned, driven.member.stopped) == (HELD, T1)
+    driven.sync_again(T0)
+    assert (driven.member.state, committed(driven)) == (MemberState.REVOKING, {1: 10})
+    assert claims_of(answered(driven)) == T0
+
+
+def test_revoking_when_one_commit_is_slow_gives_up_what_it_does_not_concern() -> None:
+    """Each resource counts alone."""
+    driven = stopping_all().give(commit(1, 1)).give(RevocationCompleted(resources=HELD))
+    assert (driven.member.owned, driven.member.stopped) == (T1, T1)
+    assert claims_of(driven.wait(GRACE_MS)) == T1
+
+
+def test_unreadable_assignment_while_it_stops_goes_on_stopping() -> None:
+    """What is held nobody else was given, and what was to be stopped still is."""
+    driven = rejoining_while_it_stops().join(3)
+    driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"?"))
+    assert (driven.member.state, driven.member.revoking) == (MemberState.REVOKING, T1)

@@ -25,8 +25,10 @@ from tests.support.members import (
     WITH_RESOURCES,
     DrivenMember,
     decided,
+    eager,
     joining,
     leading,
+    rejoining_while_it_stops,
     returning,
     revoking,
     stable,
@@ -113,6 +115,14 @@ WAYS: Mapping[Row, Way] = {
         .give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
     ),
     (_S.REVOKING, _T.REVOKED): given(revoking, LATE),
+    (_S.REVOKING, _T.REJOIN): rejoining_while_it_stops,
+    (_S.JOINING, _T.STOPPED): given(rejoining_while_it_stops, LATE),
+    (_S.LEADING, _T.STOPPED): lambda: rejoining_while_it_stops().join(3, leads=True).give(LATE),
+    (_S.SYNCING, _T.STOPPED): lambda: rejoining_while_it_stops().join(3).give(LATE),
+    (_S.STABLE, _T.STOPPED): given(stable, LATE),
+    (_S.STABLE, _T.GIVE_UP_ALL): out_of_a_heartbeat(
+        lambda: eager(stable()), ErrorCode.REBALANCE_IN_PROGRESS
+    ),
     (_S.LOSING, _T.STOPPED): given(OUT_OF_WORK[_S.LOSING], LATE),
     (_S.LOSING, _T.LOSS_HANDLED): given(OUT_OF_WORK[_S.LOSING], LossHandled()),
     (_S.LEAVING, _T.LEFT): refused(
