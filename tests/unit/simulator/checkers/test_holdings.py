@@ -1,0 +1,138 @@
+"""Checkers of who holds what: each rule broken once, and what is no breach."""
+
+import pytest
+
+from coopgroup.model import ResourceSet
+from coopgroup.model.resource_set import Resource
+from coopgroup.simulator.checkers import check_pairs, check_single_owner
+from coopgroup.simulator.checkers.holdings import Holding, holdings
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    EndCause,
+    Envelope,
+    MembershipLost,
+    ProcessEnded,
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
+    Record,
+    ResourcesStarted,
+    ResourcesStopped,
+    StopReason,
+)
+
+T0, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [0, 1]})
+START = ProcessStarted(topics=("T",))
+GAIN = AssignmentReceived(leader=False, gained=T0)
+BEGIN = ResourcesStarted(resources=T0)
+TOLD = AssignmentReceived(leader=False, revoked=T0)
+STOP = ResourcesStopped(resources=T0, reason=StopReason.REVOKED)
+LOSS = MembershipLost(resources=T0, cause="lease expired")
+LOST = ResourcesStopped(resources=T0, reason=StopReason.LOST)
+DEAD = ProcessEnded(cause=EndCause.CRASHED)
+
+
+def telemetry(*rows: tuple[int, str, Record]) -> list[Envelope]:
+    """Envelopes of some records with time and process."""
+    return [
+        Envelope(at_ms=at_ms, group="g", member="", generation=1, record=record, client=client)
+        for at_ms, client, record in rows
+    ]
+
+
+def test_holding_begins_with_the_assignment_and_ends_with_the_stop() -> None:
+    """Not with the first and last record worked off."""
+    rows = telemetry(
+        (1, "a", START), (2, "a", GAIN), (5, "a", BEGIN), (8, "a", TOLD), (9, "a", STOP)
+    )
+    assert holdings(rows) == [Holding(Resource("T", 0), 2, 9, "a")]
+
+
+def test_holding_of_a_paused_process_is_interrupted() -> None:
+    """What it lost meanwhile it does not get back for a moment."""
+    rows = telemetry(
+        (1, "a", GAIN),
+        (3, "a", ProcessPaused()),
+        (6, "a", ProcessResumed()),
+        (8, "a", ProcessPaused()),
+        (9, "a", ProcessResumed()),
+        (9, "a", LOST),
+    )
+    assert [(one.start_ms, one.end_ms) for one in holdings(rows)] == [(1, 3), (6, 8)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ((1, "a", GAIN), (5, "a", STOP), (5, "b", GAIN)),
+        ((1, "a", GAIN), (5, "b", GAIN), (5, "a", STOP)),
+        ((1, "a", GAIN), (5, "a", DEAD), (6, "b", GAIN)),
+        ((1, "a", GAIN), (5, "a", ProcessPaused()), (6, "b", GAIN)),
+    ],
+    ids=["in turn", "within a millisecond", "after its death", "while it is paused"],
+)
+def test_single_owner_when_one_follows_the_other_is_kept(
+    rows: tuple[tuple[int, str, Record], ...],
+) -> None:
+    """Never two at an instant."""
+    assert list(check_single_owner(telemetry(*rows))) == []
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ((1, "a", GAIN), (4, "b", GAIN), (5, "a", STOP)),
+        ((1, "a", GAIN), (2, "a", ProcessPaused()), (3, "b", GAIN), (4, "a", ProcessResumed())),
+        ((1, "a", GAIN), (4, "b", GAIN)),
+    ],
+    ids=["too early", "goes on too late", "for ever"],
+)
+def test_single_owner_when_two_hold_one_resource_is_broken(
+    rows: tuple[tuple[int, str, Record], ...],
+) -> None:
+    """The message names both."""
+    (violation,) = check_single_owner(telemetry(*rows, (9, "z", START)))
+    assert violation.message in {"T-0 is with a and b", "T-0 is with b and a"}
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        (GAIN, BEGIN, TOLD, STOP, GAIN, BEGIN),
+        (GAIN, TOLD, STOP),
+        (GAIN, BEGIN, LOSS, LOST, GAIN),
+        (GAIN, BEGIN, ResourcesStopped(resources=T0, reason=StopReason.CLOSED)),
+    ],
+)
+def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...]) -> None:
+    """Assigned, worked on, then revoked or lost or closed."""
+    rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
+    assert list(check_pairs(telemetry(*rows))) == []
+
+
+@pytest.mark.parametrize(
+    ("records", "words"),
+    [
+        ((GAIN, GAIN), "is given what it holds"),
+        ((BEGIN,), "works on what it does not hold"),
+        ((GAIN, BEGIN, BEGIN), "begins twice"),
+        ((STOP,), "stops what it does not hold"),
+        ((GAIN, BEGIN, STOP), "was not told to"),
+        ((GAIN, BEGIN, LOST), "has not lost"),
+        ((GAIN, TOLD, STOP, STOP), "stops what it does not hold"),
+    ],
+)
+def test_pairs_when_something_is_out_of_turn_are_broken(
+    records: tuple[Record, ...], words: str
+) -> None:
+    """The message says what."""
+    rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
+    assert words in next(iter(check_pairs(telemetry(*rows)))).message
+
+
+def test_pairs_begin_anew_with_each_life() -> None:
+    """A process that was killed comes back and holds nothing."""
+    rows = telemetry(
+        (1, "a", START), (2, "a", GAIN), (3, "a", DEAD), (4, "a", START), (5, "a", GAIN)
+    )
+    assert list(check_pairs(rows)) == []

@@ -1,0 +1,64 @@
+"""The checker of the end of a run."""
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.simulator.checkers import check_rest
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    EndCause,
+    Envelope,
+    ProcessEnded,
+    ProcessStarted,
+    Record,
+    ResourcesStarted,
+    StateChanged,
+)
+
+T0, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [0, 1]})
+LIFE: tuple[Record, ...] = (
+    ProcessStarted(topics=("T",)),
+    StateChanged(before="syncing", after="stable", cause="assigned"),
+    AssignmentReceived(leader=True, gained=T01),
+    ResourcesStarted(resources=T01),
+)
+
+
+def life(*records: Record) -> list[Envelope]:
+    """Records of one process, a millisecond apart."""
+    return [
+        Envelope(at_ms=at_ms, group="g", member="m", generation=1, record=record, client="a")
+        for at_ms, record in enumerate(records)
+    ]
+
+
+def messages(
+    telemetry: list[Envelope], expected: ResourceSet, quiet_from_ms: int = 90
+) -> list[str]:
+    """What is wrong at the end."""
+    return [one.message for one in check_rest(telemetry, expected, quiet_from_ms, 100)]
+
+
+def test_rest_when_all_have_their_owner_is_kept() -> None:
+    """And nobody is left in a round."""
+    assert messages(life(*LIFE), T01) == []
+
+
+def test_rest_when_nobody_lives_needs_no_owners() -> None:
+    """Nothing is subscribed any more."""
+    assert messages(life(*LIFE, ProcessEnded(cause=EndCause.CLOSED)), EMPTY) == []
+
+
+def test_rest_names_what_nobody_works_on_and_what_nobody_wants() -> None:
+    """Either is a breach."""
+    assert messages(life(*LIFE), ResourceSet({"T": [0, 1, 2]})) == ["nobody works on {'T': [2]}"]
+    assert messages(life(*LIFE), T0) == ["worked on, and not wanted: {'T': [1]}"]
+
+
+def test_rest_when_a_member_is_not_stable_is_broken() -> None:
+    """It waits for something that does not come."""
+    joins = StateChanged(before="stable", after="joining", cause="a round has begun")
+    assert messages(life(*LIFE, joins), T01) == ["not stable: {'a': 'joining'}"]
+
+
+def test_rest_when_rounds_go_on_is_broken() -> None:
+    """At the end nothing may move any more."""
+    assert messages(life(*LIFE), T01, quiet_from_ms=2) == ["a is still in rounds at 2"]

@@ -1,0 +1,126 @@
+"""What stands behind a consumer: each resource is stopped, given up and restored on its own."""
+
+from coopgroup.model import ResourceSet
+from coopgroup.simulator.costs import Costs
+from coopgroup.simulator.scenario import Cost, Span
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.telemetry import (
+    OffsetsCommitted,
+    ResourcesStarted,
+    ResourcesStopped,
+    StopReason,
+)
+from tests.support.simulated import quiet_group
+
+HEAVY = ResourceSet({"T": [1, 3]})
+
+
+def with_heavy_resources(stop_ms: int = 0, restore_ms: int = 0) -> Simulation:
+    """A group in which some resources take their time."""
+    group = quiet_group()
+    slow = Cost(
+        resources=HEAVY, stop_ms=Span(stop_ms, stop_ms), restore_ms=Span(restore_ms, restore_ms)
+    )
+    group.costs = Costs(group.world.dice("costs"), (slow,))
+    return group
+
+
+def stops(group: Simulation) -> list[tuple[int, ResourcesStopped]]:
+    """Everything that was stopped, with its time."""
+    telemetry = group.world.telemetry
+    return [
+        (one.at_ms, one.record) for one in telemetry if isinstance(one.record, ResourcesStopped)
+    ]
+
+
+def test_light_resources_do_not_wait_for_heavy_ones_to_stop() -> None:
+    """Each is given up as soon as it has stopped."""
+    group = with_heavy_resources(stop_ms=400)
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.start("b", ("T",))
+    group.start("c", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    durations = {
+        resource: record.duration_ms for _, record in stops(group) for resource in record.resources
+    }
+    assert {resource.index: took >= 400 for resource, took in durations.items()} == {
+        resource.index: resource in HEAVY for resource in durations
+    }
+
+
+def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
+    """Each is worked on as soon as it can be."""
+    group = with_heavy_resources(restore_ms=300)
+    group.start("a", ("T",))
+    group.run(1_000)
+    begins = [
+        (one.at_ms, one.record.resources)
+        for one in group.world.telemetry
+        if isinstance(one.record, ResourcesStarted)
+    ]
+    (light_ms, light), (heavy_ms, heavy) = begins
+    assert (light & HEAVY, heavy) == (ResourceSet(), HEAVY)
+    assert heavy_ms - light_ms == 300
+
+
+def test_what_is_lost_while_it_is_restored_is_never_begun() -> None:
+    """Whatever was under way for it is void."""
+    group = with_heavy_resources(restore_ms=300)
+    process = group.start("a", ("T",))
+    group.run(150)
+    process.stall()
+    assert not process.application.held
+    group.run(200)
+    begun = [
+        one.record for one in group.world.telemetry if isinstance(one.record, ResourcesStarted)
+    ]
+    assert all(not record.resources & HEAVY for record in begun)
+
+
+def test_what_is_lost_while_it_stops_is_lost_once() -> None:
+    """It is neither committed nor given up."""
+    group = with_heavy_resources(stop_ms=500)
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.start("b", ("T",))
+    while not process.application.stopping:
+        group.run(10)
+    process.stall()
+    assert group.run_until_rest(5_000, 200)
+    reasons = [record.reason for _, record in stops(group)]
+    assert reasons.count(StopReason.LOST) == 1
+    assert group.world.violations == []
+
+
+def test_offsets_are_committed_before_a_resource_is_given_up() -> None:
+    """What was worked off until the stop began is not worked off again."""
+    group = quiet_group(partitions=2)
+    group.commit_interval_ms = 0
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 500)
+    assert group.brokers.coordinator.committed == {}
+    group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    (stopped_ms, stopped) = stops(group)[0]
+    (committed,) = [
+        one for one in group.world.telemetry if isinstance(one.record, OffsetsCommitted)
+    ]
+    assert isinstance(committed.record, OffsetsCommitted)
+    assert committed.record.resources == stopped.resources
+    assert committed.at_ms <= stopped_ms
+    began_ms = stopped_ms - stopped.duration_ms
+    assert committed.record.offsets[0] >= began_ms * 50 // 1_000 - 1
+
+
+def test_close_gives_up_what_was_granted_meanwhile() -> None:
+    """Nothing is left behind."""
+    group = with_heavy_resources(stop_ms=300)
+    process = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    process.close()
+    group.set_topic("T", 6)
+    group.run(1_000)
+    assert not process.alive
+    assert not process.application.held
+    assert group.world.violations == []
