@@ -1,5 +1,7 @@
 """Connections: order, one request at a time, what is lost, cut or refused."""
 
+from collections.abc import Sequence
+
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest
 from coopgroup.simulator.network import Mishap, Upset
@@ -8,9 +10,9 @@ from coopgroup.telemetry import FaultInjected, MembershipLost, RequestRefused
 from tests.support.simulated import SESSION_MS, quiet_group
 
 
-def refusals(telemetry: list[object]) -> list[tuple[str, str]]:
+def refusals(records: Sequence[object]) -> list[tuple[str, str]]:
     """Request and error of everything that was refused."""
-    return [(one.request, one.error) for one in telemetry if isinstance(one, RequestRefused)]
+    return [(one.request, one.error) for one in records if isinstance(one, RequestRefused)]
 
 
 def test_upset_happens_once_to_the_request_that_fits() -> None:

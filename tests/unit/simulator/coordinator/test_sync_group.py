@@ -54,8 +54,10 @@ def test_sync_when_leader_is_silent_drops_it() -> None:
     generation = group.coordinator.group.generation
     waiting = group.send(sync(follower, generation))
     for _ in range(5):
-        group.wait(REBALANCE_MS // 5)
         alive = group.ask(heartbeat(leader, generation), HeartbeatAnswer)
+        assert alive.error_code == 0
+        group.wait(REBALANCE_MS // 5)
+    alive = group.ask(heartbeat(leader, generation), HeartbeatAnswer)
     assert alive.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     answer = group.answers[waiting]
     assert isinstance(answer, SyncGroupAnswer)

@@ -1,0 +1,225 @@
+"""Scenarios played: every kind of event, told by the records that it leaves."""
+
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+from coopgroup.simulator import Run, Scenario, simulate
+from coopgroup.simulator.scenario import (
+    LEADER,
+    AddPartitions,
+    Capacity,
+    Close,
+    CoordinatorLost,
+    CoordinatorMoved,
+    Crash,
+    CreateTopic,
+    Cut,
+    DeleteTopic,
+    Event,
+    Flap,
+    Group,
+    How,
+    Identity,
+    MemberSet,
+    Pause,
+    Rate,
+    RollingRestart,
+    Scale,
+    Span,
+    Topic,
+)
+from coopgroup.telemetry import (
+    FaultInjected,
+    ProcessEnded,
+    ProcessPaused,
+    ProcessResumed,
+    ProcessStarted,
+    RoundLed,
+)
+
+SCENARIO = Scenario(
+    duration_ms=30_000,
+    settle_ms=20_000,
+    group=Group(
+        session_timeout_ms=2_000,
+        rebalance_timeout_ms=4_000,
+        heartbeat_interval_ms=500,
+        commit_interval_ms=1_000,
+    ),
+    topics=(Topic(name="T", partitions=4, rate_per_s=(10.0,) * 4),),
+    members=(MemberSet(name="w", count=2, topics=("T", "U"), capacity_per_s=100.0),),
+)
+
+
+def played(*events: Event, scenario: Scenario = SCENARIO) -> Run:
+    """A run without violations."""
+    run = simulate(attrs.evolve(scenario, events=events))
+    assert run.violations == ()
+    return run
+
+
+def lives(run: Run) -> Iterator[tuple[int, str, str]]:
+    """Starts and ends after the begin."""
+    for one in run.telemetry:
+        match one.record:
+            case ProcessStarted() if one.at_ms:
+                yield one.at_ms, one.client, "starts"
+            case ProcessEnded():
+                yield one.at_ms, one.client, one.record.cause
+            case ProcessPaused():
+                yield one.at_ms, one.client, "pauses"
+            case ProcessResumed():
+                yield one.at_ms, one.client, "resumes"
+            case _:
+                pass
+
+
+def faults(run: Run) -> list[tuple[int, str]]:
+    """What happened to the surroundings."""
+    return [
+        (one.at_ms, one.record.description)
+        for one in run.telemetry
+        if isinstance(one.record, FaultInjected)
+    ]
+
+
+def test_processes_start_when_the_scenario_says() -> None:
+    """A set one after the other; a set without a count is one process of its name."""
+    scenario = attrs.evolve(
+        SCENARIO,
+        members=(
+            MemberSet(name="w", count=3, topics=("T",), start_ms=100, start_every_ms=50),
+            MemberSet(name="solo", topics=("T",), start_ms=700, identity=Identity.STATIC),
+        ),
+    )
+    run = played(scenario=scenario)
+    starts = [(at_ms, client) for at_ms, client, what in lives(run) if what == "starts"]
+    assert starts == [(100, "w-1"), (150, "w-2"), (200, "w-3"), (700, "solo")]
+
+
+def test_crash_and_return() -> None:
+    """The same name, a new life."""
+    run = played(Crash(at_ms=5_000, member="w-2", back_after_ms=3_000))
+    assert list(lives(run)) == [(5_000, "w-2", "crashed"), (8_000, "w-2", "starts")]
+
+
+def test_crash_of_the_leader_without_return() -> None:
+    """Whoever leads when it strikes."""
+    run = played(Crash(at_ms=5_000, member=LEADER))
+    leaders = [one.client for one in run.telemetry if isinstance(one.record, RoundLed)]
+    ((at_ms, client, what),) = lives(run)
+    assert (at_ms, what) == (5_000, "crashed")
+    assert client == leaders[0] != leaders[-1]
+
+
+def test_close_and_return_counts_from_the_end() -> None:
+    """A close takes its time."""
+    run = played(Close(at_ms=5_000, member="w-1", back_after_ms=1_000))
+    (ended, started) = lives(run)
+    assert ended[1:] == ("w-1", "closed")
+    assert ended[0] >= 5_000
+    assert started == (ended[0] + 1_000, "w-1", "starts")
+
+
+def test_pause() -> None:
+    """SIGSTOP and SIGCONT."""
+    run = played(Pause(at_ms=5_000, member="w-1", for_ms=700))
+    assert list(lives(run)) == [(5_000, "w-1", "pauses"), (5_700, "w-1", "resumes")]
+
+
+def test_rolling_restart_takes_the_processes_in_turn() -> None:
+    """A batch at a time, each back after its own time."""
+    scenario = attrs.evolve(SCENARIO, members=(MemberSet(name="w", count=3, topics=("T",)),))
+    event = RollingRestart(
+        at_ms=4_000, members=("w",), down_ms=1_000, every_ms=6_000, batch=2, how=How.CRASH
+    )
+    run = played(event, scenario=scenario)
+    assert list(lives(run)) == [
+        (4_000, "w-1", "crashed"),
+        (4_000, "w-2", "crashed"),
+        (5_000, "w-1", "starts"),
+        (5_000, "w-2", "starts"),
+        (10_000, "w-3", "crashed"),
+        (11_000, "w-3", "starts"),
+    ]
+
+
+def test_scale_up_and_down() -> None:
+    """New numbers at the end; the highest go first, and do not come back."""
+    run = played(
+        Scale(at_ms=4_000, members="w", to=4, every_ms=500),
+        Crash(at_ms=12_000, member="w-4", back_after_ms=5_000),
+        Scale(at_ms=14_000, members="w", to=2, how=How.CRASH),
+    )
+    assert list(lives(run)) == [
+        (4_000, "w-3", "starts"),
+        (4_500, "w-4", "starts"),
+        (12_000, "w-4", "crashed"),
+        (14_000, "w-3", "crashed"),
+    ]
+
+
+def test_flap() -> None:
+    """Up and down, so many times."""
+    event = Flap(at_ms=4_000, member="w-1", up_ms=3_000, down_ms=1_000, times=3)
+    run = played(event)
+    assert [at_ms for at_ms, _, what in lives(run) if what == "crashed"] == [4_000, 8_000, 12_000]
+    assert [at_ms for at_ms, _, what in lives(run) if what == "starts"] == [5_000, 9_000, 13_000]
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (Cut(at_ms=9_000, members=("w-1",), for_ms=800), "w-1 is cut off for 800 ms"),
+        (
+            CoordinatorLost(at_ms=9_000, for_ms=900),
+            "broker 1 dies, broker 2 has the group in 900 ms",
+        ),
+        (CoordinatorMoved(at_ms=9_000), "group coordinator moves from broker 1 to broker 2"),
+        (AddPartitions(at_ms=9_000, topic="T", rate_per_s=(1.0, 2.0)), "topic T has 6 partitions"),
+        (
+            CreateTopic(at_ms=9_000, topic=Topic(name="U", partitions=2, rate_per_s=(1.0, 1.0))),
+            "topic U has 2 partitions",
+        ),
+        (DeleteTopic(at_ms=9_000, topic="T"), "topic T has 0 partitions"),
+        (Rate(at_ms=9_000, topic="T", rate_per_s=0.5), "topic T gets 0.5 records/s"),
+        (Capacity(at_ms=9_000, members=("w",), capacity_per_s=20.0), "w works off 20 records/s"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_surroundings_change(event: Event, words: str) -> None:
+    """Each event is written down, and the group is at rest in the end."""
+    assert faults(played(event)) == [(9_000, words)]
+
+
+def test_rate_and_capacity_show_in_the_lag() -> None:
+    """More than the processes can work off."""
+    run = played(
+        Rate(at_ms=5_000, topic="T", partitions=(0,), rate_per_s=500.0),
+        Rate(at_ms=15_000, topic="T", rate_per_s=0.0),
+        Capacity(at_ms=20_000, members=("w",), capacity_per_s=10_000.0),
+    )
+    assert run.measures.lag_peak > 2_000
+    assert run.measures.lag_final == 0
+
+
+def test_clocks_differ_by_process_and_seed() -> None:
+    """Drawn once for each process."""
+    scenario = attrs.evolve(
+        SCENARIO,
+        members=(MemberSet(name="w", count=3, topics=("T",), clock_skew_ppm=Span(-200, 200)),),
+        events=(Crash(at_ms=5_000, member="w-1", back_after_ms=100),),
+    )
+    assert simulate(scenario).violations == ()
+
+
+def test_events_that_strike_nobody_are_passed_over() -> None:
+    """A process that is down cannot crash."""
+    run = played(
+        Crash(at_ms=5_000, member="w-1", back_after_ms=10_000),
+        Crash(at_ms=6_000, member="w-1"),
+        Pause(at_ms=7_000, member="w-1", for_ms=100),
+    )
+    assert list(lives(run)) == [(5_000, "w-1", "crashed"), (15_000, "w-1", "starts")]

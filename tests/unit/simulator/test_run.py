@@ -1,0 +1,87 @@
+"""`simulate`: the same run for the same seed; other policies and assignors by name."""
+
+import attrs
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.simulator import Scenario, simulate
+from coopgroup.simulator.scenario import Choice, Crash, Group, MemberSet, Network, Span, Topic
+from coopgroup.telemetry import to_json
+
+SCENARIO = Scenario(
+    duration_ms=20_000,
+    settle_ms=20_000,
+    group=Group(session_timeout_ms=2_000, rebalance_timeout_ms=4_000, heartbeat_interval_ms=500),
+    topics=(Topic(name="T", partitions=6, rate_per_s=(20.0,) * 6),),
+    members=(MemberSet(name="w", count=3, topics=("T",)),),
+    network=Network(delay_ms=Span(1, 20), loss=0.02),
+    events=(Crash(at_ms=6_000, member="w-1", back_after_ms=3_500),),
+    policies=(Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 5_000}),),
+)
+
+
+def test_simulate_twice_is_the_same_run() -> None:
+    """Everything follows from the seed."""
+    one, other = (simulate(SCENARIO, seed=3, transcript=True) for _ in range(2))
+    assert one.transcript == other.transcript
+    assert list(map(to_json, one.telemetry)) == list(map(to_json, other.telemetry))
+    assert one.measures == other.measures
+    assert simulate(SCENARIO, seed=4, transcript=True).transcript != one.transcript
+
+
+def test_simulate_writes_a_transcript_only_when_asked() -> None:
+    """It costs time, and changes nothing else."""
+    silent, loud = simulate(SCENARIO), simulate(SCENARIO, transcript=True)
+    assert silent.transcript == ()
+    assert loud.transcript
+    assert silent.telemetry == loud.telemetry
+
+
+def test_simulate_with_a_policy_by_name_takes_the_options_of_the_scenario() -> None:
+    """A crashed process that is back in the window finds its partitions."""
+    simple, deferred = simulate(SCENARIO), simulate(SCENARIO, policy="deferred")
+    assert (simple.policy, deferred.policy) == ("simple", "deferred")
+    options = deferred.scenario.group.policy.options
+    assert options == {"scheduled_rebalance_timeout_ms": 5_000}
+    assert deferred.measures.moved == 0 < simple.measures.moved
+    assert (simple.violations, deferred.violations) == ((), ())
+
+
+def test_simulate_with_an_assignor() -> None:
+    """By name or with options."""
+    run = simulate(SCENARIO, assignor="lag-aware")
+    assert run.assignor == "lag-aware"
+    again = simulate(SCENARIO, assignor=Choice(name="lag-aware"))
+    assert again.telemetry == run.telemetry
+
+
+@pytest.mark.parametrize(("policy", "assignor"), [("eventual", None), (None, "random")])
+def test_simulate_when_a_name_is_unknown_is_refused(
+    policy: str | None, assignor: str | None
+) -> None:
+    """In one line."""
+    with pytest.raises(ConfigurationError, match="expected one of"):
+        simulate(SCENARIO, policy=policy, assignor=assignor)
+
+
+def test_simulate_when_settings_contradict_each_other_is_refused() -> None:
+    """As a consumer would."""
+    group = attrs.evolve(SCENARIO.group, rebalance_timeout_ms=1_000)
+    with pytest.raises(ConfigurationError):
+        simulate(attrs.evolve(SCENARIO, group=group))
+
+
+def test_violations_of_a_run_are_found() -> None:
+    """A group that gets no time to settle is not at rest."""
+    events = (Crash(at_ms=19_900, member="w-1"),)
+    run = simulate(attrs.evolve(SCENARIO, events=events, settle_ms=1_000))
+    assert {one.checker for one in run.violations} == {"rest"}
+
+
+def test_lag_history_covers_the_run() -> None:
+    """From begin to end, a few hundred samples at most."""
+    lag = simulate(SCENARIO).lag
+    assert lag.times_ms[0] == 0
+    assert lag.times_ms[-1] == SCENARIO.end_ms
+    assert lag.lags.shape == (lag.times_ms.size, 6)
+    assert lag.times_ms.size <= 401

@@ -1,0 +1,98 @@
+"""A group in virtual time, as tests drive it."""
+
+from coopgroup.member import ErrorCode
+from coopgroup.model.group_api import HeartbeatRequest
+from coopgroup.simulator.network import Mishap, Upset
+from coopgroup.simulator.scenario import Identity
+from coopgroup.telemetry import OffsetsCommitted
+from tests.support.simulated import quiet_group
+
+
+def test_run_until_rest_says_when_a_group_does_not_rest() -> None:
+    """It gives up after the time it was given."""
+    group = quiet_group()
+    group.start("a", ("T",))
+    group.network.request_loss = 1.0
+    before_ms = group.world.now_ms
+    assert not group.run_until_rest(1_000, 200)
+    assert group.world.now_ms == before_ms + 1_000
+
+
+def test_bounce_starts_the_process_again_as_it_was() -> None:
+    """With its static id, its topics and its capacity."""
+    group = quiet_group()
+    before = group.start("a", ("T",), identity=Identity.STATIC, capacity_per_s=33)
+    assert group.run_until_rest(5_000, 200)
+    group.bounce(before, 100)
+    assert group.run_until_rest(5_000, 200)
+    after = group.process("a")
+    assert after is not None
+    assert (after.topics, after.config.instance_id) == (("T",), "a")
+    assert after.application.capacity_per_s == 33
+    assert group.alive == [after]
+    assert group.start_again(before) is None
+
+
+def test_static_member_that_is_fenced_starts_again() -> None:
+    """Another life of it cannot go on; whatever keeps processes running starts it anew."""
+    group = quiet_group()
+    process = group.start("a", ("T",), identity=Identity.STATIC)
+    assert group.run_until_rest(5_000, 200)
+    code = ErrorCode.FENCED_INSTANCE_ID
+    group.network.upset(Upset(request=HeartbeatRequest, mishap=Mishap.REFUSED, code=code))
+    group.run(1_000)
+    assert not process.alive
+    assert len(group.alive) == 1
+    assert group.world.violations == []
+
+
+def test_member_that_fails_is_a_violation() -> None:
+    """None of what the simulator does is an error that no retry mends."""
+    group = quiet_group()
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    group.network.upset(Upset(request=HeartbeatRequest, mishap=Mishap.REFUSED, code=code))
+    group.run(1_000)
+    (violation,) = group.world.violations
+    assert violation.checker == "failure"
+    assert "GROUP_AUTHORIZATION_FAILED" in violation.message
+
+
+def test_commits_are_written_down_and_count() -> None:
+    """As the group coordinator accepts them."""
+    group = quiet_group(partitions=1)
+    group.start("a", ("T",))
+    group.run(2_000)
+    offsets = [
+        one.record.offsets[0]
+        for one in group.world.telemetry
+        if isinstance(one.record, OffsetsCommitted)
+    ]
+    assert offsets == sorted(offsets)
+    assert offsets[-1] == group.brokers.coordinator.committed["T", 0] == group.load.committed[0]
+    assert 80 <= offsets[-1] <= 100
+
+
+def test_topic_that_vanishes_is_worked_on_no_more() -> None:
+    """And one that appears has its owner."""
+    group = quiet_group()
+    process = group.start("a", ("T", "U"))
+    assert group.run_until_rest(5_000, 200)
+    group.set_topic("T", 0)
+    group.set_topic("U", 2, (5.0, 5.0))
+    assert group.run_until_rest(5_000, 200)
+    assert process.application.working.to_dict() == {"U": [0, 1]}
+
+
+def test_heal_ends_all_faults() -> None:
+    """Nothing is lost, nobody is cut off or paused."""
+    group = quiet_group()
+    process = group.start("a", ("T",))
+    group.network.request_loss = group.network.answer_loss = 0.5
+    process.pause()
+    group.cut(process, 60_000)
+    group.run(100)
+    group.heal()
+    assert group.run_until_rest(5_000, 200)
+    assert len(process.application.working) == 4
