@@ -98,6 +98,8 @@ class LeadRound:
     """Effect: decide a round, off the loop.
 
     Attributes:
+        number: distinct number, which `lead_round` hands on to `RoundLed`. There may be two rounds
+            of one generation: a coordinator that takes over from an older log counts on from there.
         generation: of the round.
         members: all members, subscriptions still encoded; `read_members` decodes them and says
             which topics to look up.
@@ -107,6 +109,7 @@ class LeadRound:
     generation: int
     members: tuple[JoinedMember, ...]
     context: RoundContext
+    number: int = 0
 
 
 @frozen(kw_only=True)
@@ -116,10 +119,12 @@ class RoundLed:
     Attributes:
         generation: of the round.
         led: the decision.
+        number: of the `LeadRound`.
     """
 
     generation: int
     led: LedRound
+    number: int = 0
 
 
 # Only a member at work can fail: the way there from the states in which it waits.
@@ -170,9 +175,9 @@ def step(
     """
     before: tuple[SessionEffect, ...] = ()
     if isinstance(event, RoundLed):
-        led, generation = event.led, event.generation
-        event = RoundDecided(generation=generation, assignments=led.assignments)
-        if _leads(session.member, generation):  # else the round was over before it was decided
+        led, generation, number = event.led, event.generation, event.number
+        event = RoundDecided(number=number, assignments=led.assignments)
+        if _leads(session.member, number):  # else the round was over before it was decided
             before = tuple(Report(record=record) for record in led.records)
             session = attrs.evolve(session, policy_state=led.state, led_generation=generation)
     member, effects = step_member(session.member, event, now_ms=now_ms)
@@ -256,13 +261,13 @@ def lead_round(
             )
             state: object = led.state  # as a user's policy returned it
             if isinstance(state, PolicyState):
-                return RoundLed(generation=duty.generation, led=led)
+                return RoundLed(generation=duty.generation, led=led, number=duty.number)
             given = type(state).__name__
             failure = f"policy {_name(policy)}: expected a PolicyState, got a {given}"
         except Exception as error:  # noqa: BLE001 -- a round is always answered
             failure = one_line(error)
     led = _refused(duty, request, metadata, _name(assignor), _name(policy), failure)
-    return RoundLed(generation=duty.generation, led=led)
+    return RoundLed(generation=duty.generation, led=led, number=duty.number)
 
 
 def one_line(error: BaseException) -> str:
@@ -323,8 +328,8 @@ def _name(plugin: object) -> str:
     return name if isinstance(name, str) else type(plugin).__name__
 
 
-def _leads(member: Member, generation: int) -> bool:
-    return member.state is MemberState.LEADING and member.generation == generation
+def _leads(member: Member, number: int) -> bool:
+    return member.state is MemberState.LEADING and member.duty_number == number
 
 
 def _remember(session: Session) -> Session:
@@ -358,6 +363,7 @@ def _translated(
     if not isinstance(effect, DecideRound):
         return effect
     return LeadRound(
+        number=effect.number,
         generation=effect.generation,
         members=effect.members,
         context=RoundContext(

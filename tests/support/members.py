@@ -121,6 +121,15 @@ class DrivenMember:
         """Answer the join."""
         return self.answer(RequestKind.JOIN_GROUP, joined(generation, leads=leads))
 
+    def decide(self) -> "DrivenMember":
+        """Decide the round that the member leads."""
+        return self.give(self.decided())
+
+    def decided(self) -> RoundDecided:
+        """A decision of the round that the member leads."""
+        number = self.member.duty_number
+        return RoundDecided(number=number, assignments=(("m", b"assignment"),))
+
     def sync(
         self, assigned: ResourceSet = HELD, *, follow_up: bool = False, delay_ms: int = 0
     ) -> "DrivenMember":
@@ -168,11 +177,6 @@ def synced(
         assigned=assigned, revoked=revoked, scheduled_rebalance_timeout_ms=delay_ms
     )
     return SyncGroupAnswer(error_code=0, assignment=encode_assignment(assignment))
-
-
-def decided(generation: int) -> RoundDecided:
-    """A leader's decision."""
-    return RoundDecided(generation=generation, assignments=(("m", b"assignment"),))
 
 
 def eager(driven: DrivenMember) -> DrivenMember:

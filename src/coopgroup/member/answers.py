@@ -81,7 +81,7 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answe
         case FindCoordinatorAnswer() if answer.coordinator is not None:
             _coordinator_found(turn, answer)
         case JoinGroupAnswer() if answer.error_code == ErrorCode.NONE:
-            _joined(turn, answer)
+            _joined(turn, sent, answer)
         case JoinGroupAnswer() if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             turn.set(member_id=answer.member_id)
             turn.move(Trigger.MEMBER_ID_GIVEN, "member id given")
@@ -127,7 +127,7 @@ def _proves_peace(turn: Turn, sent: Outstanding) -> None:
         turn.set(round_open_at_ms=max(member.round_open_at_ms, sent.sent_at_ms))
 
 
-def _joined(turn: Turn, answer: JoinGroupAnswer) -> None:
+def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     member = turn.member
     since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
     if answer.generation != member.generation:
@@ -148,9 +148,11 @@ def _joined(turn: Turn, answer: JoinGroupAnswer) -> None:
     if not leads:
         turn.move(Trigger.JOINED_AS_FOLLOWER, "joined")
         return
+    turn.set(duty_number=sent.request_id)
     turn.move(Trigger.JOINED_AS_LEADER, "joined")
     turn.emit(
         DecideRound(
+            number=sent.request_id,
             generation=answer.generation,
             completed_generation=turn.member.claim_generation,
             member_id=answer.member_id,

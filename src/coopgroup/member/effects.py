@@ -74,12 +74,15 @@ class DecideRound:
     """This member leads the round: decide it off the loop, then give `RoundDecided`.
 
     Attributes:
+        number: distinct number that the decision must carry. A generation is not enough: a
+            coordinator that takes over from an older log counts some of them once more.
         generation: of the round.
         completed_generation: last generation that this member completed.
         member_id: of this member, the leader.
         members: all members with their subscriptions.
     """
 
+    number: int
     generation: int
     completed_generation: int
     member_id: str

@@ -139,11 +139,11 @@ class RoundDecided:
     """The leader's decision about the round that this member leads is there.
 
     Attributes:
-        generation: of the round.
+        number: of the `DecideRound`.
         assignments: (member id, assignment bytes) for every member.
     """
 
-    generation: int
+    number: int
     assignments: tuple[tuple[str, bytes], ...]
 
 

@@ -166,7 +166,7 @@ def _request_commit(turn: Turn, event: CommitRequested) -> None:
 
 
 def _is_current(member: Member, event: RoundDecided) -> bool:
-    return member.state is MemberState.LEADING and event.generation == member.generation
+    return member.state is MemberState.LEADING and event.number == member.duty_number
 
 
 # --- what time means -------------------------------------------------------------------------

@@ -127,6 +127,7 @@ class Member:
         decided: what the leader hands in with its sync; empty for a follower.
         protocol_chosen: protocol that the coordinator chose for the round.
         leads: whether it is the leader of the round.
+        duty_number: of the round that it decides, or decided last.
         attempts: failed tries in a row, for the back-off.
         retry_at_ms: no join, sync or look-up before; 0 for at once.
         heartbeat_at_ms: when the next heartbeat is due.
@@ -163,6 +164,7 @@ class Member:
     decided: tuple[tuple[str, bytes], ...] = ()
     protocol_chosen: str = ""
     leads: bool = False
+    duty_number: int = 0
     attempts: int = 0
     retry_at_ms: int = 0
     heartbeat_at_ms: int = 0

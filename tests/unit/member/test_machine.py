@@ -42,7 +42,6 @@ from tests.support.members import (
     WITH_NOTHING,
     WITH_RESOURCES,
     DrivenMember,
-    decided,
     eager,
     failed,
     joined,
@@ -109,7 +108,7 @@ def test_leader_decides_and_hands_in_its_decision() -> None:
     assert [(one.generation, one.completed_generation, one.member_id) for one in decide] == [
         (1, -1, "m")
     ]
-    driven.give(decided(1))
+    driven.decide()
     assert driven.sent() == ["SyncGroupRequest"]
     request = driven.request(Kind.SYNC_GROUP).request
     assert getattr(request, "assignments", None) == (("m", b"assignment"),)
@@ -124,10 +123,23 @@ def test_leader_when_told_to_skip_takes_the_stored_assignment() -> None:
 
 def test_decision_when_its_round_is_over_is_dropped() -> None:
     """A slow leader's decision of generation 1 means nothing in generation 2."""
-    driven = rejoining().join(2, leads=True)
+    driven = leading()
+    late = driven.decided()
+    driven.decide().sync().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert driven.give(late).member.state is MemberState.JOINING
+    driven.join(2, leads=True)
     before = driven.member
-    assert driven.give(decided(1)).member == before
-    assert rejoining().give(decided(1)).member.state is MemberState.JOINING
+    assert driven.give(late).member == before
+
+
+def test_decision_of_another_round_of_the_same_generation_is_dropped() -> None:
+    """A coordinator that took over from an older log counts the generation once more."""
+    driven = leading()
+    late = driven.decided()
+    driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID).join(leads=True)
+    before = driven.member
+    assert driven.give(late).member == before
+    assert driven.decide().member.state is MemberState.SYNCING
 
 
 def test_answer_when_its_request_was_given_up_is_dropped() -> None:

@@ -23,7 +23,6 @@ from tests.support.members import (
     CONFIG,
     HELD,
     DrivenMember,
-    decided,
     eager,
     joined,
     joining,
@@ -74,7 +73,7 @@ def test_lease_of_a_leader_counts_from_the_sending_of_its_sync() -> None:
     """It settles the generation, and begins the session of everybody whose sync waits for it."""
     driven = leading_again()
     driven.now_ms += 500
-    sent_at = driven.give(decided(2)).now_ms
+    sent_at = driven.decide().now_ms
     driven.now_ms += 3_000
     assert driven.sync().member.lease_until_ms == sent_at + SESSION_MS
 
@@ -232,7 +231,7 @@ def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None
     """Whether the decision arrived is not known."""
     driven = leading_again()
     joined_at = driven.member.settled_at_ms
-    driven.wait(1_000).give(decided(2)).refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER)
+    driven.wait(1_000).decide().refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER)
     assert driven.member.rejoin_by_ms == joined_at + REJOIN_MS
 
 

@@ -36,7 +36,6 @@ from tests.support.members import (
     CONFIG,
     HELD,
     DrivenMember,
-    decided,
     leading_again,
     rejoining,
     rejoining_while_it_stops,
@@ -349,7 +348,7 @@ def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> No
     assert (driven.member.owned, driven.sent()) == (T0, [])
     driven.join(3, leads=leads)
     if leads:
-        driven.give(decided(3))
+        driven.decide()
     driven.sync(T0)
     assert (driven.member.state, claims_of(driven)) == (MemberState.JOINING, T0)
 
