@@ -1,0 +1,356 @@
+"""The simulator's group coordinator against a real broker: the same requests, the same answers.
+
+Hypothesis draws programs of several clients of one group (`conformance_programs`): every request of
+the group protocol, right and wrong ids, generations, protocols and time-outs, joins and syncs that
+wait while others go on, static members that replace each other, connections that break, waits in
+which sessions, joins and syncs run out of time. Each request goes to both sides (`conformance`);
+error codes, generations, leaders, members with their subscriptions, protocols and assignments must
+be equal, and so must be what is NOT answered yet.
+
+Deliberately not compared:
+
+- member ids themselves: the first that one side tells stands for the first of the other;
+- which member follows a leader that left, or that missed the round: on a broker the order of a hash
+  table decides; the broker's choice must be one of those who joined, and the model adopts it;
+- which protocol wins a tie of wishes: the same table; clients here never disagree on the order;
+- the order in which the leader is told the members, and in which answers of one instant arrive;
+- where the coordinator is, and the text of errors;
+- what happens at the very instant at which something ends: no request is sent close to one;
+- the hold of an empty group's first round (`group.initial.rebalance.delay.ms` is 0 here), several
+  brokers, and a coordinator that moves or loads;
+- a join that carries no id and whose connection broke: nobody could name the seat that it took.
+
+What the model itself leaves out is listed in `coopgroup.simulator.coordinator`.
+
+A soak: HYPOTHESIS_PROFILE=soak, and this file as the argument of pytest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from coopgroup.simulator.coordinator.state import ClassicGroup, Seat
+from coopgroup.testing import KafkaCluster
+from tests.support.conformance import PACES, SESSION_MIN_MS, DisagreementError, check
+from tests.support.conformance_broker import BrokerClients, connect
+from tests.support.conformance_clients import TOPIC
+from tests.support.conformance_programs import (
+    CLIENTS_MAX,
+    Ask,
+    Generation,
+    Id,
+    Instance,
+    Join,
+    Patience,
+    Proceed,
+    Program,
+    Protocols,
+    Request,
+    Round,
+    Step,
+    Wait,
+    quick_programs,
+    timed_programs,
+)
+
+# Programs that wait are played side by side.
+SIDE_BY_SIDE = 10
+EXAMPLES = settings.default.max_examples if settings.default is not None else 25
+QUIET = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
+A_LOT_S = 3_600
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[tuple[BrokerClients, ...]]:
+    """Clients for several programs at a time, on one broker that allows short sessions."""
+    properties = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": str(SESSION_MIN_MS),
+    }
+    with KafkaCluster(properties=properties) as cluster, ExitStack() as stack:
+        cluster.create_topic(TOPIC, 2)
+        configuration = cluster.client_config()
+        yield tuple(
+            stack.enter_context(connect(configuration, CLIENTS_MAX)) for _ in range(SIDE_BY_SIDE)
+        )
+
+
+@pytest.fixture
+def clients(pools: tuple[BrokerClients, ...]) -> BrokerClients:
+    """Clients for one program at a time."""
+    return pools[0]
+
+
+def program(
+    *steps: Step,
+    instances: tuple[str | None, ...] = (None, None),
+    sessions: Patience = Patience.LONG,
+    rebalances: Patience = Patience.LONG,
+) -> Program:
+    """A program whose clients are all equally patient."""
+    return Program(
+        instances=instances,
+        sessions=(sessions,) * len(instances),
+        rebalances=(rebalances,) * len(instances),
+        steps=steps,
+    )
+
+
+def check_side_by_side(
+    programs: Sequence[Program], pools: tuple[BrokerClients, ...]
+) -> Counter[tuple[str, int]]:
+    """Play programs, as many at a time as there are pools of clients."""
+    free: SimpleQueue[BrokerClients] = SimpleQueue()
+    for pool in pools:
+        free.put(pool)
+
+    def check_one(drawn: Program) -> Counter[tuple[str, int]]:
+        clients = free.get()
+        try:
+            return check(drawn, clients, clients.new_group())
+        finally:
+            free.put(clients)
+
+    with ThreadPoolExecutor(len(pools)) as threads:
+        return sum(threads.map(check_one, programs), Counter())
+
+
+COMMIT = Ask(client=0, request=Request.OFFSET_COMMIT)
+STALE = Ask(client=0, request=Request.HEARTBEAT, generation=Generation.BEFORE)
+
+# Where the model was wrong once, and what no random program may be relied on to reach.
+CASES = {
+    "a commit outside of groups makes a group": program(
+        Ask(
+            client=0, request=Request.OFFSET_COMMIT, member=Id.INVENTED, generation=Generation.NONE
+        ),
+        Ask(client=0, request=Request.OFFSET_COMMIT, generation=Generation.AFTER),
+    ),
+    "a commit of a generation to no group": program(
+        Ask(client=0, request=Request.OFFSET_COMMIT, generation=Generation.AFTER),
+    ),
+    "a newcomer that is refused makes the group": program(
+        Join(client=0, protocols=Protocols.NONE),
+        Ask(client=0, request=Request.OFFSET_COMMIT, generation=Generation.AFTER),
+    ),
+    "a session that is refused makes no group": program(
+        Join(client=0, session=Patience.BELOW_MINIMUM),
+        Join(client=0, session=Patience.ABOVE_MAXIMUM),
+        Ask(client=0, request=Request.OFFSET_COMMIT, generation=Generation.AFTER),
+    ),
+    "an id that was given in advance is not for a static member": program(
+        Proceed(client=0),
+        Join(client=0, instance=Instance.INVENTED),
+        Proceed(client=0),
+    ),
+    "a static newcomer's session ends": program(
+        Round(),
+        Wait(units=16),
+        Ask(client=0, request=Request.HEARTBEAT),
+        instances=("alpha",),
+        sessions=Patience.SHORT,
+    ),
+    "a static leader that is back is not to assign": program(
+        Round(),
+        Ask(client=0, request=Request.SYNC_GROUP),
+        Join(client=2),
+        Ask(client=2, request=Request.SYNC_GROUP),
+        Ask(client=0, request=Request.HEARTBEAT),
+        Ask(client=0, request=Request.LEAVE_GROUP),
+        instances=("alpha", None, "alpha"),
+    ),
+    "a round that is not joined in time": program(
+        Round(),
+        Join(client=1, changed=True),
+        Wait(units=10),
+        Ask(client=0, request=Request.HEARTBEAT),
+        rebalances=Patience.SHORT,
+    ),
+    "a sync that does not come in time": program(
+        Round(),
+        Join(client=0, changed=True),
+        Proceed(client=1),
+        Proceed(client=1),
+        Proceed(client=1),
+        Wait(units=10),
+        Ask(client=1, request=Request.HEARTBEAT),
+        rebalances=Patience.SHORT,
+    ),
+    "an id that is not used in time": program(
+        Proceed(client=0),
+        Wait(units=16),
+        Proceed(client=0),
+        sessions=Patience.SHORT,
+    ),
+    "a commit between join and sync": program(Round(), Join(client=0, changed=True), COMMIT),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_model_answers_as_the_broker_when_it_once_did_not(
+    name: str, clients: BrokerClients
+) -> None:
+    """What was found, and what is rare."""
+    assert check(CASES[name], clients, clients.new_group()).total() > 0
+
+
+FORMERLY = (Proceed(client=0), Ask(client=0, request=Request.LEAVE_GROUP))
+PREPARING: tuple[Step, ...] = (Join(client=2, changed=True),)
+COMPLETING: tuple[Step, ...] = (*PREPARING, *[Proceed(client=one) for one in (0, 0, 1, 1)])
+STATES: dict[str, tuple[Step, ...]] = {
+    "no group": (),
+    "Empty": FORMERLY,
+    "Stable": (*FORMERLY, Round()),
+    "PreparingRebalance": (*FORMERLY, Round(), *PREPARING),
+    "CompletingRebalance": (*FORMERLY, Round(), *COMPLETING),
+}
+
+
+def single_mistakes(client: int) -> Iterator[tuple[Step, ...]]:
+    """Requests of a client with one thing wrong: those that only ask together, each join alone."""
+    others = (Request.SYNC_GROUP, Request.HEARTBEAT, Request.OFFSET_COMMIT, Request.LEAVE_GROUP)
+    for request in others:
+        members = [Ask(client=client, request=request, member=one) for one in [*Id][1:]]
+        instances = [Ask(client=client, request=request, instance=one) for one in [*Instance][1:]]
+        fences = [Ask(client=client, request=request, generation=one) for one in [*Generation][1:]]
+        chosen = Ask(client=client, request=request, protocol_name="third")
+        for ask in (*members, *instances):
+            if request is Request.LEAVE_GROUP:
+                yield (ask,)
+        if request is not Request.LEAVE_GROUP:
+            yield (*members, *instances, *fences, chosen)
+    for member in [*Id][1:]:
+        yield (Join(client=client, member=member),)
+    for instance in [*Instance][1:]:
+        yield (Join(client=client, instance=instance),)
+    for protocols in [*Protocols][1:]:
+        yield (Join(client=client, protocols=protocols),)
+    yield (Join(client=client, protocol_type="cooked"),)
+
+
+@pytest.mark.parametrize("client", [0, 1], ids=["dynamic", "static"])
+@pytest.mark.parametrize("state", STATES)
+def test_model_answers_as_the_broker_when_one_thing_is_wrong(
+    state: str, client: int, pools: tuple[BrokerClients, ...]
+) -> None:
+    """Each mistake in each state of the group; afterwards everybody goes on as far as it can."""
+    programs = [
+        program(*STATES[state], *mistake, Round(), instances=(None, "alpha", None))
+        for mistake in single_mistakes(client)
+    ]
+    check_side_by_side(programs, pools)
+
+
+# What the random programs have to reach, or they say little.
+QUICK_ANSWERS = {
+    *(("JoinGroup", code) for code in (0, 23, 79)),
+    *(("SyncGroup", code) for code in (0, 27)),
+    *(("Heartbeat", code) for code in (0, 25, 27)),
+    ("LeaveGroup", 0),
+    ("OffsetCommit", 0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(A_LOT_S)
+def test_model_answers_as_the_broker(clients: BrokerClients) -> None:
+    """Random programs in which no time-out runs out."""
+    seen: Counter[tuple[str, int]] = Counter()
+
+    @settings(max_examples=3 * EXAMPLES, suppress_health_check=QUIET)
+    @given(drawn=quick_programs())
+    def agree(drawn: Program) -> None:
+        seen.update(check(drawn, clients, clients.new_group()))
+
+    agree()
+    assert QUICK_ANSWERS - seen.keys() == set()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(A_LOT_S)
+def test_model_answers_as_the_broker_when_time_runs_out(
+    pools: tuple[BrokerClients, ...],
+) -> None:
+    """Random programs with waits in which sessions, joins and syncs come to their end."""
+    seen: Counter[tuple[str, int]] = Counter()
+
+    @settings(
+        max_examples=max(2, EXAMPLES // 6),
+        suppress_health_check=QUIET,
+        phases=(Phase.generate,),  # to shrink would take minutes, and the message tells the story
+    )
+    @given(drawn=st.tuples(*[timed_programs()] * SIDE_BY_SIDE))
+    def agree(drawn: tuple[Program, ...]) -> None:
+        seen.update(check_side_by_side(drawn, pools))
+
+    agree()
+    # Members that were dropped for their silence are told so.
+    assert seen["Heartbeat", 25] + seen["SyncGroup", 25] + seen["OffsetCommit", 25] > 0
+
+
+def _without_generations(
+    group: ClassicGroup, member_id: str, instance_id: str | None, _: int
+) -> int:
+    return group.identity_code(member_id, instance_id)
+
+
+def _without_fences(group: ClassicGroup, member_id: str, _: str | None) -> int:
+    return 0 if member_id in group.seats else 25
+
+
+# Name, what is changed in the model, into what, and a program that shows it.
+MUTATIONS: list[tuple[type, str, Any, Program]] = [
+    (ClassicGroup, "fence_code", _without_generations, program(Round(), STALE)),
+    (
+        ClassicGroup,
+        "identity_code",
+        _without_fences,
+        program(Round(), Ask(client=0, request=Request.HEARTBEAT, instance=Instance.ANOTHERS)),
+    ),
+    (
+        ClassicGroup,
+        "has_all_joined",
+        property(lambda group: group.joins == len(group.seats)),
+        program(
+            Round(absent=frozenset({2})),
+            Proceed(client=2),
+            Join(client=0, changed=True),
+            Proceed(client=1),
+            Proceed(client=1),
+            instances=(None, None, None),
+        ),
+    ),
+    (
+        Seat,
+        "can_expire",
+        property(lambda seat: False),
+        CASES["a static newcomer's session ends"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("changed", "name", "mutant", "shown_by"), MUTATIONS, ids=[name for _, name, *_ in MUTATIONS]
+)
+def test_model_that_is_wrong_is_found_out(
+    changed: type,
+    name: str,
+    mutant: Callable[..., object],
+    shown_by: Program,
+    clients: BrokerClients,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A model with one rule changed disagrees with the broker, which agrees with the right one."""
+    check(shown_by, clients, clients.new_group())
+    monkeypatch.setattr(changed, name, mutant)
+    with pytest.raises(DisagreementError):
+        check(shown_by, clients, clients.new_group(), PACES[:1])

@@ -1,0 +1,94 @@
+"""The real side of `conformance`: several clients of one broker, each with connections of its own.
+
+They are kept from program to program: each program has a group of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from coopgroup.kafka.connection_settings import read_connection_settings
+from coopgroup.kafka.transport import GroupTransport
+from coopgroup.member.effects import Lane
+from coopgroup.model import group_api as api
+
+__all__ = ["BrokerClients", "connect"]
+
+LONG_MS: Final = 90_000
+READY_S: Final = 30.0
+# Of groups; whoever plays at the same time shares the broker.
+_NUMBERS: Final = itertools.count(1)
+
+
+class BrokerClients:
+    """Connections of several clients, and names for groups that nobody used before."""
+
+    def __init__(self, configuration: dict[str, Any], count: int) -> None:
+        self.reported: list[BaseException] = []
+        settings = read_connection_settings(configuration)
+        self._transports = [GroupTransport(settings, self.reported.append) for _ in range(count)]
+        for transport in self._transports:
+            transport.start()
+        self._node = self._find("warm-up")
+        for number in range(count):
+            self._connect_lane(number, Lane.JOIN)
+            self._connect_lane(number, Lane.COMMIT)
+
+    def new_group(self) -> str:
+        """A group id of its own."""
+        return f"conformance-{next(_NUMBERS)}"
+
+    def begin(self, client: int, lane: Lane, request: api.GroupRequest) -> queue.Queue[Any]:
+        """Send a request; its outcome comes through the queue."""
+        outcome: queue.Queue[Any] = queue.Queue()
+        node = None if isinstance(request, api.FindCoordinatorRequest) else self._node
+        self._transports[client].send(lane, request, outcome.put, node=node, timeout_ms=LONG_MS)
+        return outcome
+
+    def hang_up(self, client: int) -> None:
+        """Close a client's connection for joins, and open it again."""
+        self._transports[client].close_lane(Lane.JOIN)
+        self._connect_lane(client, Lane.JOIN)
+
+    def close(self) -> None:
+        """Close all connections; nothing may have gone wrong on them."""
+        closed = [transport.close() for transport in self._transports]
+        assert all(closed)
+        assert self.reported == []
+
+    def _connect_lane(self, client: int, lane: Lane) -> None:
+        """Have the connection stand, so that what is sent next arrives at once."""
+        request = api.HeartbeatRequest(
+            group_id="warm-up", generation=0, member_id="nobody", group_instance_id=None
+        )
+        answer = self.begin(client, lane, request).get(timeout=READY_S)
+        assert isinstance(answer, api.HeartbeatAnswer), answer
+
+    def _find(self, group_id: str) -> api.Coordinator:
+        """Where the coordinator is; a new broker needs a moment before it knows one."""
+        end_s = time.monotonic() + READY_S
+        while time.monotonic() < end_s:
+            outcome: queue.Queue[Any] = queue.Queue()
+            request = api.FindCoordinatorRequest(group_id=group_id)
+            transport = self._transports[0]
+            transport.send(Lane.COMMIT, request, outcome.put, node=None, timeout_ms=LONG_MS)
+            answer = outcome.get(timeout=READY_S)
+            if isinstance(answer, api.FindCoordinatorAnswer) and answer.coordinator is not None:
+                return answer.coordinator
+            time.sleep(0.1)
+        raise AssertionError("the broker has no coordinator")
+
+
+@contextmanager
+def connect(configuration: dict[str, Any], count: int) -> Iterator[BrokerClients]:
+    """Clients that are closed in the end."""
+    clients = BrokerClients(configuration, count)
+    try:
+        yield clients
+    finally:
+        clients.close()

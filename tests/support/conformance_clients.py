@@ -1,0 +1,291 @@
+"""Clients of one group as a program has them: what each was told, and what it asks next.
+
+Member ids are names here ("id1" for the first that anybody was told, "id2", ...): a broker's are
+random, a model's are numbered, and `Names` says which name stands for which.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import attrs
+from attrs import define, field
+
+from coopgroup.model.group_api import (
+    Answer,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+    GroupRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupAnswer,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+from tests.support.conformance_programs import Ask, Generation, Id, Instance, Join, Request
+
+__all__ = ["TOPIC", "Client", "Names", "Stage"]
+
+TOPIC: Final = "orders"
+INVENTED: Final = "nobody"
+NO_INSTANCES: Final = {None: "alpha", "alpha": "beta", "beta": "alpha"}
+"""The static id that a client takes for its own by mistake."""
+
+ID_REQUIRED: Final = 79
+NOT_A_MEMBER: Final = frozenset({25, 82})
+NOT_THIS_GENERATION: Final = frozenset({22, 27})
+
+
+@define
+class Names:
+    """Names of the member ids of one side.
+
+    Attributes:
+        of_id: name of each id.
+        id_of: id of each name.
+    """
+
+    of_id: dict[str, str] = field(factory=lambda: {"": "", INVENTED: INVENTED})
+    id_of: dict[str, str] = field(factory=lambda: {"": "", INVENTED: INVENTED})
+
+    def add(self, name: str, member_id: str) -> None:
+        """Let a name stand for an id."""
+        self.of_id[member_id] = name
+        self.id_of[name] = member_id
+
+    def name(self, member_id: str) -> str:
+        """The name of an id; an id that nobody was told has none."""
+        return self.of_id.get(member_id, f"unknown {member_id}")
+
+    def name_answer(self, answer: Answer) -> Answer:
+        """An answer with names, members in their order; where the coordinator is, is left out."""
+        match answer:
+            case JoinGroupAnswer():
+                members = [
+                    attrs.evolve(one, member_id=self.name(one.member_id)) for one in answer.members
+                ]
+                return attrs.evolve(
+                    answer,
+                    leader_id=self.name(answer.leader_id),
+                    member_id=self.name(answer.member_id),
+                    members=tuple(sorted(members, key=lambda one: one.member_id)),
+                )
+            case FindCoordinatorAnswer():
+                return attrs.evolve(answer, error_message="", coordinator=None)
+            case _:
+                return answer
+
+    def to_ids(self, request: GroupRequest) -> GroupRequest:
+        """A request with ids in the place of names."""
+        match request:
+            case FindCoordinatorRequest():
+                return request
+            case SyncGroupRequest():
+                given = tuple((self.id_of[name], message) for name, message in request.assignments)
+                member_id = self.id_of[request.member_id]
+                return attrs.evolve(request, member_id=member_id, assignments=given)
+            case _:
+                return attrs.evolve(request, member_id=self.id_of[request.member_id])
+
+
+class Stage(enum.Enum):
+    """How far a client is."""
+
+    OUT = "has no member id"
+    NAMED = "has an id and must join"
+    JOINED = "has joined and must sync"
+    SYNCED = "has its assignment"
+
+
+@define(kw_only=True, eq=False)
+class Client:
+    """One client.
+
+    Attributes:
+        name: its own, which its subscription carries.
+        group_id: of its group.
+        instance_id: its static id.
+        session_ms: its session time-out.
+        rebalance_ms: its rebalance time-out.
+        stage: how far it is.
+        member: name of its member id.
+        earlier: names that it had before.
+        joined: the last answer to a join of its own that let it in.
+        revision: of its subscription.
+        commits: count of its commits.
+        waits_for: token of the join or sync that waits, None for none.
+        waits_unnamed: whether that one carries no id, so that nobody could name its seat.
+    """
+
+    name: str
+    group_id: str
+    instance_id: str | None
+    session_ms: int
+    rebalance_ms: int
+    stage: Stage = Stage.OUT
+    member: str = ""
+    earlier: list[str] = field(factory=list)
+    joined: JoinGroupAnswer | None = None
+    revision: int = 0
+    commits: int = 0
+    waits_for: int | None = None
+    waits_unnamed: bool = False
+
+    @property
+    def generation(self) -> int:
+        """The last one that it was in."""
+        return -1 if self.joined is None else self.joined.generation
+
+    # --- what it asks --------------------------------------------------------------------------
+
+    def next_request(self) -> GroupRequest:
+        """What a member would ask next."""
+        if self.stage in {Stage.OUT, Stage.NAMED}:
+            return self.join(Join(client=0), self.session_ms, "")
+        kind = Request.SYNC_GROUP if self.stage is Stage.JOINED else Request.HEARTBEAT
+        return self.ask(Ask(client=0, request=kind), "")
+
+    def join(self, step: Join, session_ms: int, another: str) -> JoinGroupRequest:
+        """A join.
+
+        Args:
+            step: what is wrong with it, if anything.
+            session_ms: session time-out.
+            another: name of another client's member id.
+        """
+        self.revision += step.changed
+        return JoinGroupRequest(
+            group_id=self.group_id,
+            member_id=self._member(step.member, another),
+            group_instance_id=self._instance(step.instance),
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=self.rebalance_ms,
+            protocol_type=step.protocol_type,
+            protocols=tuple(
+                (protocol, f"{self.name} {protocol} {self.revision}".encode())
+                for protocol in step.protocols.value
+            ),
+            reason="",
+        )
+
+    def ask(self, step: Ask, another: str) -> GroupRequest:
+        """Another request, with names in the place of ids."""
+        member = self._member(step.member, another)
+        instance = self._instance(step.instance)
+        generation = self._generation(step.generation)
+        match step.request:
+            case Request.FIND_COORDINATOR:
+                return FindCoordinatorRequest(group_id=self.group_id)
+            case Request.HEARTBEAT:
+                return HeartbeatRequest(
+                    group_id=self.group_id,
+                    generation=generation,
+                    member_id=member,
+                    group_instance_id=instance,
+                )
+            case Request.LEAVE_GROUP:
+                return LeaveGroupRequest(
+                    group_id=self.group_id,
+                    member_id=member,
+                    group_instance_id=instance,
+                    reason="",
+                )
+            case Request.OFFSET_COMMIT:
+                self.commits += 1
+                return OffsetCommitRequest(
+                    group_id=self.group_id,
+                    generation=generation,
+                    member_id=member,
+                    group_instance_id=instance,
+                    offsets=((TOPIC, 0, self.commits, -1, ""), (TOPIC, 1, self.commits, 0, "x")),
+                )
+            case Request.SYNC_GROUP:
+                joined = self.joined
+                chosen = "" if joined is None else joined.protocol_name
+                return SyncGroupRequest(
+                    group_id=self.group_id,
+                    generation=generation,
+                    member_id=member,
+                    group_instance_id=instance,
+                    protocol_type="raw",
+                    protocol_name=step.protocol_name or chosen,
+                    assignments=self._decided(),
+                )
+
+    def _decided(self) -> tuple[tuple[str, bytes], ...]:
+        """A leader gives each member something of its own."""
+        if self.joined is None:
+            return ()
+        generation = self.joined.generation
+        names = [one.member_id for one in self.joined.members]
+        return tuple((name, f"{generation} for {name}".encode()) for name in names)
+
+    def _member(self, which: Id, another: str) -> str:
+        match which:
+            case Id.OWN:
+                return self.member
+            case Id.EMPTY:
+                return ""
+            case Id.ANOTHERS:
+                return another
+            case Id.EARLIER:
+                return self.earlier[-1] if self.earlier else INVENTED
+            case Id.INVENTED:
+                return INVENTED
+
+    def _instance(self, which: Instance) -> str | None:
+        match which:
+            case Instance.OWN:
+                return self.instance_id
+            case Instance.ABSENT:
+                return None
+            case Instance.ANOTHERS:
+                return NO_INSTANCES[self.instance_id]
+            case Instance.INVENTED:
+                return "gamma"
+
+    def _generation(self, which: Generation) -> int:
+        match which:
+            case Generation.OWN:
+                return self.generation
+            case Generation.BEFORE:
+                return self.generation - 1
+            case Generation.AFTER:
+                return self.generation + 1
+            case Generation.NONE:
+                return -1
+
+    # --- what it is told -----------------------------------------------------------------------
+
+    def learn(self, request: GroupRequest, answer: Answer) -> None:
+        """Take an answer, with names in the place of ids."""
+        if isinstance(answer, JoinGroupAnswer) and answer.error_code in {0, ID_REQUIRED}:
+            self._take(answer.member_id)
+            self.stage = Stage.NAMED
+            if not answer.error_code:
+                self.joined, self.stage = answer, Stage.JOINED
+            return
+        if isinstance(request, FindCoordinatorRequest) or request.member_id != self.member:
+            return
+        match answer:
+            case JoinGroupAnswer() | SyncGroupAnswer() | HeartbeatAnswer() | LeaveGroupAnswer():
+                code = answer.error_code
+            case _:
+                return
+        if code in NOT_A_MEMBER or (isinstance(answer, LeaveGroupAnswer) and not code):
+            self._take("")
+            self.stage = Stage.OUT
+        elif code in NOT_THIS_GENERATION:
+            self.stage = Stage.NAMED
+        elif isinstance(answer, SyncGroupAnswer) and not code:
+            self.stage = Stage.SYNCED
+
+    def _take(self, member: str) -> None:
+        if self.member and self.member != member:
+            self.earlier.append(self.member)
+        self.member = member

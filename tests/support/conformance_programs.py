@@ -1,0 +1,277 @@
+"""Programs of group requests, as Hypothesis draws them: what several clients of one group do.
+
+Rules of this file: values only. A step says who asks what, and by which ids relative to what the
+client was told before ("its own", "that of another", "one it had"); what that is becomes known
+while the program is played (`conformance`). So a program means the same to a broker and to a model
+whose ids are different. Times are in units, which a player stretches where the machine is slow.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+from attrs import frozen
+from hypothesis import strategies as st
+
+__all__ = [
+    "CLIENTS_MAX",
+    "Ask",
+    "Generation",
+    "HangUp",
+    "Id",
+    "Instance",
+    "Join",
+    "Patience",
+    "Proceed",
+    "Program",
+    "Protocols",
+    "Request",
+    "Round",
+    "Step",
+    "Wait",
+    "quick_programs",
+    "timed_programs",
+]
+
+CLIENTS_MAX = 4
+STEPS_MAX = 14
+
+
+class Request(enum.Enum):
+    """The requests other than JoinGroup."""
+
+    FIND_COORDINATOR = "FindCoordinator"
+    SYNC_GROUP = "SyncGroup"
+    HEARTBEAT = "Heartbeat"
+    LEAVE_GROUP = "LeaveGroup"
+    OFFSET_COMMIT = "OffsetCommit"
+
+
+class Id(enum.Enum):
+    """Which member id a request carries."""
+
+    OWN = "own"
+    EMPTY = "empty"
+    ANOTHERS = "another's"
+    EARLIER = "earlier"
+    """One that the client had and lost."""
+    INVENTED = "invented"
+
+
+class Instance(enum.Enum):
+    """Which static id a request carries."""
+
+    OWN = "own"
+    ABSENT = "absent"
+    ANOTHERS = "another's"
+    INVENTED = "invented"
+
+
+class Generation(enum.Enum):
+    """Which generation a request carries, by the one that the client knows."""
+
+    OWN = "own"
+    BEFORE = "before"
+    AFTER = "after"
+    NONE = "none"
+
+
+class Protocols(enum.Enum):
+    """Which protocols a join offers, most wanted first; no two members' wishes can tie."""
+
+    BOTH = ("first", "second")
+    ONE = ("second",)
+    FOREIGN = ("third",)
+    NONE = ()
+
+
+class Patience(enum.Enum):
+    """A time-out, in units (see `conformance`)."""
+
+    LONG = "never runs out in a program"
+    SHORT = "runs out in a wait"
+    BELOW_MINIMUM = "less than the broker allows"
+    ABOVE_MAXIMUM = "more than the broker allows"
+
+
+@frozen(kw_only=True)
+class Proceed:
+    """A client sends what a member would send next: join, join with its id, sync, heartbeat."""
+
+    client: int
+
+
+@frozen(kw_only=True)
+class Round:
+    """Every client but some proceeds until the group is stable, or waits for the others.
+
+    Of two with one static id only the first takes part: they would fence each other for ever.
+
+    Attributes:
+        absent: the clients that do nothing.
+    """
+
+    absent: frozenset[int] = frozenset()
+
+
+@frozen(kw_only=True)
+class Join:
+    """A client joins, maybe wrongly.
+
+    Attributes:
+        client: which one.
+        member: id that it carries.
+        instance: static id that it carries.
+        protocols: that it offers.
+        protocol_type: of them.
+        changed: whether its subscription is another one than the last.
+        session: session time-out, None for that of the client.
+    """
+
+    client: int
+    member: Id = Id.OWN
+    instance: Instance = Instance.OWN
+    protocols: Protocols = Protocols.BOTH
+    protocol_type: str = "raw"
+    changed: bool = False
+    session: Patience | None = None
+
+
+@frozen(kw_only=True)
+class Ask:
+    """A client asks something else, maybe wrongly.
+
+    Attributes:
+        client: which one.
+        request: what.
+        member: id that it carries.
+        instance: static id that it carries.
+        generation: that it carries, where the request has one.
+        protocol_name: that a sync carries, "" for the one that the client was told.
+    """
+
+    client: int
+    request: Request
+    member: Id = Id.OWN
+    instance: Instance = Instance.OWN
+    generation: Generation = Generation.OWN
+    protocol_name: str = ""
+
+
+@frozen(kw_only=True)
+class HangUp:
+    """A client closes the connection on which its join or sync waits, and learns nothing."""
+
+    client: int
+
+
+@frozen(kw_only=True)
+class Wait:
+    """Nobody does anything for so many units."""
+
+    units: int
+
+
+Step: TypeAlias = Proceed | Round | Join | Ask | HangUp | Wait
+
+
+@frozen(kw_only=True)
+class Program:
+    """What the clients of one group do.
+
+    Attributes:
+        instances: static id of each client, None for a dynamic member.
+        sessions: session time-out of each client.
+        rebalances: rebalance time-out of each client.
+        steps: one after the other.
+    """
+
+    instances: tuple[str | None, ...]
+    sessions: tuple[Patience, ...]
+    rebalances: tuple[Patience, ...]
+    steps: tuple[Step, ...]
+
+
+# --- strategies --------------------------------------------------------------------------------
+
+# Taken by count: which client, and then which other one it takes itself for.
+_CLIENTS = st.integers(0, CLIENTS_MAX * (CLIENTS_MAX - 1) - 1)
+_LINE_UPS = st.sampled_from(
+    (
+        (None, None),
+        (None, None, None),
+        (None, "alpha"),
+        ("alpha", "beta"),
+        (None, "alpha", "alpha"),
+        ("alpha", "alpha", "beta"),
+        (None, None, "alpha", "alpha"),
+        (None, None, None, "alpha"),
+    )
+)
+
+
+_RIGHT = 12
+
+
+def _mostly(right: enum.Enum, times: int = _RIGHT) -> st.SearchStrategy[enum.Enum]:
+    """The right choice so many times for once of each other."""
+    return st.sampled_from((*[right] * times, *(one for one in type(right) if one is not right)))
+
+
+_MEMBERS = _mostly(Id.OWN)
+_INSTANCES = _mostly(Instance.OWN)
+_PROCEED = st.builds(Proceed, client=_CLIENTS)
+_ROUND = st.builds(Round, absent=st.frozensets(st.integers(0, 2), max_size=1))
+_HANG_UP = st.builds(HangUp, client=_CLIENTS)
+_JOIN = st.builds(
+    Join,
+    client=_CLIENTS,
+    member=_MEMBERS,
+    instance=_INSTANCES,
+    protocols=st.sampled_from((*[Protocols.BOTH] * _RIGHT, *Protocols)),
+    protocol_type=st.sampled_from((*["raw"] * _RIGHT, "cooked", "")),
+    changed=st.booleans(),
+    session=st.sampled_from((*[None] * _RIGHT, Patience.BELOW_MINIMUM, Patience.ABOVE_MAXIMUM)),
+)
+_ASK = st.builds(
+    Ask,
+    client=_CLIENTS,
+    request=st.sampled_from((*[*Request][1:] * 2, Request.FIND_COORDINATOR)),
+    member=_MEMBERS,
+    instance=_INSTANCES,
+    generation=_mostly(Generation.OWN, 5),
+    protocol_name=st.sampled_from((*[""] * _RIGHT, "third")),
+)
+_QUICK_STEPS = st.one_of(_PROCEED, _ROUND, _JOIN, _JOIN, _ASK, _ASK, _ASK, _HANG_UP)
+_WAIT = st.builds(Wait, units=st.sampled_from((4, 10, 16)))
+_TIMED_STEPS = st.one_of(_PROCEED, _PROCEED, _ROUND, _JOIN, _ASK, _ASK, _WAIT, _WAIT)
+
+
+@st.composite
+def _programs(
+    draw: st.DrawFn,
+    steps: st.SearchStrategy[Step],
+    patience: st.SearchStrategy[Patience],
+    steps_max: int,
+) -> Program:
+    instances = draw(_LINE_UPS)
+    each = st.tuples(*[patience] * len(instances))
+    begin = draw(st.sampled_from(((), (Round(),))))
+    return Program(
+        instances=instances,
+        sessions=draw(each),
+        rebalances=draw(each),
+        steps=(*begin, *draw(st.lists(steps, min_size=4, max_size=steps_max))),
+    )
+
+
+def quick_programs() -> st.SearchStrategy[Program]:
+    """Programs in which no time-out runs out."""
+    return _programs(_QUICK_STEPS, st.just(Patience.LONG), STEPS_MAX)
+
+
+def timed_programs() -> st.SearchStrategy[Program]:
+    """Programs with waits in which sessions, joins and syncs run out of time."""
+    patience = st.sampled_from((Patience.LONG, Patience.SHORT, Patience.SHORT))
+    return _programs(_TIMED_STEPS, patience, STEPS_MAX - 4)
