@@ -1,5 +1,6 @@
 """Members that are kept in a state directory: a restart within the session is nobody's business."""
 
+import gc
 import time
 from pathlib import Path
 
@@ -183,6 +184,37 @@ def test_a_leader_that_returns_notices_partitions_that_appeared_meanwhile(
         kafka_cluster.add_partitions(topic, 4)
         _subscribed(crew, "a", topic)
         crew.until(lambda: crew.share((topic, 4)), "the new ones, too")
+
+
+@pytest.mark.parametrize("way", ["unsubscribe", "hand_over", "dropped"])
+def test_others_take_over_at_once_when_a_consumer_leaves_for_good(
+    kafka_cluster: KafkaCluster, tmp_path: Path, way: str
+) -> None:
+    """Scaling down does not wait for a session to end, and nobody is kept."""
+    topic = unique("leaving")
+    kafka_cluster.create_topic(topic, 4)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        patience = {"session.timeout.ms": 60_000}
+        for name in ("a", "b"):
+            _subscribed(crew, name, topic, **patience)
+        crew.until(lambda: crew.share((topic, 4)), "a fair share")
+        leaving = crew.members["a"]
+        if way == "hand_over":
+            leaving.hand_over()
+            crew.until(lambda: crew.counts() == [0, 4], "handed over")
+        del crew.members["a"]
+        if way == "unsubscribe":
+            leaving.unsubscribe()
+        if way != "dropped":
+            leaving.close()
+        del leaving
+        gc.collect()
+        crew.until(lambda: crew.counts() == [4], "the other one has all", 5)
+        crew.during(1.0)
+        if way != "dropped":  # then its slot is its process' to the end
+            slot = take_slot(str(crew.folder / "state"), crew.group_id, print)
+            slot.release()
+            assert slot.kept is None
 
 
 def test_a_consumer_with_other_topics_joins_under_its_old_id(

@@ -125,9 +125,12 @@ class CooperativeConsumer:
         self._parts.subscription.enter(topics, callbacks)
 
     def unsubscribe(self) -> None:
-        """Give up all partitions, as `close` does, and leave the group."""
+        """Give up all partitions, as `close` does, and leave the group.
+
+        Also with `coopgroup.state.dir`, where a member that is only closed keeps its place.
+        """
         self._check_open()
-        self._parts.subscription.leave("unsubscribed")
+        self._parts.subscription.leave("unsubscribed", for_good=True)
 
     def hand_over(self) -> None:
         """Have the group take everything over, while records go on being handed out.
@@ -371,7 +374,7 @@ class CooperativeConsumer:
             last_first.callback(self._mark_closed)
             last_first.callback(self._notices.serve_calls)
             last_first.callback(self._parts.stop)
-            self._parts.subscription.leave("consumer closed")
+            self._parts.subscription.leave("consumer closed", for_good=False)
 
     def __enter__(self) -> Self:
         """Return the consumer itself."""

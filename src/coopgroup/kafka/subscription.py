@@ -22,7 +22,7 @@ from coopgroup.kafka.driver import has_left
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.watching import TopicWish
 from coopgroup.member import MemberState
-from coopgroup.member.events import LeaveRequested, SubscriptionChanged
+from coopgroup.member.events import SubscriptionChanged
 
 if TYPE_CHECKING:
     from coopgroup.kafka.committing import Committing
@@ -58,6 +58,7 @@ class Subscription:
     notices: GroupNotices
     committing: Committing
     _wish: TopicWish | None = field(default=None, init=False)
+    _handed_over: bool = field(default=False, init=False)
     _when_dropped: weakref.finalize[..., Any] | None = field(default=None, init=False)
 
     def enter(self, topics: list[str], callbacks: Callbacks) -> None:
@@ -75,11 +76,17 @@ class Subscription:
             self.driver.polled_at_s = now_s()  # the time without a subscription does not count
             self.committing.start_clock()
         self._wish = wish
+        self._handed_over = False
         self._leave_when_dropped()
         self.watcher.watch(wish)
 
-    def leave(self, reason: str) -> None:
+    def leave(self, reason: str, *, for_good: bool) -> None:
         """Give up everything and leave the group.
+
+        Args:
+            reason: for logs and for the broker.
+            for_good: whether a member that is kept beyond its process ends, too; one that has
+                handed over always does.
 
         Raises:
             Exception: what a callback raised; the group is left all the same.
@@ -90,7 +97,8 @@ class Subscription:
         try:
             self.notices.give_up()
         finally:
-            self.driver.post(LeaveRequested(reason=reason))
+            self.driver.leave(reason, for_good=for_good or self._handed_over)
+            self._handed_over = False
             if self._when_dropped is not None:
                 self._when_dropped.detach()
                 self._when_dropped = None
@@ -102,6 +110,7 @@ class Subscription:
             return
         self.watcher.watch(None)
         self._wish = None
+        self._handed_over = True
         self.driver.post(SubscriptionChanged(topics=()))
 
     def _leave_when_dropped(self) -> None:
@@ -121,7 +130,7 @@ class Subscription:
     def _leave_behind(self) -> None:
         """End what an earlier subscription left: a member that failed, or that still leaves."""
         if self.driver.member.state is MemberState.FAILED:
-            self.leave("subscribed anew")
+            self.leave("subscribed anew", for_good=False)
         elif self.driver.member.state is MemberState.LEAVING and not self._wait_left():
             raise kafka_exception(
                 KafkaError._TIMED_OUT,  # noqa: SLF001  (public constant of confluent_kafka)
@@ -144,7 +153,7 @@ def _leave_unheard(driver: GroupDriver, watcher: TopicWatcher, home_pid: int) ->
     """
     if os.getpid() == home_pid:
         watcher.watch(None)
-        driver.post(LeaveRequested(reason="consumer dropped"))
+        driver.leave("consumer dropped", for_good=True)
 
 
 def read_topics(topics: list[str]) -> TopicWish:

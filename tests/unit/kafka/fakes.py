@@ -119,6 +119,7 @@ class FakeDriver:
         posted: events that it got.
         code: outcome of commits, which are answered at once; None keeps them waiting.
         waiting: callbacks of commits that are not answered.
+        left: why it was left, and whether for good.
         on_commit: gets the id of each commit that is kept waiting; None for nobody.
     """
 
@@ -130,6 +131,7 @@ class FakeDriver:
     posted: list[Any] = field(factory=list)
     code: int | None = 0
     waiting: dict[int, Callable[[Any], None]] = field(factory=dict)
+    left: list[tuple[str, bool]] = field(factory=list)
     on_commit: Callable[[int], None] | None = None
 
     def post(self, event: Any) -> None:  # noqa: ANN401  (any event)
@@ -145,6 +147,10 @@ class FakeDriver:
             self.waiting.pop(event.commit_id)(
                 tuple((one.topic, one.partition, self.code) for one in offsets)
             )
+
+    def leave(self, reason: str, *, for_good: bool) -> None:
+        """Note it."""
+        self.left.append((reason, for_good))
 
     def new_commit(self, on_committed: Callable[[Any], None]) -> int:
         """As the real one."""

@@ -398,6 +398,22 @@ def test_driver_comes_back_as_who_was_kept(
         assert not driver.leads
 
 
+@pytest.mark.parametrize("for_good", [False, True])
+def test_driver_that_leaves_for_good_keeps_nobody(
+    made_with_state: tuple[Made, IdentitySlot], *, for_good: bool
+) -> None:
+    """And tells the group; otherwise its place is kept until its session ends."""
+    (driver, group), slot = made_with_state
+    subscribe(driver)
+    driver.leave("closed", for_good=for_good)
+    wait_until(lambda: has_left(driver.member))
+    assert (LeaveGroupRequest in group.requests) is for_good
+    slot.release()
+    again = take_slot(str(slot.path.parent), "g", fail)
+    again.release()
+    assert (again.kept is None) is for_good
+
+
 def test_driver_when_the_identity_cannot_be_written_only_warns(
     made_with_state: tuple[Made, IdentitySlot],
     monkeypatch: pytest.MonkeyPatch,

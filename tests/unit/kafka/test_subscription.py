@@ -15,7 +15,6 @@ from coopgroup.kafka.notices import Callbacks
 from coopgroup.kafka.subscription import Subscription, read_topics
 from coopgroup.kafka.watching import TopicWish
 from coopgroup.member import MemberState
-from coopgroup.member.events import LeaveRequested
 from tests.unit.kafka.fakes import FakeDriver
 
 RULE = (
@@ -164,7 +163,7 @@ def test_consumer_when_dropped_leaves_the_group_once() -> None:
     made.enter(["bills"], Callbacks())
     del made
     gc.collect()
-    assert driver.posted == [LeaveRequested(reason="consumer dropped")]
+    assert driver.left == [("consumer dropped", True)]
     assert [wish is None for wish in watcher.wishes] == [False, False, True]
 
 
@@ -173,10 +172,23 @@ def test_consumer_when_dropped_after_it_left_says_no_more() -> None:
     driver, watcher = FakeDriver(), Watcher()
     made = subscription_of(driver, watcher)
     made.enter(["orders"], Callbacks())
-    made.leave("consumer closed")
+    made.leave("consumer closed", for_good=False)
     del made
     gc.collect()
-    assert driver.posted == [LeaveRequested(reason="consumer closed")]
+    assert driver.left == [("consumer closed", False)]
+
+
+def test_member_that_handed_over_leaves_for_good() -> None:
+    """It has nothing that it could come back for; whoever subscribes again has."""
+    driver = FakeDriver()
+    made = subscription_of(driver, Watcher())
+    for takes_it_back in (False, True):
+        made.enter(["orders"], Callbacks())
+        made.hand_over()
+        if takes_it_back:
+            made.enter(["orders"], Callbacks())
+        made.leave("consumer closed", for_good=False)
+    assert driver.left == [("consumer closed", True), ("consumer closed", False)]
 
 
 def test_consumer_when_dropped_in_a_forked_child_says_nothing(
@@ -189,4 +201,4 @@ def test_consumer_when_dropped_in_a_forked_child_says_nothing(
     monkeypatch.setattr("os.getpid", lambda: -1)
     del made
     gc.collect()
-    assert (driver.posted, len(watcher.wishes)) == ([], 1)
+    assert (driver.left, len(watcher.wishes)) == ([], 1)
