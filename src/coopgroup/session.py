@@ -4,7 +4,7 @@ The Kafka driver hosts sessions, a simulator can; no host knows more of the grou
 than this module says. The host's duties, in this order:
 
 1. Give every event to `step` with the monotonic time, and carry out the effects in order.
-2. Wake the session (`Woken`) at `next_deadline_ms`; while `backing_off`, a little later by chance,
+2. Wake the session (`Woken`) at `session_deadline_ms`; while `backing_off`, a little later by chance,
    so that a group does not come back in lockstep.
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
 4. For `LeadRound`, where it delays nobody and with a time limit: `read_members`, look up metadata
@@ -65,8 +65,9 @@ from coopgroup.member.effects import (
     RevokeResources,
     Send,
 )
+from coopgroup.member.effects import Effect as MemberEffect
 from coopgroup.member.events import Event as MemberEvent
-from coopgroup.member.events import RoundDecided
+from coopgroup.member.events import RejoinRequested, RoundDecided
 from coopgroup.member.turn import Turn
 from coopgroup.model import ResourceSet
 from coopgroup.model.claims import NO_GENERATION
@@ -158,11 +159,13 @@ class Session:
         policy_state: what the policy returned in the last round, None when this member did not
             lead it.
         led_generation: generation of the round in which `policy_state` was made, None for none.
+        asked_for_ms: the policy's deadline for which a round was asked for already, None for none.
     """
 
     member: Member
     policy_state: PolicyState | None = None
     led_generation: int | None = None
+    asked_for_ms: int | None = None
 
 
 def step(
@@ -180,8 +183,12 @@ def step(
         if _leads(session.member, number):  # else the round was over before it was decided
             before = tuple(Report(record=record) for record in led.records)
             session = attrs.evolve(session, policy_state=led.state, led_generation=generation)
-    member, effects = step_member(session.member, event, now_ms=now_ms)
-    session = _remember(attrs.evolve(session, member=member))
+    session, effects = _stepped(session, event, now_ms)
+    due_ms = _policy_deadline_ms(session)
+    if due_ms is not None and now_ms >= due_ms:
+        asks = RejoinRequested(reason="a deadline of the policy has come")
+        session, more = _stepped(attrs.evolve(session, asked_for_ms=due_ms), asks, now_ms)
+        effects = (*effects, *more)
     return session, (*before, *(_translated(session, effect, now_ms) for effect in effects))
 
 
@@ -218,7 +225,8 @@ def fail(
 
 def session_deadline_ms(session: Session) -> int | None:
     """When the host must give `Woken` at the latest, in ms; None for never."""
-    return next_deadline_ms(session.member)
+    deadlines = (next_deadline_ms(session.member), _policy_deadline_ms(session))
+    return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
 
 def backing_off(session: Session) -> bool:
@@ -328,6 +336,27 @@ def _name(plugin: object) -> str:
     return name if isinstance(name, str) else type(plugin).__name__
 
 
+def _stepped(
+    session: Session, event: MemberEvent, now_ms: int
+) -> tuple[Session, tuple[MemberEffect, ...]]:
+    member, effects = step_member(session.member, event, now_ms=now_ms)
+    return _remember(attrs.evolve(session, member=member)), effects
+
+
+def _policy_deadline_ms(session: Session) -> int | None:
+    """When the policy wants the next round though nothing happens, in ms; None for never.
+
+    Only where this member's own round stands: else whoever leads has a deadline of its own. A
+    round is asked for once; a policy that wants more says so in the round that comes.
+    """
+    state, member = session.policy_state, session.member
+    if state is None or member.state not in {MemberState.STABLE, MemberState.REVOKING}:
+        return None
+    if not member.leads or session.led_generation != member.claim_generation:
+        return None
+    return None if state.next_round_ms == session.asked_for_ms else state.next_round_ms
+
+
 def _leads(member: Member, number: int) -> bool:
     return member.state is MemberState.LEADING and member.duty_number == number
 
@@ -343,23 +372,10 @@ def _remember(session: Session) -> Session:
         return session
     if member.leads and member.generation == led + 1:
         return session
-    return attrs.evolve(session, policy_state=None, led_generation=None)
+    return attrs.evolve(session, policy_state=None, led_generation=None, asked_for_ms=None)
 
 
-def _translated(
-    session: Session,
-    effect: Send
-    | CancelJoin
-    | DecideRound
-    | GrantResources
-    | RevokeResources
-    | LoseResources
-    | KeepIdentity
-    | FinishCommit
-    | FailMember
-    | Report,
-    now_ms: int,
-) -> SessionEffect:
+def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionEffect:
     if not isinstance(effect, DecideRound):
         return effect
     return LeadRound(

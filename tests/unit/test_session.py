@@ -5,7 +5,7 @@ import pytest
 
 from coopgroup.assignors import StickyAssignor
 from coopgroup.leader import TopicMetadata, read_members
-from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member
+from coopgroup.member import ErrorCode, MemberState, RequestKind, new_member, next_deadline_ms
 from coopgroup.member.effects import FailMember, LoseResources, Send
 from coopgroup.member.events import (
     Answered,
@@ -256,3 +256,90 @@ def test_backing_off_after_a_failure() -> None:
     """Retries are what a host spreads by chance."""
     driven = joining().refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert backing_off(Session(member=driven.member))
+
+
+# --- a policy that wants a round at a time -----------------------------------------------------
+
+DUE_MS = NOW_MS + 700
+
+
+def with_deadline(due_ms: int | None) -> Session:
+    """A session whose own round stands, and whose policy wants the next one at a time."""
+    return settled(*led_by(joining(), 1), due_ms=due_ms)
+
+
+def settled(session: Session, duty: LeadRound, *, due_ms: int | None) -> Session:
+    """Decide a round with such a policy, and let it complete."""
+    led = decide(duty)
+    state = attrs.evolve(led.led.state, next_round_ms=due_ms)
+    led = attrs.evolve(led, led=attrs.evolve(led.led, state=state))
+    session, _ = step(session, led, now_ms=NOW_MS)
+    request_id = session.member.outstanding[RequestKind.SYNC_GROUP].request_id
+    answered = Answered(request_id=request_id, answer=synced(ORDERS.resources))
+    session, _ = step(session, answered, now_ms=NOW_MS)
+    return session
+
+
+def sent(effects: tuple[SessionEffect, ...]) -> list[str]:
+    """Which requests a step sent."""
+    return [type(one.request).__name__ for one in effects if isinstance(one, Send)]
+
+
+def test_deadline_of_the_policy_asks_for_one_round() -> None:
+    """The leader alone knows of it, because no delay could be announced in its round."""
+    session = with_deadline(DUE_MS)
+    assert session_deadline_ms(session) == DUE_MS
+    early, effects = step(session, Woken(), now_ms=DUE_MS - 1)
+    assert (early, effects) == (session, ())
+    session, effects = step(session, Woken(), now_ms=DUE_MS)
+    assert (session.member.state, sent(effects)) == (MemberState.JOINING, ["JoinGroupRequest"])
+    (join,) = (one.request for one in effects if isinstance(one, Send))
+    assert isinstance(join, JoinGroupRequest)
+    assert join.reason == "a deadline of the policy has come"
+
+
+def test_deadline_of_the_policy_when_the_round_that_came_says_the_same_is_not_met_twice() -> None:
+    """A policy that forgets to move its deadline on makes no loop of rounds."""
+    session, _ = step(with_deadline(DUE_MS), Woken(), now_ms=DUE_MS)
+    request_id = session.member.outstanding[RequestKind.JOIN_GROUP].request_id
+    session = settled(*lead(session, request_id, joined(2, leads=True)), due_ms=DUE_MS)
+    session, effects = step(session, Woken(), now_ms=DUE_MS)
+    assert (session.member.state, sent(effects)) == (MemberState.STABLE, [])
+    deadline_ms = session_deadline_ms(session)
+    assert deadline_ms is not None
+    assert deadline_ms > DUE_MS
+
+
+def test_deadline_of_the_policy_when_there_is_none_is_never_met() -> None:
+    """Only the member's own deadlines are left."""
+    session = with_deadline(None)
+    assert session_deadline_ms(session) == next_deadline_ms(session.member)
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NO_ANSWER]
+)
+def test_deadline_of_the_policy_counts_only_while_its_round_stands(code: ErrorCode) -> None:
+    """In another round, or out of the group, the next leader's decision counts."""
+    session = with_deadline(DUE_MS)
+    driven = DrivenMember(member=session.member, now_ms=NOW_MS)
+    if code is ErrorCode.NO_ANSWER:
+        driven.give(LeaveRequested(reason="closed"))
+    else:
+        driven.now_ms = DUE_MS - 1
+        config = attrs.evolve(CONFIG, heartbeat_interval_ms=100)
+        driven.member = attrs.evolve(driven.member, config=config, heartbeat_at_ms=driven.now_ms)
+        driven.heartbeat(code)
+    session = attrs.evolve(session, member=driven.member)
+    assert session_deadline_ms(session) == next_deadline_ms(driven.member)
+    _, effects = step(session, Woken(), now_ms=DUE_MS)
+    assert "a deadline of the policy has come" not in str(effects)
+
+
+def test_deadline_of_the_policy_when_another_led_since_is_forgotten() -> None:
+    """It was a follower in the round that stands."""
+    session = with_deadline(DUE_MS)
+    driven = DrivenMember(member=session.member, now_ms=NOW_MS)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2).sync(ORDERS.resources)
+    session = attrs.evolve(session, member=driven.member)
+    assert session_deadline_ms(session) == next_deadline_ms(driven.member)
