@@ -4,8 +4,8 @@ The Kafka driver hosts sessions, a simulator can; no host knows more of the grou
 than this module says. The host's duties, in this order:
 
 1. Give every event to `step` with the monotonic time, and carry out the effects in order.
-2. Wake the session (`Woken`) at `session_deadline_ms`; while `backing_off`, a little later by chance,
-   so that a group does not come back in lockstep.
+2. Wake the session (`Woken`) at `session_deadline_ms`; while `backing_off`, a little later by
+   chance, so that a group does not come back in lockstep.
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
 4. For `LeadRound`, where it delays nobody and with a time limit: `read_members`, look up metadata
    and lags, `lead_round`, and give `RoundLed`; when the limit is over, `lead_round` without
