@@ -1,0 +1,145 @@
+"""The policies that wait, on a real cluster: who comes back, who doesn't, and moves in rations."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coopgroup import DeferredPolicy, IncrementalPolicy
+from coopgroup.telemetry import AssignmentReceived, RoundLed, RoundRefused
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import Crew, read_telemetry, unique
+
+PARTITIONS = 6
+# Beyond a delay: the heartbeat that hears of the round, two rounds, a busy machine.
+BOUND_S = 2.0
+
+
+def _crew_of(crew: Crew, topic: str, policy: Any, *names: str) -> None:  # noqa: ANN401
+    for name in names:
+        crew.add(name, policy=policy).subscribe([topic])
+    crew.until(lambda: crew.share((topic, PARTITIONS)), "a fair share")
+    crew.during(0.5)
+
+
+def _holdings(crew: Crew) -> dict[str, list[tuple[str, int]]]:
+    return {name: crew.held(name) for name in sorted(crew.members)}
+
+
+def _leader(crew: Crew) -> str:
+    """Who led the last round."""
+    led = [
+        (envelope.generation, name)
+        for name in crew.members
+        for envelope in read_telemetry(crew.folder / f"{name}.jsonl")
+        if isinstance(envelope.record, RoundLed)
+    ]
+    return max(led)[1]
+
+
+def _no_refusals(crew: Crew) -> bool:
+    return all(not crew.telemetry(name, RoundRefused) for name in sorted(crew.members))
+
+
+def test_deferred_gives_a_process_that_returns_what_it_had(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """At once, under a new id; nobody else's partitions move, neither when it goes nor comes."""
+    topic = unique("deferred")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        _crew_of(crew, topic, policy, "a", "b", "c")
+        before = _holdings(crew)
+        crew.remove("c")
+        crew.during(2.0)
+        assert _holdings(crew) == {name: before[name] for name in ("a", "b")}
+        crew.add("c", policy=policy).subscribe([topic])
+        began = time.monotonic()
+        crew.until(lambda: _holdings(crew) == before, "as it was")
+        assert time.monotonic() - began < BOUND_S
+        assert _no_refusals(crew)
+
+
+def test_deferred_shares_what_was_lost_when_the_delay_is_over(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Not before, and little later; what others hold stays with them."""
+    topic = unique("deferred")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=3_000)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        _crew_of(crew, topic, policy, "a", "b", "c")
+        before = _holdings(crew)
+        crew.remove("c")
+        began = time.monotonic()
+        crew.until(lambda: crew.share((topic, PARTITIONS)), "shared")
+        assert 2.5 < time.monotonic() - began < 3.0 + BOUND_S
+        assert all(set(before[name]) < set(crew.held(name)) for name in ("a", "b"))
+        assert _no_refusals(crew)
+
+
+def test_deferred_delay_goes_on_when_the_leader_leaves_meanwhile(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """The new leader remembers nothing, and the members know how much time is left."""
+    topic = unique("deferred")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=4_000)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        _crew_of(crew, topic, policy, "a", "b", "c", "d")
+        leader = _leader(crew)
+        first = next(name for name in "abcd" if name != leader)
+        crew.remove(first)
+        began = time.monotonic()
+        crew.during(2.0)
+        crew.remove(leader)
+        crew.until(lambda: crew.share((topic, PARTITIONS)), "shared")
+        # From the first loss on: never restarted, and no longer than two delays for both.
+        assert 3.5 < time.monotonic() - began < 2.0 + 4.0 + BOUND_S
+        assert _no_refusals(crew)
+
+
+def test_deferred_is_at_once_where_nobody_is_expected(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """A member more, and a new subscription, do not wait for any delay."""
+    topics = [unique("deferred"), unique("deferred")]
+    for topic in topics:
+        kafka_cluster.create_topic(topic, PARTITIONS)
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        _crew_of(crew, topics[0], policy, "a")
+        began = time.monotonic()
+        crew.add("b", policy=policy).subscribe([topics[0]])
+        crew.until(lambda: crew.share((topics[0], PARTITIONS)), "a fair share")
+        for name in ("a", "b"):
+            crew.members[name].subscribe(topics)
+        crew.until(
+            lambda: crew.share((topics[0], PARTITIONS), (topics[1], PARTITIONS)), "both topics"
+        )
+        assert time.monotonic() - began < 2 * BOUND_S
+        assert _no_refusals(crew)
+
+
+@pytest.mark.parametrize("interval_ms", [0, 700])
+def test_incremental_moves_a_few_at_a_time(
+    kafka_cluster: KafkaCluster, tmp_path: Path, interval_ms: int
+) -> None:
+    """So many a round, one such round an interval, until all have their share."""
+    topic = unique("incremental")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    policy = IncrementalPolicy(max_moves_per_round=1, move_interval_ms=interval_ms)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        _crew_of(crew, topic, policy, "a")
+        began = time.monotonic()
+        crew.add("b", policy=policy).subscribe([topic])
+        crew.until(lambda: crew.share((topic, PARTITIONS)), "a fair share")
+        took_s = time.monotonic() - began
+        crew.during(1.0)
+        assert crew.share((topic, PARTITIONS))
+        told = [len(one.revoked) for one in crew.telemetry("a", AssignmentReceived)]
+        assert (sum(told), max(told)) == (3, 1)
+        assert 2 * interval_ms / 1000 <= took_s < 2 * interval_ms / 1000 + 2 * BOUND_S
+        assert _no_refusals(crew)
