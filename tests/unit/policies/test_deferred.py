@@ -464,17 +464,17 @@ def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> No
     assert drill.round(2)["C"] == ({"U": [1]}, None)
 
 
-def test_loss_when_the_group_was_empty_for_a_while_is_still_waited_for() -> None:
-    """Nobody subscribed to anything in that round; what was lost is lost for all that."""
-    drill = _four()
-    gone = drill.actors["D"]
-    drill.leave(*"ABCD")
-    drill.join("E", topics=["U"])
-    drill.leader = "E"
+def test_loss_when_nobody_subscribed_for_a_while_is_still_waited_for() -> None:
+    """What B was granted for the first time, and left before it was seen to own it, is lost."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.join("A", topics=["U"])
+    drill.join("B")
     drill.round(0)
-    drill.actors["D"] = gone
+    drill.leave("B")
     drill.round(10)
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(1, 2, 3), T1 - 10)
+    drill.join("C", _t(1))
+    drill.round(20)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(2, 3, 4), T1 - 10)
 
 
 def test_policy_when_made_by_name_has_these_options() -> None:
