@@ -14,6 +14,7 @@ import json
 import re
 import reprlib
 import tomllib
+import types
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path as FilePath
@@ -42,7 +43,7 @@ from coopgroup.simulator.scenario import (
 from coopgroup.simulator.scenario_checks import RESOURCES_MAX, Path, dotted, scenario_problems
 from coopgroup.simulator.toml_lines import key_lines
 
-__all__ = ["parse_scenario", "read_scenario"]
+__all__ = ["EVENT_KINDS", "parse_scenario", "read_scenario"]
 
 _Reader: TypeAlias = Callable[[Path, Any], Any]
 _Row: TypeAlias = dict[str, Any]
@@ -253,11 +254,24 @@ def _no_such_key(key: str, readers: Mapping[str, _Reader]) -> str:
     return f"no such key{meant}; there are {', '.join(readers)}"
 
 
-def _shape(made: type, readers: Mapping[str, _Reader]) -> _Reader:
-    def read(path: Path, value: Any) -> Any:  # noqa: ANN401
-        return made(**_keywords(path, _table(path, value), readers, made))
+@frozen
+class _Shape:
+    """Reads a table into a value.
 
-    return read
+    Attributes:
+        made: attrs class of the value.
+        readers: of the keys that the table may have.
+        build: makes the value of the path and of what was read; None for the class itself.
+    """
+
+    made: type
+    readers: Mapping[str, _Reader]
+    build: Callable[[Path, _Row], Any] | None = None
+
+    def __call__(self, path: Path, value: Any) -> Any:  # noqa: ANN401
+        """Read a table."""
+        keywords = _keywords(path, _table(path, value), self.readers, self.made)
+        return self.made(**keywords) if self.build is None else self.build(path, keywords)
 
 
 # --- the parts of a scenario --------------------------------------------------------------------
@@ -269,7 +283,7 @@ def _choice(path: Path, value: Any) -> Choice:  # noqa: ANN401
         return Choice(name=value)
     if not isinstance(value, dict):
         raise _Refusal(path, value, "a name, or a table of name and options")
-    choice: Choice = _shape(Choice, {"name": _string, "options": _table})(path, value)
+    choice: Choice = _Shape(Choice, {"name": _string, "options": _table})(path, value)
     return choice
 
 
@@ -308,7 +322,7 @@ def _resources(path: Path, value: Any) -> ResourceSet:  # noqa: ANN401
         raise _Refusal(path, error.value, error.expected) from None
 
 
-_GROUP: Final = _shape(
+_GROUP: Final = _Shape(
     Group,
     {
         "policy": _choice,
@@ -331,27 +345,25 @@ _MEMBERS: Final = {
     "clock_skew_ppm": _span,
 }
 
-_COST: Final = _shape(
+_COST: Final = _Shape(
     values.Cost,
     {"resources": _resources, "stop_ms": _span, "commit_ms": _span, "restore_ms": _span},
 )
 
-_NETWORK: Final = _shape(Network, {"delay_ms": _span, "loss": _number})
+_NETWORK: Final = _Shape(Network, {"delay_ms": _span, "loss": _number})
 
 
 # --- events -------------------------------------------------------------------------------------
 
 
-def _create_topic(path: Path, row: _Row) -> CreateTopic:
-    readers = {
-        "at_ms": _integer,
-        "topic": _string,
-        "partitions": _partition_count,
-        "rate_per_s": _rates,
-    }
-    _keywords(path, row, readers, CreateTopic)
-    topic_row = {key: row[key] for key in row if key in {"partitions", "rate_per_s"}}
-    return CreateTopic(at_ms=row["at_ms"], topic=_topic(path, topic_row, row["topic"]))
+@frozen(kw_only=True)
+class _NewTopic:
+    """The keys of `create_topic` that have to be there."""
+
+    at_ms: int
+    topic: str
+    partitions: int
+    rate_per_s: float | tuple[float, ...]
 
 
 @frozen(kw_only=True)
@@ -364,38 +376,47 @@ class _MorePartitions:
     rate_per_s: float | tuple[float, ...]
 
 
-def _add_partitions(path: Path, row: _Row) -> AddPartitions:
-    readers = {
-        "at_ms": _integer,
-        "topic": _string,
-        "count": _partition_count,
-        "rate_per_s": _rates,
-    }
-    keywords = _keywords(path, row, readers, _MorePartitions)
-    rates = _each(keywords["rate_per_s"], keywords["count"])
-    if len(rates) != keywords["count"]:
-        expected = f"one number for each of {keywords['count']} new partitions"
-        raise _Refusal((*path, "rate_per_s"), row["rate_per_s"], expected)
-    return AddPartitions(at_ms=row["at_ms"], topic=row["topic"], rate_per_s=rates)
+def _create_topic(_: Path, keywords: _Row) -> CreateTopic:
+    count = keywords["partitions"]
+    rates = _each(keywords["rate_per_s"], count)
+    topic = Topic(name=keywords["topic"], partitions=count, rate_per_s=rates)
+    return CreateTopic(at_ms=keywords["at_ms"], topic=topic)
 
 
-_EVENTS: Final[Mapping[str, _Reader]] = {
-    "add_partitions": _add_partitions,
-    "capacity": _shape(
+def _add_partitions(path: Path, keywords: _Row) -> AddPartitions:
+    count = keywords["count"]
+    rates = _each(keywords["rate_per_s"], count)
+    if len(rates) != count:
+        expected = f"one number for each of {count} new partitions"
+        raise _Refusal((*path, "rate_per_s"), list(rates), expected)
+    return AddPartitions(at_ms=keywords["at_ms"], topic=keywords["topic"], rate_per_s=rates)
+
+
+_EVENTS: Final[Mapping[str, _Shape]] = {
+    "add_partitions": _Shape(
+        _MorePartitions,
+        {"at_ms": _integer, "topic": _string, "count": _partition_count, "rate_per_s": _rates},
+        _add_partitions,
+    ),
+    "capacity": _Shape(
         values.Capacity, {"at_ms": _integer, "members": _names, "capacity_per_s": _number}
     ),
-    "close": _shape(
+    "close": _Shape(
         values.Close, {"at_ms": _integer, "member": _string, "back_after_ms": _integer}
     ),
-    "coordinator_lost": _shape(values.CoordinatorLost, {"at_ms": _integer, "for_ms": _integer}),
-    "coordinator_moved": _shape(values.CoordinatorMoved, {"at_ms": _integer}),
-    "crash": _shape(
+    "coordinator_lost": _Shape(values.CoordinatorLost, {"at_ms": _integer, "for_ms": _integer}),
+    "coordinator_moved": _Shape(values.CoordinatorMoved, {"at_ms": _integer}),
+    "crash": _Shape(
         values.Crash, {"at_ms": _integer, "member": _string, "back_after_ms": _integer}
     ),
-    "create_topic": _create_topic,
-    "cut": _shape(values.Cut, {"at_ms": _integer, "members": _names, "for_ms": _integer}),
-    "delete_topic": _shape(values.DeleteTopic, {"at_ms": _integer, "topic": _string}),
-    "flap": _shape(
+    "create_topic": _Shape(
+        _NewTopic,
+        {"at_ms": _integer, "topic": _string, "partitions": _partition_count, "rate_per_s": _rates},
+        _create_topic,
+    ),
+    "cut": _Shape(values.Cut, {"at_ms": _integer, "members": _names, "for_ms": _integer}),
+    "delete_topic": _Shape(values.DeleteTopic, {"at_ms": _integer, "topic": _string}),
+    "flap": _Shape(
         values.Flap,
         {
             "at_ms": _integer,
@@ -406,12 +427,12 @@ _EVENTS: Final[Mapping[str, _Reader]] = {
             "how": _word(How),
         },
     ),
-    "pause": _shape(values.Pause, {"at_ms": _integer, "member": _string, "for_ms": _integer}),
-    "rate": _shape(
+    "pause": _Shape(values.Pause, {"at_ms": _integer, "member": _string, "for_ms": _integer}),
+    "rate": _Shape(
         values.Rate,
         {"at_ms": _integer, "topic": _string, "partitions": _integers, "rate_per_s": _number},
     ),
-    "rolling_restart": _shape(
+    "rolling_restart": _Shape(
         values.RollingRestart,
         {
             "at_ms": _integer,
@@ -422,7 +443,7 @@ _EVENTS: Final[Mapping[str, _Reader]] = {
             "how": _word(How),
         },
     ),
-    "scale": _shape(
+    "scale": _Shape(
         values.Scale,
         {
             "at_ms": _integer,
@@ -433,6 +454,11 @@ _EVENTS: Final[Mapping[str, _Reader]] = {
         },
     ),
 }
+
+EVENT_KINDS: Final[Mapping[str, tuple[str, ...]]] = types.MappingProxyType(
+    {kind: tuple(shape.readers) for kind, shape in _EVENTS.items()}
+)
+"""Keys of each kind of event, but for `kind` itself."""
 
 
 def _event(path: Path, value: Any) -> Event:  # noqa: ANN401

@@ -633,7 +633,7 @@ def test_tables_that_cannot_be_are_named(table: str, message: str) -> None:
                 "count = 2",
                 "rate_per_s = [1]",
             ],
-            "a.toml:19: events.rate_per_s: got [1], expected one number for each of 2 new",
+            "a.toml:19: events.rate_per_s: got [1.0], expected one number for each of 2 new",
         ),
         (
             [
