@@ -6,6 +6,7 @@ Fed by the telemetry of real consumers or of simulated ones alike. Drawing needs
 """
 
 from coopgroup.report.page import Objection
+from coopgroup.report.runs import LagSamples, PlayedRun, PlayedScenario, Violated
 from coopgroup.report.telemetry_files import Damage, Reading, read_files
 from coopgroup.report.writing import (
     require_bokeh,
@@ -16,8 +17,12 @@ from coopgroup.report.writing import (
 
 __all__ = [
     "Damage",
+    "LagSamples",
     "Objection",
+    "PlayedRun",
+    "PlayedScenario",
     "Reading",
+    "Violated",
     "read_files",
     "require_bokeh",
     "write_comparison_page",

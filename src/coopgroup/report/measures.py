@@ -21,13 +21,14 @@ __all__ = ["Cell", "ComparisonRow", "comparison_rows", "measure_rows"]
 _MS: Final = "_ms"
 _LABELS: Final = {
     "unavailable_partition_s": "unavailable partition-seconds",
+    "unavailable_peak": "most unavailable at once",
     "moved": "partitions moved",
-    "moved_twice": "moved more than once",
+    "moved_twice": "moved twice or more",
     "converge_ms": "time to converge",
     "lag_peak": "peak lag",
     "lag_final": "final lag",
-    "worst_outage_ms": "worst outage of a partition",
-    "worst_resource": "partition of the worst outage",
+    "worst_outage_ms": "longest outage of a partition",
+    "worst_resource": "partition that had it",
 }
 
 

@@ -23,15 +23,15 @@ def test_numbers_and_resources_are_rows() -> None:
     assert measure_rows(Measured(worst_resource=Resource("orders", 3))) == (
         ("partitions moved", "1,234"),
         ("share", "12.3"),
-        ("worst outage of a partition", "1.5 s"),
-        ("partition of the worst outage", "orders 3"),
+        ("longest outage of a partition", "1.5 s"),
+        ("partition that had it", "orders 3"),
     )
 
 
 def test_time_that_never_came_is_said_so() -> None:
     """A missing resource is no row."""
     assert measure_rows(Measured(worst_outage_ms=None))[-1] == (
-        "worst outage of a partition",
+        "longest outage of a partition",
         "never",
     )
 
@@ -49,7 +49,7 @@ def test_comparison_has_median_and_range_of_each_policy() -> None:
     assert [row.label for row in rows] == [
         "partitions moved",
         "share",
-        "worst outage of a partition",
+        "longest outage of a partition",
     ]
     assert moved.cells[0] == Cell(median=2, low=1, high=9, text="2", span="1 to 9")
     assert share.cells[0] == Cell(median=12.34, low=12.34, high=12.34, text="12.3", span="")
