@@ -475,6 +475,8 @@ def test_loss_when_nobody_subscribed_for_a_while_is_still_waited_for() -> None:
     drill.join("C", _t(1))
     drill.round(20)
     assert (drill.listed("lost"), drill.timeout_ms) == (_t(2, 3, 4), T1 - 10)
+    drill.round(10 + T1)
+    assert (drill.owned()["C"], drill.listed("created")) == ([1, 2, 3, 4], NOTHING)
 
 
 def test_policy_when_made_by_name_has_these_options() -> None:
