@@ -1,15 +1,17 @@
 """The policies that wait, on a real cluster: who comes back, who doesn't, and moves in rations."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
-from coopgroup import DeferredPolicy, IncrementalPolicy
+from coopgroup import CooperativeConsumer, DeferredPolicy, IncrementalPolicy
 from coopgroup.telemetry import AssignmentReceived, RoundLed, RoundRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, read_telemetry, unique
+from tests.support.live_group import Crew, produce, read_telemetry, unique
 
 PARTITIONS = 6
 # Beyond a delay: the heartbeat that hears of the round, two rounds, a busy machine.
@@ -121,6 +123,37 @@ def test_deferred_is_at_once_where_nobody_is_expected(
         )
         assert time.monotonic() - began < 2 * BOUND_S
         assert _no_refusals(crew)
+
+
+def test_a_heavy_resource_holds_back_no_light_one(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """It moves when it has stopped, the others move at once, and nobody joins in a loop."""
+    topic = unique("heavy")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    produce(kafka_cluster, topic, [3] * PARTITIONS)
+    later: list[TopicPartition] = []
+
+    def revoke(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
+        if not later:
+            assert consumer.revoke_later(partitions[:1])
+            later.extend(partitions[:1])
+
+    with Crew(kafka_cluster, tmp_path) as crew:
+        heavy = crew.add("a")
+        heavy.subscribe([topic], on_revoke=revoke)
+        crew.until(lambda: len(crew.messages["a"]) == 3 * PARTITIONS, "all is worked on")
+        crew.add("b").subscribe([topic])
+        crew.until(lambda: crew.counts() == [4, 2], "the light ones move", 5)
+        rounds = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
+        produce(kafka_cluster, topic, [1] * PARTITIONS)
+        crew.during(2.0)
+        assert crew.counts() == [4, 2]
+        assert len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed)) == rounds
+        assert len(crew.messages["a"]) == 3 * PARTITIONS + 3  # nothing of what is being stopped
+        threading.Thread(target=heavy.finish_revoke, args=(later,)).start()
+        crew.until(lambda: crew.counts() == [3, 3], "the heavy one moves", 5)
+        crew.until(lambda: len(crew.messages["b"]) == 3, "and goes on where it was stopped")
 
 
 @pytest.mark.parametrize("interval_ms", [0, 700])

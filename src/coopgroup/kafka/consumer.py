@@ -228,6 +228,36 @@ class CooperativeConsumer:
         """The same as `incremental_unassign` of all that is given up."""
         self.incremental_unassign([])
 
+    def revoke_later(self, partitions: list[TopicPartition]) -> bool:
+        """Say in `on_revoke` what takes long to stop, and does so beside the polling thread.
+
+        Its records are not handed out any more, but it stays in `assignment` and its offsets may be
+        committed, until `finish_revoke`. The rest moves meanwhile. coopgroup's own.
+
+        Returns:
+            Whether there is a later; False in `unsubscribe` and `close`, which wait for nothing.
+
+        Raises:
+            KafkaException: called elsewhere, or with partitions that are not revoked.
+            TypeError: no list of partitions.
+            RuntimeError: the consumer is closed.
+        """
+        self._check_open()
+        return self._notices.revoke_later(partitions)
+
+    def finish_revoke(self, partitions: list[TopicPartition]) -> None:
+        """Say that what was put off by `revoke_later` has stopped; from any thread.
+
+        The next `poll` commits it, as after `on_revoke`, and gives it up. What was lost meanwhile
+        is passed over. coopgroup's own.
+
+        Raises:
+            TypeError: no list of partitions.
+            RuntimeError: the consumer is closed.
+        """
+        self._check_open()
+        self._notices.finish_revoke(partitions)
+
     # --- offsets and flow ------------------------------------------------------------------------
 
     def commit(
@@ -309,6 +339,9 @@ class CooperativeConsumer:
     def resume(self, partitions: list[TopicPartition]) -> None:
         """Hand out records of these partitions again, from where they were paused."""
         self._check_open()
+        stopping = self._notices.stopping
+        if stopping:
+            partitions = [one for one in partitions if (one.topic, one.partition) not in stopping]
         self._fetching.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:

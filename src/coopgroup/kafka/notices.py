@@ -61,6 +61,7 @@ class GroupNotices:
         committing: commits what is given up.
         write: writes a telemetry record.
         held: what the application was told to have.
+        stopping: part of it that the application goes on stopping after `on_revoke`.
         callbacks: of the last `subscribe`.
     """
 
@@ -70,11 +71,15 @@ class GroupNotices:
     committing: Committing
     write: Callable[[ResourcesStarted | ResourcesStopped], None]
     held: ResourceSet = field(default=EMPTY, init=False)
+    stopping: ResourceSet = field(default=EMPTY, init=False)
     callbacks: Callbacks = field(factory=Callbacks, init=False)
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)
+    _later: ResourceSet | None = field(default=None, init=False)  # None where there is no later
+    _stopping_since: list[tuple[float, ResourceSet]] = field(factory=list, init=False)
     _failure: KafkaException | None = field(default=None, init=False)
     _serving: bool = field(default=False, init=False)
+    _giving_up: bool = field(default=False, init=False)
 
     # --- serving ---------------------------------------------------------------------------------
 
@@ -118,12 +123,20 @@ class GroupNotices:
             Exception: what a callback raised; everything is stopped all the same.
         """
         self._failure = None
+        self._giving_up = True
+        try:
+            self._give_up()
+        finally:
+            self._giving_up = False
+
+    def _give_up(self) -> None:
         try:
             self._serve_last()
         finally:
-            # A callback that closes the consumer has its own part under way already.
-            busy = self._revoking
-            rest = self.held if busy is None else self.held - busy
+            # A callback that closes the consumer has its own part under way already, and what
+            # goes on being stopped was told before.
+            busy = self.stopping if self._revoking is None else self.stopping | self._revoking
+            rest = self.held - busy
             try:
                 if rest:
                     self._stop(rest, StopReason.CLOSED)
@@ -138,8 +151,8 @@ class GroupNotices:
             if isinstance(notice, (RevokeResources, LoseResources))
         )
 
-    def _finish_busy(self, busy: ResourceSet | None) -> None:
-        rest = EMPTY if busy is None else busy & self.held
+    def _finish_busy(self, busy: ResourceSet) -> None:
+        rest = busy & self.held
         if rest:
             self.committing.commit_last(rest, _CLOSE_COMMIT_S)
             self._drop(rest, StopReason.CLOSED, now_s())
@@ -154,7 +167,7 @@ class GroupNotices:
                 try:
                     self._stop(notice.resources, StopReason.REVOKED)
                 finally:
-                    self.driver.post(RevocationCompleted(resources=notice.resources))
+                    self._complete(notice.resources - self.stopping)
             case LoseResources():
                 try:
                     self._lose(notice.resources & self.held)
@@ -191,21 +204,49 @@ class GroupNotices:
         """Callback, commit, stop fetching: in this order, whatever the callback raises."""
         began_s = now_s()
         before, self._revoking = self._revoking, resources
+        self._later = EMPTY if reason is StopReason.REVOKED and not self._giving_up else None
         try:
             self._call(self.callbacks.on_revoke, resources)
         finally:
             self._revoking = before
             rest = resources & self.held  # nothing, if the callback closed the consumer
+            rest -= self._stop_later(rest, began_s)
             try:
                 limit_s = _CLOSE_COMMIT_S if reason is StopReason.CLOSED else None
                 self.committing.commit_last(rest, limit_s)
             finally:
                 self._drop(rest, reason, began_s)
 
+    def _stop_later(self, resources: ResourceSet, began_s: float) -> ResourceSet:
+        """Hand nothing more out of what goes on being stopped; returns what that is."""
+        later, self._later = (self._later or EMPTY) & resources, None
+        if later:
+            self.stopping |= later
+            self._stopping_since.append((began_s, later))
+            self.fetching.pause(to_partitions(later & self.fetching.fetched), later)
+        return later
+
+    def _finish(self, resources: ResourceSet) -> None:
+        """Give up what the application has stopped by now, as if `on_revoke` returned."""
+        done = resources & self.stopping  # what was lost meanwhile is not in it any more
+        try:
+            self.committing.commit_last(done)
+        finally:
+            for began_s, batch in tuple(self._stopping_since):
+                self._drop(batch & done, StopReason.REVOKED, began_s)
+            self._complete(done)
+
+    def _complete(self, resources: ResourceSet) -> None:
+        if resources:
+            self.driver.post(RevocationCompleted(resources=resources))
+
     def _drop(self, resources: ResourceSet, reason: StopReason, began_s: float) -> None:
         if not resources:
             return
         self.held -= resources
+        self.stopping -= resources
+        since = [(at_s, batch - resources) for at_s, batch in self._stopping_since]
+        self._stopping_since = [one for one in since if one[1]]
         self.committing.store.forget(resources)
         self.fetching.end(resources)
         duration_ms = round((now_s() - began_s) * 1000)
@@ -246,6 +287,30 @@ class GroupNotices:
                 KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
                 "the group revokes: possible in on_revoke and on_lost only",
             )
+
+    def revoke_later(self, partitions: list[TopicPartition]) -> bool:
+        """In `on_revoke`: the application goes on stopping some of the partitions.
+
+        Returns:
+            False when everything is given up and there is no later.
+
+        Raises:
+            KafkaException: called elsewhere, or with partitions that are not revoked.
+            TypeError: no list of partitions.
+        """
+        self.accept_revoked(partitions)
+        if self._later is None:
+            return False
+        self._later |= _resources(partitions)
+        return True
+
+    def finish_revoke(self, partitions: list[TopicPartition]) -> None:
+        """From any thread: the application has stopped partitions; `serve` gives them up.
+
+        Raises:
+            TypeError: no list of partitions.
+        """
+        self.driver.inbox.call_soon(partial(self._finish, _resources(partitions)))
 
 
 def _run_all(calls: Iterable[Callable[[], None]]) -> None:
