@@ -273,20 +273,6 @@ def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_
     assert sorted(len(owned) for owned in drill.owned().values()) == [2, 2, 2, 2]
 
 
-def test_returning_members_when_several_left_take_one_place_each() -> None:
-    """One newcomer for each departed member, in order of deadline and member id."""
-    drill = _four()
-    drill.leave("D")
-    drill.round(0)
-    drill.leave("C", "B")
-    drill.round(10)
-    drill.join("x")
-    drill.join("w")
-    told = drill.round(20)
-    assert told == {"A": (_t(1), None), "w": (_t(4), None), "x": (_t(2), None)}
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(3), T1 - 10)
-
-
 def test_newcomer_when_there_are_fewer_losses_is_an_additional_member() -> None:
     """The first one gets the loss, all of it; the others a share of everything, in two steps."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
@@ -302,140 +288,6 @@ def test_newcomer_when_there_are_fewer_losses_is_an_additional_member() -> None:
     assert sorted(map(len, drill.owned().values())) == [1, 1, 1, 1, 2, 2]
 
 
-def test_newcomer_that_does_not_subscribe_to_what_was_lost_is_nobody_who_returns() -> None:
-    """The subscription must fit; the loss goes on waiting."""
-    drill = _four()
-    drill.leave("D")
-    drill.round(0)
-    drill.join("E", topics=["U"])
-    drill.round(10_000)
-    assert (drill.owned()["E"], drill.listed("lost"), drill.timeout_ms) == ([], _t(4), T1 - 10_000)
-
-
-def test_deadline_when_a_returned_member_leaves_again_is_the_old_one() -> None:
-    """A loss is remembered until it is seen claimed: an unproved return earns no fresh delay."""
-    drill = _four()
-    drill.leave("D")
-    drill.round(0)
-    drill.join("D'")
-    drill.round(20_000)
-    drill.leave("D'")
-    drill.round(30_000)
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), 30_000)
-    drill.join("D''")
-    drill.round(50_000)
-    drill.leave("D''")
-    drill.round(T1 + 10)
-    assert drill.owned() == {"A": [1, 4], "B": [2], "C": [3]}
-
-
-@pytest.mark.parametrize("proof", ["claimed", "kept for long"])
-def test_deadline_when_a_returned_member_has_proved_itself_is_a_fresh_one(proof: str) -> None:
-    """It claimed what it got in another round, or there was none for as long as a loss may wait."""
-    drill = _four()
-    drill.leave("D")
-    drill.round(0)
-    drill.join("D'")
-    drill.round(20_000)
-    left_at = 20_000 + T1
-    if proof == "claimed":
-        drill.round(21_000)
-        left_at = 22_000
-    drill.leave("D'")
-    drill.round(left_at)
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(4), T1)
-
-
-def test_deadline_when_somebody_got_it_after_all_and_left_is_over() -> None:
-    """Nobody came in time, B got it and left before it ever claimed it: that was waiting enough."""
-    drill = Drill(policy=DeferredPolicy())
-    drill.settle(A=[1, 4], B=[2], C=[3])
-    drill.leave("C")
-    drill.round(0)
-    drill.round(T1)
-    assert drill.owned() == {"A": [1, 4], "B": [2, 3]}
-    drill.leave("B")
-    drill.round(T1 + 10)
-    assert (drill.owned(), drill.listed("lost")) == ({"A": [1, 3, 4]}, _t(2))
-    assert drill.timeout_ms == T1
-
-
-def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
-    """A fresh member does not swallow what waits for a static id; it gets its share of the rest."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
-    for place, member in enumerate("ABCD"):
-        drill.join(member, {"T": [2 * place + 1, 2 * place + 2]}, instance_id=f"pod-{member}")
-    drill.round(0)
-    drill.leave("D")
-    drill.round(0)
-    drill.join("E", instance_id="pod-E")
-    told = drill.round(10_000)
-    assert [len(revoked["T"]) for _, revoked in told.values() if revoked] == [1]
-    assert drill.timeout_ms == 0
-    told = drill.round(10_010)
-    assert (steady(told), drill.timeout_ms) == (True, T1 - 10_010)
-    assert (drill.listed("lost"), len(drill.owned()["E"])) == (_t(7, 8), 1)
-    drill.join("D2", instance_id="pod-D")
-    told = drill.round(30_000)
-    assert (told["D2"][0], steady(told)) == (_t(7, 8), True)
-
-
-def test_static_owner_when_an_anonymous_member_joins_is_still_waited_for() -> None:
-    """Only a member with that id can be it."""
-    drill = _four()
-    drill.actors["D"].instance_id = "pod-D"
-    drill.round(0)
-    drill.leave("D")
-    drill.round(0)
-    drill.join("E")
-    drill.round(10)
-    assert (drill.listed("lost"), drill.owned()["E"]) == (_t(4), [])
-    drill.round(T1)
-    assert drill.owned() == {"A": [1], "B": [2], "C": [3], "E": [4]}
-
-
-def test_static_member_when_it_comes_back_under_a_new_member_id_keeps_its_place() -> None:
-    """The coordinator gives a static member a new member id; nothing was lost in between."""
-    drill = _four()
-    drill.actors["D"].instance_id = "pod-D"
-    drill.round(0)
-    drill.leave("D")
-    drill.join("0", instance_id="pod-D")
-    assert drill.round(5)["0"] == (_t(4), None)
-
-
-def test_anonymous_owner_when_a_static_member_joins_is_still_waited_for() -> None:
-    """Who can prove another identity is not taken for it, and waits for its share."""
-    drill = _four()
-    drill.leave("D")
-    drill.round(0)
-    drill.join("E", instance_id="pod-E")
-    drill.round(10)
-    assert (drill.owned()["E"], drill.listed("lost")) == ([], _t(4))
-
-
-def test_owner_when_it_comes_back_with_its_claims_is_waited_for_no_longer() -> None:
-    """Its lease still held: what it claims is its own, and the delay ends."""
-    drill = _four()
-    gone = drill.actors["D"]
-    drill.leave("D")
-    drill.round(0)
-    drill.actors["D"] = gone
-    assert (drill.round(5_000), drill.timeout_ms) == (THREE_WAIT | {"D": (_t(4), None)}, 0)
-    assert drill.state is not None
-    assert drill.state.losses == ()
-
-
-def test_owner_when_it_comes_back_under_its_member_id_gets_its_own() -> None:
-    """A member id kept in a file proves identity as well as a static id does."""
-    drill = _four()
-    drill.leave("D")
-    drill.round(0)
-    drill.join("C2", instance_id="pod-C2")
-    drill.join("D")
-    assert drill.round(5_000)["D"] == (_t(4), None)
-
-
 def test_resource_when_it_must_be_stopped_is_stopped_also_while_a_loss_waits() -> None:
     """Mandatory: C no longer subscribes. The remaining delay is sent in the first round without."""
     drill = Drill(policy=DeferredPolicy())
@@ -449,34 +301,6 @@ def test_resource_when_it_must_be_stopped_is_stopped_also_while_a_loss_waits() -
     told = drill.round(500)
     assert (steady(told), drill.timeout_ms) == (True, T1 - 500)
     assert drill.owned() == {"A": [1, 3], "B": [2], "C": []}
-
-
-def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> None:
-    """No delay is announced for what nobody could take; who returns still gets it."""
-    drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
-    drill.join("A", {"T": [1]})
-    drill.join("B", {"U": [1]}, topics=["U"])
-    drill.round(0)
-    drill.leave("B")
-    drill.round(1)
-    assert (drill.timeout_ms, drill.listed("lost")) == (0, NOTHING)
-    drill.join("C", topics=["U"])
-    assert drill.round(2)["C"] == ({"U": [1]}, None)
-
-
-def test_loss_when_nobody_subscribed_for_a_while_is_still_waited_for() -> None:
-    """What B was granted for the first time, and left before it was seen to own it, is lost."""
-    drill = Drill(policy=DeferredPolicy())
-    drill.join("A", topics=["U"])
-    drill.join("B")
-    drill.round(0)
-    drill.leave("B")
-    drill.round(10)
-    drill.join("C", _t(1))
-    drill.round(20)
-    assert (drill.listed("lost"), drill.timeout_ms) == (_t(2, 3, 4), T1 - 10)
-    drill.round(10 + T1)
-    assert (drill.owned()["C"], drill.listed("created")) == ([1, 2, 3, 4], NOTHING)
 
 
 def test_policy_when_made_by_name_has_these_options() -> None:

@@ -1,4 +1,4 @@
-"""What Kafka Connect's incremental cooperative assignor taught: its edge cases and its bugs.
+"""Rounds of policies that wait: what Kafka Connect taught, its edge cases and its bugs.
 
 The first part has one test for each of the edge cases that a deferred policy must handle, the
 second one for each bug of Connect that has to do with the policy. All run the leader's decision.
