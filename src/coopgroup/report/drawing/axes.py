@@ -30,6 +30,7 @@ __all__ = [
     "INK",
     "PLOT_PIXELS",
     "Scene",
+    "faded",
     "framed",
     "hover",
     "rule_off",
@@ -177,18 +178,19 @@ def rule_off(plot: figure, scene: Scene, *, faults: bool = True) -> None:
         plot.vspan(
             x=scene.seconds([row.at_ms for row in rounds]),
             line_color=INK,
-            line_alpha=_faded(0.4, len(rounds)),
+            line_alpha=faded(0.4, len(rounds)),
             line_width=1,
             line_dash=[1, 3],
         )
     if not faults or len(scene.faults) > _LINES_MAX:
         return
     source = ColumnDataSource({"x": scene.seconds([mark.at_ms for mark in scene.faults])})
-    alpha = _faded(1, len(scene.faults))
+    alpha = faded(1, len(scene.faults))
     # White around it keeps the line apart from any owner's colour.
     plot.vspan(x="x", source=source, line_color="white", line_alpha=0.85 * alpha, line_width=3.5)
     plot.vspan(x="x", source=source, line_color=FAULT, line_alpha=alpha, line_width=1.5)
 
 
-def _faded(alpha: float, count: int) -> float:
+def faded(alpha: float, count: int) -> float:
+    """How opaque lines are drawn: as given where they are few, fainter the more there are."""
     return alpha * min(1, max(0.3, _LINES_BOLD_MAX / max(count, 1)))

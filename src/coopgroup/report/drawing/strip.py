@@ -14,6 +14,7 @@ from coopgroup.report.drawing.axes import (
     INK,
     PLOT_PIXELS,
     Scene,
+    faded,
     framed,
     hover,
     rule_off,
@@ -81,7 +82,9 @@ def _flags(scene: Scene) -> dict[str, list[Any]]:
     flags["label"] = [
         "" if lane == HOVER_ONLY else label for label, lane in zip(labels, chosen, strict=True)
     ]
-    flags["lane"] = [max(lane, 0) for lane in chosen]
+    # Marks without a label get a lane of their own, below: they would cover the labels.
+    lowest = int(HOVER_ONLY in chosen)
+    flags["lane"] = [0 if lane == HOVER_ONLY else lowest + lane for lane in chosen]
     return flags
 
 
@@ -98,7 +101,14 @@ def _add_flags(plot: figure, scene: Scene, flags: dict[str, list[Any]]) -> None:
         name=scene.named("faults"),
     )
     plot.segment(
-        x0="x", x1="x", y0="y", y1=_BOTTOM, source=source, line_color=FAULT, line_width=1.2
+        x0="x",
+        x1="x",
+        y0="y",
+        y1=_BOTTOM,
+        source=source,
+        line_color=FAULT,
+        line_alpha=faded(1, len(scene.faults)),
+        line_width=1.2,
     )
     dots = plot.scatter(x="x", y="y", source=source, size=8, color=FAULT, line_color="white")
     texts = plot.text(
