@@ -1,10 +1,14 @@
-"""Members in any state, driven there by events as a host gives them, for unit tests."""
+"""Members in any state, driven there by events as a host gives them, for unit tests.
+
+Where a test needs others, `played_group` puts whole processes beside a model coordinator.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import attrs
 
+from coopgroup.assignors import StickyAssignor
 from coopgroup.member import (
     ErrorCode,
     KeptIdentity,
@@ -35,8 +39,12 @@ from coopgroup.model.group_api import (
     JoinGroupAnswer,
     SyncGroupAnswer,
 )
+from coopgroup.policies import SimplePolicy
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.simulator.coordinator import refusal
+from coopgroup.simulator.process import Habits
+from coopgroup.simulator.scenario import Cost
+from coopgroup.simulator.simulation import Simulation
 
 CONFIG = MemberConfig(
     group_id="g",
@@ -184,6 +192,15 @@ def eager(driven: DrivenMember) -> DrivenMember:
     config = attrs.evolve(driven.member.config, eager=True)
     driven.member = attrs.evolve(driven.member, config=config)
     return driven
+
+
+def played_group(*costs: Cost, seed: int = 1) -> Simulation:
+    """A group in virtual time, without faults, that shares the four partitions of T."""
+    config = attrs.evolve(CONFIG, session_timeout_ms=2_000, rebalance_timeout_ms=2_500)
+    habits = Habits(assignor=StickyAssignor(), policy=SimplePolicy())
+    played = Simulation.create(config=config, habits=habits, seed=seed, costs=costs)
+    played.set_topic("T", 4)
+    return played
 
 
 # --- members in each state -------------------------------------------------------------------

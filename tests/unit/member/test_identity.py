@@ -22,6 +22,7 @@ from coopgroup.member.events import (
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
 from coopgroup.protocol import decode_subscription
+from coopgroup.simulator.scenario import Identity
 from tests.support.members import (
     CONFIG,
     HELD,
@@ -29,6 +30,7 @@ from tests.support.members import (
     KEPT,
     DrivenMember,
     joined,
+    played_group,
     returning,
 )
 
@@ -246,3 +248,50 @@ def test_leave_before_the_first_round_is_told() -> None:
     driven = DrivenMember(member=new_member(KEEPING)).subscribe()
     refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED)
     assert driven.answer(Kind.JOIN_GROUP, refused).give(LEAVE).sent() == ["LeaveGroupRequest"]
+
+
+# --- in a group --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leads", [True, False])
+@pytest.mark.parametrize("closes", [True, False])
+def test_process_that_is_back_in_time_moves_nothing_and_begins_no_round(
+    *, leads: bool, closes: bool
+) -> None:
+    """Killed or closed, leader or follower: the group never learns that it was away."""
+    group = played_group()
+    for name in ("p1", "p2"):
+        group.start(name, ("T",), identity=Identity.STATE_DIR)
+    assert group.run_until_rest(10_000, 500)
+    leader = group.leader
+    process = next(one for one in group.alive if (one is leader) == leads)
+    held = process.session.member.owned
+    generation = group.brokers.coordinator.group.generation
+    if closes:
+        process.close()
+    else:
+        process.crash()
+    group.run(800)
+    again = group.start_again(process)
+    assert again is not None
+    assert group.run_until_rest(2_000, 500)
+    assert group.brokers.coordinator.group.generation == generation
+    assert (again.session.member.owned, again.application.working) == (held, held)
+    group.run(5_000)
+    assert group.brokers.coordinator.group.generation == generation
+
+
+def test_process_that_is_back_too_late_joins_as_a_new_member() -> None:
+    """Its session has ended and its partitions are with another: it gets some back in a round."""
+    group = played_group()
+    for name in ("p1", "p2"):
+        group.start(name, ("T",), identity=Identity.STATE_DIR)
+    assert group.run_until_rest(10_000, 500)
+    process = group.alive[0]
+    process.crash()
+    group.run(6_000)
+    again = group.start_again(process)
+    assert again is not None
+    assert group.run_until_rest(10_000, 500)
+    assert again.session.member.member_id != process.session.member.member_id
+    assert len(again.session.member.owned) == 2

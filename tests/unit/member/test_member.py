@@ -49,6 +49,7 @@ def lost(driven: DrivenMember) -> list[tuple[dict[str, list[int]], str]]:
     [
         (lambda: attrs.evolve(CONFIG, session_timeout_ms=0), "session_timeout_ms"),
         (lambda: attrs.evolve(CONFIG, retry_backoff_ms=-1), "retry_backoff_ms"),
+        (lambda: attrs.evolve(CONFIG, revocation_grace_ms=-1), "revocation_grace_ms"),
         (lambda: attrs.evolve(CONFIG, heartbeat_interval_ms=6_000), "heartbeat.interval.ms"),
         (lambda: attrs.evolve(CONFIG, rebalance_timeout_ms=5_999), "max.poll.interval.ms"),
     ],

@@ -32,11 +32,14 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
 )
 from coopgroup.protocol import decode_subscription
+from coopgroup.simulator.scenario import Cost, Span
+from coopgroup.telemetry import MembershipLost, ResourcesStarted, RoundLed
 from tests.support.members import (
     CONFIG,
     HELD,
     DrivenMember,
     leading_again,
+    played_group,
     rejoining,
     rejoining_while_it_stops,
     revoking,
@@ -396,3 +399,34 @@ def test_unreadable_assignment_while_it_stops_goes_on_stopping() -> None:
     driven = rejoining_while_it_stops().join(3)
     driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"?"))
     assert (driven.member.state, driven.member.revoking) == (MemberState.REVOKING, T1)
+
+
+# --- in a group --------------------------------------------------------------------------------
+
+
+def test_slow_stop_that_outlasts_the_rebalance_timeout_holds_back_no_other() -> None:
+    """What is light moves within a second, what is heavy when it has stopped, and no one is lost.
+
+    While nothing but the heavy one is outstanding there are no rounds.
+    """
+    heavy = Cost(resources=ResourceSet({"T": [3]}), stop_ms=Span(20_000, 20_000))
+    group = played_group(heavy)
+    group.start("p1", ("T",))
+    assert group.run_until_rest(10_000, 500)
+    group.start("p2", ("T",))
+    begin_ms = group.world.now_ms
+    assert group.run_until_rest(30_000, 1_000)
+    records = [one for one in group.world.telemetry if one.at_ms >= begin_ms]
+    begun = {
+        resource.index: one.at_ms - begin_ms
+        for one in records
+        if isinstance(one.record, ResourcesStarted)
+        for resource in one.record.resources
+    }
+    heavy_ms = begun.pop(3)
+    (light_ms,) = begun.values()
+    assert light_ms < 1_500
+    assert 20_000 <= heavy_ms < 21_500
+    assert [one for one in records if isinstance(one.record, MembershipLost)] == []
+    rounds = [one.at_ms - begin_ms for one in records if isinstance(one.record, RoundLed)]
+    assert [at_ms for at_ms in rounds if 3_000 < at_ms < 20_000] == []
