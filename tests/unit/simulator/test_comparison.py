@@ -3,13 +3,16 @@
 import math
 import pickle
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from pathlib import Path
 
 import pytest
 from attrs import evolve
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.simulator import Run, Scenario
+from coopgroup.simulator import Run, Scenario, read_scenario
 from coopgroup.simulator.comparison import MEASURES, Job, Spread, compare, play, spread_of
+from coopgroup.simulator.measures import Measures
 from coopgroup.simulator.scenario import Choice, Crash, Group, MemberSet, Topic
 
 SCENARIO = Scenario(
@@ -107,3 +110,83 @@ def test_measures_are_all_that_are_numbers() -> None:
     """The worst resource is a name."""
     assert "worst_resource" not in MEASURES
     assert len(MEASURES) == 9
+
+
+# --- what the scenarios in simulations/ show, for one seed ----------------------------------------
+
+FOLDER = Path(__file__).parents[3] / "simulations"
+
+
+@cache
+def measured(name: str, policy: str) -> Measures:
+    """What a scenario costs with a policy; it breaks no invariant and converges."""
+    scenario = read_scenario(FOLDER / f"{name}.toml")
+    runs = compare(scenario, {policy: scenario.policy_named(policy)}, (1,))[policy]
+    assert runs[0].violations == ()
+    assert runs[0].measures.converge_ms is not None
+    return runs[0].measures
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["process_death", "rolling_bounce", "flapping_pod", "coordinator_lost", "hot_partition"],
+)
+def test_nothing_moves_where_the_delay_is_longer_than_the_absence(name: str) -> None:
+    """Deferred; resolved at once something moves to and fro, and eager moves the most."""
+    assert measured(name, "deferred").moved == 0
+    moved = measured(name, "simple").moved
+    assert 0 < moved <= measured(name, "eager").moved
+
+
+@pytest.mark.parametrize("name", ["process_death", "rolling_bounce"])
+def test_a_delay_is_paid_for_with_waiting(name: str) -> None:
+    """What nobody takes over is out of service for as long as the process is away."""
+    deferred, simple = measured(name, "deferred"), measured(name, "simple")
+    assert deferred.worst_outage_ms > simple.worst_outage_ms
+    assert deferred.rounds < simple.rounds
+
+
+def test_a_delay_costs_most_where_nobody_comes_back() -> None:
+    """Each loss waits for 15 s, and no longer: a second of slack, and what a restore takes."""
+    deferred, simple = measured("scale_down", "deferred"), measured("scale_down", "simple")
+    assert deferred.unavailable_partition_s > 2 * simple.unavailable_partition_s
+    assert 15_000 < deferred.worst_outage_ms < 15_000 + 5_000
+    assert deferred.moved_twice == 0
+
+
+def test_a_delay_survives_its_leader() -> None:
+    """The process is missed for 6 s, its partitions wait for 40 s: not once more for the next."""
+    assert 46_000 - 3_000 < measured("leader_lost_in_window", "deferred").worst_outage_ms < 49_000
+
+
+@pytest.mark.parametrize("name", ["scale_up", "heavy_and_light", "slow_revoke"])
+def test_only_the_eager_stop_everything(name: str) -> None:
+    """Cooperative policies stop what moves, and incremental only some of it at once."""
+    incremental, simple, eager = (
+        measured(name, policy) for policy in ("incremental", "simple", "eager")
+    )
+    assert incremental.unavailable_peak < simple.unavailable_peak < eager.unavailable_peak
+    assert simple.unavailable_partition_s < eager.unavailable_partition_s / 2
+    assert incremental.unavailable_partition_s < eager.unavailable_partition_s * 0.6
+    assert incremental.converge_ms is not None
+    assert simple.converge_ms is not None
+    assert incremental.converge_ms > simple.converge_ms or name == "heavy_and_light"
+
+
+def test_what_is_slow_to_stop_holds_back_nothing_else() -> None:
+    """Fourteen partitions move while two take 30 s to stop, which they spend at work."""
+    for policy in ("simple", "incremental"):
+        found = measured("slow_revoke", policy)
+        assert (found.moved, found.moved_twice) == (16, 0)
+        assert found.unavailable_partition_s < 30
+        assert found.worst_outage_ms < 5_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_ration_saves_moves_in_a_storm() -> None:
+    """What has not moved yet when the next one joins goes to its last place at once."""
+    incremental = measured("storm_of_joiners", "incremental")
+    simple = measured("storm_of_joiners", "simple")
+    assert incremental.moved_twice < simple.moved_twice / 4
+    assert 160 <= incremental.moved < simple.moved
