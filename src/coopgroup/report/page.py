@@ -235,7 +235,8 @@ def _round(row: RoundRow, begin_ms: int) -> str:
     return (
         f"<tr{refused}>"
         f"<td>{_look_button(row.at_ms - begin_ms)}</td>"
-        f'<td class="number">{row.generation}</td><td>{escape(row.leader)}</td>'
+        f'<td class="number">{row.generation}</td>'
+        f'<td class="who" title="{escape(row.leader)}">{escape(row.leader)}</td>'
         f'<td class="number">{row.members:,}</td>{cells}'
         f'<td class="number{"" if row.timeout_ms else " zero"}">{timeout}</td>'
         f'<td class="why">{escape(" ".join(row.sentences))}</td></tr>'
