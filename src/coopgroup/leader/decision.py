@@ -141,12 +141,17 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
 
     A leader whose own SyncGroup of that round failed (its generation did not move on) does not
     know whether anybody heard of it. A member that could not be read and was told to hold nothing
-    may then hold something still, and one that was to stop something may not know of that.
+    may then hold something still, and one that was to stop something may not know of that: the
+    moves of that round are still to be made.
     """
     state = context.state
     if state is None or context.generation > state.generation:
         return context
-    return attrs.evolve(context, state=attrs.evolve(state, silent=(), stopping=NO_CLAIMS))
+    unheard = bool(state.stopping.resources)
+    state = attrs.evolve(
+        state, silent=(), stopping=NO_CLAIMS, moves_pending=state.moves_pending or unheard
+    )
+    return attrs.evolve(context, state=state)
 
 
 def _stage(

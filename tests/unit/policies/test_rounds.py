@@ -467,6 +467,20 @@ def test_topic_when_nobody_subscribed_for_a_while_is_not_lost() -> None:
     assert (drill.round(40)["A"], drill.timeout_ms) == (({"T": [1], "U": [1]}, None), 0)
 
 
+def test_joiner_when_the_leader_missed_its_own_round_is_served_in_the_next_one() -> None:
+    """Moves that nobody heard of are still under way, also while a loss waits."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
+    drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
+    drill.actors["D"].instance_id = "pod-D"
+    drill.round(0)
+    drill.leave("D")
+    drill.join("E")
+    drill.round(10, missed="ABCE")
+    drill.round(20)
+    drill.round(30)
+    assert (len(drill.owned()["E"]), drill.listed("lost")) == (1, _t(7, 8))
+
+
 def test_revocation_when_the_leader_missed_its_own_round_is_told_to_all_anew() -> None:
     """Nobody knows who heard of it, so a follow-up round is announced like the first time."""
     drill = Drill(policy=DeferredPolicy())
