@@ -64,7 +64,10 @@ from tests.support.conformance_programs import (
 
 # Programs that wait are played side by side.
 SIDE_BY_SIDE = 10
+# As the profile wants it, within a minute and a half unless it is a soak.
 EXAMPLES = settings.default.max_examples if settings.default is not None else 25
+QUICK_PROGRAMS = 50 + EXAMPLES
+TIMED_BATCHES = 3 + EXAMPLES // 20
 QUIET = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture)
 A_LOT_S = 3_600
 
@@ -266,7 +269,7 @@ def test_model_answers_as_the_broker(clients: BrokerClients) -> None:
     """Random programs in which no time-out runs out."""
     seen: Counter[tuple[str, int]] = Counter()
 
-    @settings(max_examples=3 * EXAMPLES, suppress_health_check=QUIET)
+    @settings(max_examples=QUICK_PROGRAMS, suppress_health_check=QUIET)
     @given(drawn=quick_programs())
     def agree(drawn: Program) -> None:
         seen.update(check(drawn, clients, clients.new_group()))
@@ -284,7 +287,7 @@ def test_model_answers_as_the_broker_when_time_runs_out(
     seen: Counter[tuple[str, int]] = Counter()
 
     @settings(
-        max_examples=max(2, EXAMPLES // 6),
+        max_examples=TIMED_BATCHES,
         suppress_health_check=QUIET,
         phases=(Phase.generate,),  # to shrink would take minutes, and the message tells the story
     )
