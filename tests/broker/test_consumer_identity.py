@@ -61,7 +61,7 @@ def test_nobody_rebalances_when_a_killed_process_returns(
     role: str,
 ) -> None:
     """It has its partitions half a second after it is up at the latest; the others never pause."""
-    with playing(kafka_cluster, session_timeout_ms=6_000, extra_config=_state(tmp_path)) as player:
+    with playing(kafka_cluster, session_timeout_ms=10_000, extra_config=_state(tmp_path)) as player:
         player.group.start(*MEMBERS)
         player.settle()
         leader = player.telemetry(RoundLed)[-1][0]
@@ -83,7 +83,7 @@ def test_nobody_rebalances_when_all_processes_are_killed_and_return(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
     """A host goes on where it stood; whichever process is which member, none is two."""
-    with playing(kafka_cluster, session_timeout_ms=6_000, extra_config=_state(tmp_path)) as player:
+    with playing(kafka_cluster, session_timeout_ms=10_000, extra_config=_state(tmp_path)) as player:
         player.group.start(*MEMBERS)
         player.settle()
         before = _shares(player.envelopes())

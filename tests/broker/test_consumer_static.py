@@ -14,7 +14,10 @@ from tests.support.live_group import Crew, playing, unique, wait_for
 
 def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaCluster) -> None:
     """It gets its partitions back in the same generation; no round is led, nobody else stops."""
-    with playing(kafka_cluster, kind="coopgroup-simple-static") as player:
+    # A session that outlasts the loading of all code on a busy machine.
+    with playing(
+        kafka_cluster, kind="coopgroup-simple-static", session_timeout_ms=10_000
+    ) as player:
         player.group.start("m1", "m2", "m3")
         player.settle()
         follower = next(
