@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ from coopgroup.cli.simulated import (
     print_table,
     repeat_command,
 )
+from coopgroup.errors import CoopgroupError
 from coopgroup.report import require_bokeh, write_comparison_page
 from coopgroup.simulator.comparison import compare
 from coopgroup.simulator.scenario_file import read_scenario
@@ -109,8 +111,14 @@ def _runner(count: int) -> Iterator[Runner]:
         yield _with_progress(map)
         return
     # A fork of a process with threads may hang, so new processes begin afresh.
-    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        yield _with_progress(pool.map)
+    try:
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            yield _with_progress(pool.map)
+    except BrokenProcessPool:
+        raise CoopgroupError(
+            "a process that simulated was killed: for want of memory? coopgroup simulate plays "
+            "one run at a time"
+        ) from None
 
 
 def _with_progress(

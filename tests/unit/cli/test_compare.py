@@ -11,7 +11,7 @@ from attrs import evolve
 
 from coopgroup.cli import compare as compare_command
 from coopgroup.cli.app import run
-from coopgroup.simulator import Run, Violation
+from coopgroup.simulator import Run, Violation, comparison
 from coopgroup.simulator.comparison import Job, compare
 
 SMALL = """\
@@ -117,6 +117,23 @@ def test_compare_prints_the_same_however_many_processes_play(
         )
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1]
+
+
+def end_process(job: Job) -> Run:
+    """What happens to a process that takes too much memory."""
+    os._exit(9)
+
+
+def test_compare_when_a_process_is_killed_says_so(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is nobody's slip, so the status is 1."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(comparison, "play", end_process)
+    assert run(["compare", file, "--policies", "simple", "--seeds", "2"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("coopgroup: a process that simulated was killed: ")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
