@@ -11,7 +11,15 @@ from confluent_kafka import TopicPartition
 from coopgroup import CooperativeConsumer, DeferredPolicy, IncrementalPolicy
 from coopgroup.telemetry import AssignmentReceived, RoundLed, RoundRefused
 from coopgroup.testing import KafkaCluster
-from tests.support.live_group import Crew, produce, read_telemetry, unique
+from coopgroup.testing.trial.analysis import measure
+from tests.support.live_group import (
+    NOISE_MS,
+    Crew,
+    playing,
+    produce,
+    read_telemetry,
+    unique,
+)
 
 PARTITIONS = 6
 # Beyond a delay: the heartbeat that hears of the round, two rounds, a busy machine.
@@ -62,6 +70,35 @@ def test_deferred_gives_a_process_that_returns_what_it_had(
         crew.until(lambda: _holdings(crew) == before, "as it was")
         assert time.monotonic() - began < BOUND_S
         assert _no_refusals(crew)
+
+
+@pytest.mark.parametrize("role", ["follower", "leader"])
+def test_deferred_moves_nothing_when_a_killed_process_returns_under_a_new_id(
+    kafka_cluster: KafkaCluster, role: str
+) -> None:
+    """Its session is over by then; what it had has waited, and it goes on where it was killed."""
+    names = ("m1", "m2", "m3")
+    with playing(
+        kafka_cluster,
+        kind="coopgroup-deferred",
+        policy_arguments={"scheduled_rebalance_timeout_ms": 60_000},
+        session_timeout_ms=1_500,
+        heartbeat_interval_ms=200,
+    ) as player:
+        player.group.start(*names)
+        player.settle()
+        leader = player.telemetry(RoundLed)[-1][0]
+        name = leader if role == "leader" else next(one for one in names if one != leader)
+        with player.trial.window() as window:
+            player.group.kill(name)
+            time.sleep(3.0)
+            player.group.start(name)
+            player.settle()
+        player.trial.finish()
+        facts = measure(player.log(), window.window)
+        assert player.telemetry(RoundRefused) == []
+    assert (facts.lost, facts.moved, facts.double_owner_transitions) == (0, 0, 0)
+    assert (facts.retained, facts.retained_pause_ms_max < NOISE_MS) == (8, True)
 
 
 def test_deferred_shares_what_was_lost_when_the_delay_is_over(
