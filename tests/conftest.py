@@ -33,6 +33,15 @@ settings.load_profile(
 )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Golden files are rewritten on demand; what changed is then a diff that somebody reads."""
+    parser.addoption(
+        "--rewrite-transcripts",
+        action="store_true",
+        help="write simulations/transcripts anew instead of comparing with them",
+    )
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Give each test the marker (pyproject.toml lists them) of the folder that it lives in."""
     markers = {line.partition(":")[0] for line in config.getini("markers")}
