@@ -392,6 +392,8 @@ def _add_partitions(path: Path, keywords: _Row) -> AddPartitions:
     return AddPartitions(at_ms=keywords["at_ms"], topic=keywords["topic"], rate_per_s=rates)
 
 
+_ENDED: Final = {"at_ms": _integer, "member": _string, "back_after_ms": _integer}
+
 _EVENTS: Final[Mapping[str, _Shape]] = {
     "add_partitions": _Shape(
         _MorePartitions,
@@ -401,14 +403,10 @@ _EVENTS: Final[Mapping[str, _Shape]] = {
     "capacity": _Shape(
         values.Capacity, {"at_ms": _integer, "members": _names, "capacity_per_s": _number}
     ),
-    "close": _Shape(
-        values.Close, {"at_ms": _integer, "member": _string, "back_after_ms": _integer}
-    ),
+    "close": _Shape(values.Close, _ENDED),
     "coordinator_lost": _Shape(values.CoordinatorLost, {"at_ms": _integer, "for_ms": _integer}),
     "coordinator_moved": _Shape(values.CoordinatorMoved, {"at_ms": _integer}),
-    "crash": _Shape(
-        values.Crash, {"at_ms": _integer, "member": _string, "back_after_ms": _integer}
-    ),
+    "crash": _Shape(values.Crash, _ENDED),
     "create_topic": _Shape(
         _NewTopic,
         {"at_ms": _integer, "topic": _string, "partitions": _partition_count, "rate_per_s": _rates},
@@ -418,14 +416,8 @@ _EVENTS: Final[Mapping[str, _Shape]] = {
     "delete_topic": _Shape(values.DeleteTopic, {"at_ms": _integer, "topic": _string}),
     "flap": _Shape(
         values.Flap,
-        {
-            "at_ms": _integer,
-            "member": _string,
-            "up_ms": _integer,
-            "down_ms": _integer,
-            "times": _integer,
-            "how": _word(How),
-        },
+        {"at_ms": _integer, "member": _string, "up_ms": _integer}
+        | {"down_ms": _integer, "times": _integer, "how": _word(How)},
     ),
     "pause": _Shape(values.Pause, {"at_ms": _integer, "member": _string, "for_ms": _integer}),
     "rate": _Shape(
@@ -434,24 +426,13 @@ _EVENTS: Final[Mapping[str, _Shape]] = {
     ),
     "rolling_restart": _Shape(
         values.RollingRestart,
-        {
-            "at_ms": _integer,
-            "members": _names,
-            "down_ms": _integer,
-            "every_ms": _integer,
-            "batch": _integer,
-            "how": _word(How),
-        },
+        {"at_ms": _integer, "members": _names, "down_ms": _integer}
+        | {"every_ms": _integer, "batch": _integer, "how": _word(How)},
     ),
     "scale": _Shape(
         values.Scale,
-        {
-            "at_ms": _integer,
-            "members": _string,
-            "to": _integer,
-            "every_ms": _integer,
-            "how": _word(How),
-        },
+        {"at_ms": _integer, "members": _string, "to": _integer}
+        | {"every_ms": _integer, "how": _word(How)},
     ),
 }
 

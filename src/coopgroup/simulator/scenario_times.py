@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Lifetimes",
+    "deployed_count",
     "event_end_ms",
     "first_event_ms",
     "last_event_ms",
     "lifetimes",
     "partition_counts",
-    "process_count",
     "processes_of",
 ]
 
@@ -106,7 +106,7 @@ def lifetimes(scenario: Scenario) -> Lifetimes:
 # --- processes ----------------------------------------------------------------------------------
 
 
-def process_count(scenario: Scenario, member_set: MemberSet, at_ms: int) -> int:
+def deployed_count(scenario: Scenario, member_set: MemberSet, at_ms: int) -> int:
     """Processes that a set has just before a moment, those that are down included."""
     count = 1 if member_set.count is None else member_set.count
     scales = [
@@ -128,7 +128,7 @@ def processes_of(scenario: Scenario, names: tuple[str, ...], at_ms: int) -> tupl
         if member_set is None or member_set.count is None:
             found.append(name)
         else:
-            count = process_count(scenario, member_set, at_ms)
+            count = deployed_count(scenario, member_set, at_ms)
             found += [member_set.process(number) for number in range(1, count + 1)]
     return tuple(dict.fromkeys(found))
 
@@ -149,7 +149,7 @@ def event_end_ms(scenario: Scenario, event: Event) -> int:  # noqa: PLR0911 - on
             return event.at_ms + max(0, batches - 1) * event.every_ms + event.down_ms
         case Scale():
             members = next(one for one in scenario.members if one.name == event.members)
-            steps = abs(event.to - process_count(scenario, members, event.at_ms))
+            steps = abs(event.to - deployed_count(scenario, members, event.at_ms))
             return event.at_ms + max(0, steps - 1) * event.every_ms
         case Flap():
             return event.at_ms + event.times * event.down_ms + (event.times - 1) * event.up_ms
