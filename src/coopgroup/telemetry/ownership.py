@@ -43,7 +43,7 @@ Int32Array: TypeAlias = npt.NDArray[np.int32]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
-_PROCESS_RECORDS: Final = (ProcessStarted, ProcessEnded, ProcessPaused, ProcessResumed)
+_RECORDS_OF_PROCESSES: Final = (ProcessStarted, ProcessEnded, ProcessPaused, ProcessResumed)
 
 
 @frozen(kw_only=True, eq=False)
@@ -256,7 +256,7 @@ def _guessed_ends(rows: _Rows, work: _Work, history: Sequence[Envelope]) -> Int6
     for number, one in enumerate(history):
         if name := _name(one):
             # Of a client that is believed something is always still to come.
-            is_believed = isinstance(one.record, _PROCESS_RECORDS)
+            is_believed = isinstance(one.record, _RECORDS_OF_PROCESSES)
             client = rows.numbers[name]
             last_words[client] = last if is_believed else max(number, last_words[client])
     starts = np.sort(work.resource * (last + 1) + work.start)
@@ -294,7 +294,7 @@ def _pauses(
     pauses = []
     since: dict[int, int] = {}
     for one in history:
-        if isinstance(one.record, _PROCESS_RECORDS) and _name(one):
+        if isinstance(one.record, _RECORDS_OF_PROCESSES) and _name(one):
             client = rows.numbers[_name(one)]
             paused_ms = since.pop(client, None)
             if isinstance(one.record, ProcessPaused):
