@@ -6,11 +6,15 @@ minute of the machine hits all of them; each figure is the median of the repetit
 the tables are defined in docs/measuring.md.
 
     python -m tests.benchmarks.headline --kinds coopgroup-simple,eager --scenarios join --repeat 1
+
+With `--merge` what was found before stays, but for the kinds and scenarios that are played; without
+it the result is that of this run alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,12 +22,23 @@ from typing import Any, Final, TypeAlias
 
 from attrs import asdict
 
+from coopgroup.errors import ConfigurationError
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.trial import KINDS, Trial
+from coopgroup.testing.trial import Trial
 from coopgroup.testing.trial.scenarios import SCENARIOS, Outcome, play_scenarios
-from tests.benchmarks.results import merge_results
+from coopgroup.testing.trial.spec import check_kind
+from tests.benchmarks.results import RESULTS, merge_results
 
-__all__ = ["DEFAULT_KINDS", "run", "tables", "write_tables"]
+__all__ = [
+    "DEFAULT_KINDS",
+    "DEFAULT_SCENARIOS",
+    "LEAST_KINDS",
+    "LEAST_SCENARIOS",
+    "merged",
+    "run",
+    "tables",
+    "write_tables",
+]
 
 README: Final = Path(__file__).resolve().parents[2] / "README.md"
 PARTITIONS: Final = 24
@@ -32,16 +47,33 @@ SESSION_TIMEOUT_MS: Final = 6_000
 HEARTBEAT_INTERVAL_MS: Final = 1_000
 DEFAULT_KINDS: Final = (
     "coopgroup-simple",
+    "coopgroup-deferred",
+    "coopgroup-deferred-kept",
+    "coopgroup-incremental",
     "eager",
     "cooperative-sticky",
     "cooperative-sticky-static",
     "kip848",
 )
+# Killed and back after 2 s says what killed and back after 3 s says, for kinds that prove who they
+# are, too.
+DEFAULT_SCENARIOS: Final = tuple(name for name in SCENARIOS if name != "kill")
+LEAST_KINDS: Final = (
+    "coopgroup-simple",
+    "eager",
+    "cooperative-sticky",
+    "cooperative-sticky-static",
+    "kip848",
+)
+"""A page that shows the headline leaves out none of these."""
+LEAST_SCENARIOS: Final = ("quiet", "join", "leave", "close", "bounce", "rolling", "scale")
+"""Likewise."""
 # KIP-848 groups take their time-outs from the broker; the same figures for every kind.
 BROKER_PROPERTIES: Final = {
     "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
 }
+NOT_PLAYED: Final = "\N{EN DASH}"
 BEGIN: Final = "<!-- headline:begin -->"
 END: Final = "<!-- headline:end -->"
 
@@ -52,7 +84,7 @@ Medians: TypeAlias = Mapping[str, Mapping[str, Mapping[str, float]]]
 def run(
     *,
     kinds: Sequence[str] = DEFAULT_KINDS,
-    scenarios: Sequence[str] = tuple(SCENARIOS),
+    scenarios: Sequence[str] = DEFAULT_SCENARIOS,
     repeat: int = 3,
 ) -> dict[str, Any]:
     """Play and measure everything.
@@ -100,8 +132,36 @@ def run(
     }
 
 
+def merged(before: Mapping[str, Any], headline: Mapping[str, Any]) -> dict[str, Any]:
+    """An earlier result with what was played since put in its place.
+
+    Args:
+        before: what `run` returned, or this.
+        headline: what `run` returned; its settings are those of the whole.
+
+    Raises:
+        ValueError: the earlier one was played with other settings, repetitions aside.
+    """
+    settings = [{**found["settings"], "repeat": None} for found in (before, headline)]
+    if settings[0] != settings[1]:
+        raise ValueError(f"other settings before: {settings[0]}, now {settings[1]}")
+    return {
+        "settings": headline["settings"],
+        **{
+            part: {
+                kind: {**before[part].get(kind, {}), **headline[part].get(kind, {})}
+                for kind in _in_order([*before[part], *headline[part]], DEFAULT_KINDS)
+            }
+            for part in ("medians", "runs")
+        },
+    }
+
+
 def tables(medians: Medians) -> str:
-    """The medians as Markdown tables: a row for each scenario, a column for each kind."""
+    """The medians as Markdown tables: a row for each scenario, a column for each kind.
+
+    What a kind did not play has no figure.
+    """
     return "\n".join(
         [
             "Longest pause of a partition that stays where it is, in ms:",
@@ -137,27 +197,40 @@ def main() -> None:
     """Run what the command line asks for, print the tables, keep the result."""
     parser = argparse.ArgumentParser(description="The headline benchmark.")
     parser.add_argument("--kinds", default=",".join(DEFAULT_KINDS), help="comma-separated")
-    parser.add_argument("--scenarios", default=",".join(SCENARIOS), help="comma-separated")
+    parser.add_argument("--scenarios", default=",".join(DEFAULT_SCENARIOS), help="comma-separated")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions; default 3")
+    parser.add_argument("--merge", action="store_true", help="keep what was found before")
     parser.add_argument("--write", action="store_true", help="write the tables into README.md")
     arguments = parser.parse_args()
-    kinds = _chosen(parser, arguments.kinds, KINDS)
-    scenarios = _chosen(parser, arguments.scenarios, tuple(SCENARIOS))
+    kinds = tuple(arguments.kinds.split(","))
+    scenarios = tuple(arguments.scenarios.split(","))
+    _check(parser, kinds, scenarios)
     headline = run(kinds=kinds, scenarios=scenarios, repeat=arguments.repeat)
+    before = json.loads(RESULTS.read_text()).get("headline") if RESULTS.exists() else None
+    if arguments.merge and before is not None:
+        headline = merged(before, headline)
     print(f"\n{tables(headline['medians'])}")
     merge_results({"headline": headline})
     if arguments.write:
         write_tables(headline["medians"])
 
 
-def _chosen(
-    parser: argparse.ArgumentParser, option: str, allowed: Sequence[str]
-) -> tuple[str, ...]:
-    chosen = tuple(option.split(","))
-    unknown = sorted(set(chosen) - set(allowed))
+def _check(parser: argparse.ArgumentParser, kinds: Sequence[str], scenarios: Sequence[str]) -> None:
+    """End with a line if a kind or a scenario does not exist."""
+    unknown = sorted(set(scenarios) - set(SCENARIOS))
     if unknown:
-        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(allowed)}")
-    return chosen
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(SCENARIOS)}")
+    for kind in kinds:
+        try:
+            check_kind(kind)
+        except ConfigurationError as error:
+            parser.error(str(error))
+
+
+def _in_order(names: Sequence[str], order: Sequence[str]) -> list[str]:
+    """Each of the names once: first those that have an order, then the others as they come."""
+    known = [name for name in order if name in names]
+    return list(dict.fromkeys([*known, *names]))
 
 
 def _play(
@@ -190,8 +263,12 @@ def _table(medians: Medians, cell: Callable[[Mapping[str, float]], str]) -> list
         "| scenario | " + " | ".join(kinds) + " |",
         "|---|" + "---:|" * len(kinds),
     ]
-    for scenario in medians[kinds[0]]:
-        cells = [cell(medians[kind][scenario]) for kind in kinds]
+    played = [scenario for kind in kinds for scenario in medians[kind]]
+    for scenario in _in_order(played, tuple(SCENARIOS)):
+        cells = [
+            cell(medians[kind][scenario]) if scenario in medians[kind] else NOT_PLAYED
+            for kind in kinds
+        ]
         lines.append(f"| {SCENARIOS[scenario].title} | " + " | ".join(cells) + " |")
     return lines
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.benchmarks.headline import tables, write_tables
+from tests.benchmarks.headline import merged, tables, write_tables
 from tests.benchmarks.results import merge_results
 
 FACTS = {
@@ -77,3 +78,33 @@ def test_merge_results_when_others_are_there_keeps_them(tmp_path: Path) -> None:
     merge_results({"codec": 1, "headline": 2}, path)
     merge_results({"headline": {"b": 1, "a": 2}}, path)
     assert json.loads(path.read_text()) == {"codec": 1, "headline": {"a": 2, "b": 1}}
+
+
+def _result(repeat: int, medians: dict[str, dict[str, int]]) -> dict[str, Any]:
+    settings = {"partitions": 24, "repeat": repeat}
+    return {"settings": settings, "medians": medians, "runs": medians}
+
+
+def test_merged_when_some_are_played_again_keeps_the_others_in_order() -> None:
+    """What is newer wins, kind by kind and scenario by scenario."""
+    before = _result(3, {"eager": {"quiet": 1, "join": 2}})
+    again = _result(1, {"eager": {"join": 3}, "coopgroup-deferred": {"join": 4}})
+    found = merged(before, again)
+    assert found == _result(
+        1, {"coopgroup-deferred": {"join": 4}, "eager": {"quiet": 1, "join": 3}}
+    )
+    assert list(found["medians"]) == ["coopgroup-deferred", "eager"]
+
+
+def test_merged_when_the_settings_differ_refuses() -> None:
+    """Figures of different trials do not belong into one table."""
+    before = _result(3, {})
+    with pytest.raises(ValueError, match="other settings"):
+        merged(before, {**before, "settings": {"partitions": 12, "repeat": 3}})
+
+
+def test_tables_when_a_kind_has_not_played_a_scenario_leaves_the_figure_out() -> None:
+    """A dash, no zero."""
+    facts = dict.fromkeys(FACTS, 0.0)
+    drawn = tables({"eager": {"join": facts}, "kip848": {"quiet": facts, "join": facts}})
+    assert "| nothing happens (noise) | \N{EN DASH} | 0 |" in drawn.splitlines()

@@ -41,6 +41,7 @@ STATES: Final = {
     "revoked": "consuming",
     "revoking": "giving up",
     "started": "joining",
+    "stopping": "giving up",
 }
 
 

@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from coopgroup.testing.trial.spec import WorkerSpec, check_kind
+from coopgroup.testing.trial.spec import (
+    POLICY_ARGUMENTS,
+    WorkerSpec,
+    check_kind,
+    policy_name,
+)
 
 __all__ = ["PollingConsumer", "build_consumer", "consumer_config"]
 
@@ -73,6 +79,10 @@ def consumer_config(spec: WorkerSpec) -> dict[str, object]:
         config["partition.assignment.strategy"] = _STRATEGIES[spec.kind]
     if spec.kind.endswith("-static"):
         config["group.instance.id"] = spec.name
+    if spec.kind.endswith("-kept"):
+        # The processes of a trial share a host, so they share the directory, too; it is made in
+        # the folder of their logs, which goes with the trial.
+        config["coopgroup.state.dir"] = str(Path(spec.log_path).parent / "state")
     return config | dict(spec.extra_config)
 
 
@@ -87,8 +97,9 @@ def build_consumer(spec: WorkerSpec) -> PollingConsumer:
     if not kind.startswith("coopgroup-"):
         return cast("PollingConsumer", Consumer(config))  # its stub splits `commit` into overloads
     ours: Any = importlib.import_module("coopgroup")
-    policy_word = kind.removeprefix("coopgroup-").removesuffix("-static")
-    policy = getattr(ours, f"{_class_word(policy_word)}Policy")(**spec.policy_arguments)
+    name = policy_name(kind)
+    arguments = {**POLICY_ARGUMENTS[name], **spec.policy_arguments}
+    policy = getattr(ours, f"{_class_word(name)}Policy")(**arguments)
     assignor = getattr(ours, f"{_class_word(spec.assignor)}Assignor")()
     cooperative: PollingConsumer = ours.CooperativeConsumer(
         config, policy=policy, assignor=assignor

@@ -134,8 +134,8 @@ class Event:
 
     Attributes:
         at_ns: when, on the clock of this file.
-        name: `ready`, `started`, `assigned`, `revoked`, `lost`, `committed`, `commit_failed`,
-            `consumer_error`, `closing`, `closed`.
+        name: `ready`, `started`, `assigned`, `revoking`, `stopping`, `revoked`, `lost`,
+            `committed`, `commit_failed`, `consumer_error`, `handing_over`, `closing`, `closed`.
         fields: what belongs to it.
     """
 

@@ -27,6 +27,7 @@ JOINERS: Final = ("m5", "m6", "m7", "m8")
 QUIET_S: Final = 8.0
 BOUNCE_DOWN_S: Final = 2.0
 KILL_DOWN_S: Final = 3.0
+RETURN_DOWN_S: Final = 2.0
 REST_S: Final = 2.5  # more than two heartbeat intervals without a callback
 PHASE_S: Final = (0.0, 1.0)
 
@@ -133,7 +134,8 @@ def _outcome(log: TrialLog, steps: Sequence[tuple[Window, bool]]) -> Outcome:
 
 def _restore(group: Group) -> None:
     """Bring the group back to its four members, at rest."""
-    group.stop(*(name for name in group.living if name not in MEMBERS))
+    # For good where the kind can: a kept membership of somebody who is not to return would wait.
+    group.retire(*(name for name in group.living if name not in MEMBERS))
     group.start(*(name for name in MEMBERS if name not in group.living))
     group.wait_settled(quiet_s=REST_S)
 
@@ -176,6 +178,13 @@ def _kill(group: Group) -> Iterator[bool]:
     yield _rest(group)
 
 
+def _return(group: Group) -> Iterator[bool]:
+    group.kill("m2")
+    time.sleep(RETURN_DOWN_S)
+    group.start("m2")
+    yield _rest(group)
+
+
 def _rolling(group: Group) -> Iterator[bool]:
     for name in MEMBERS:
         group.stop(name)
@@ -200,6 +209,9 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "close": Scenario(title="one of four closes unannounced", prepared=(), play=_close),
     "bounce": Scenario(title="one bounces (2 s down)", prepared=("m2",), play=_bounce),
     "kill": Scenario(title="one is killed (back after 3 s)", prepared=("m2",), play=_kill),
+    "return": Scenario(
+        title="one is killed and returns (2 s down)", prepared=("m2",), play=_return
+    ),
     "rolling": Scenario(title="rolling bounce of all four", prepared=MEMBERS, play=_rolling),
     "scale": Scenario(title="scale 4 to 8 to 4", prepared=JOINERS, play=_scale),
 }

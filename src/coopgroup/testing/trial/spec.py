@@ -14,7 +14,16 @@ from attrs import asdict, field, frozen
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["KINDS", "ProducerSpec", "WorkerSpec", "check_kind", "dump_spec", "load_spec"]
+__all__ = [
+    "KINDS",
+    "POLICY_ARGUMENTS",
+    "ProducerSpec",
+    "WorkerSpec",
+    "check_kind",
+    "dump_spec",
+    "load_spec",
+    "policy_name",
+]
 
 KINDS: Final = (
     "coopgroup-simple",
@@ -25,7 +34,23 @@ KINDS: Final = (
     "cooperative-sticky-static",
     "kip848",
 )
-"""Kinds of consumer that a group can be made of; `-static` may be added to any of ours."""
+"""Kinds of consumer that a group can be made of. To any of ours may be added how a process that
+comes back proves who it was: `-static` (`group.instance.id`) or `-kept` (`coopgroup.state.dir`)."""
+
+POLICY_ARGUMENTS: Final[Mapping[str, Mapping[str, object]]] = {
+    "simple": {},
+    "deferred": {"scheduled_rebalance_timeout_ms": 5_000},
+    "incremental": {
+        "scheduled_rebalance_timeout_ms": 5_000,
+        "max_moves_per_round": 4,
+        "move_interval_ms": 1_000,
+    },
+}
+"""Arguments of our policies where a trial gives none: processes of a trial are down for two or
+three seconds, not for the minute that a deployment takes and that the defaults are made for."""
+
+_OURS: Final = "coopgroup-"
+_IDENTITIES: Final = ("-static", "-kept")
 
 _SpecT = TypeVar("_SpecT", "WorkerSpec", "ProducerSpec")
 
@@ -56,9 +81,13 @@ class WorkerSpec:
         commit_interval_ms: how often the application commits its positions, synchronously; 0 for
             never, except on revocation and on close.
         assignor: assignor of our kinds, by the first word of its class: `sticky`, `lag_aware`, …
-        policy_arguments: keyword arguments of the policy of our kinds.
+        policy_arguments: keyword arguments of the policy of our kinds; they win over those of
+            `POLICY_ARGUMENTS`.
         extra_config: further keys for the consumer's configuration, which win.
         revoke_sleep_ms: how long `on_revoke` takes before it commits.
+        heavy_partitions: partitions, counted through all topics, that take long to stop; our kinds
+            put their revocation off (`revoke_later`), so that the others do not wait for them.
+        heavy_stop_ms: how long those take.
         assign_failures: how many calls of `on_assign` raise, from the first on.
     """
 
@@ -76,6 +105,8 @@ class WorkerSpec:
     policy_arguments: Mapping[str, object] = field(factory=dict)
     extra_config: Mapping[str, object] = field(factory=dict)
     revoke_sleep_ms: int = 0
+    heavy_partitions: tuple[int, ...] = field(factory=tuple, converter=_counts)
+    heavy_stop_ms: int = 0
     assign_failures: int = 0
 
 
@@ -109,10 +140,20 @@ def check_kind(kind: str) -> str:
     Raises:
         ConfigurationError: there is no such kind.
     """
-    base = kind.removesuffix("-static") if kind.startswith("coopgroup-") else kind
+    base = kind
+    if kind.startswith(_OURS):
+        for identity in _IDENTITIES:
+            base = base.removesuffix(identity) if base == kind else base
     if base not in KINDS:
-        raise ConfigurationError("kind", kind, f"one of {', '.join(KINDS)}")
+        raise ConfigurationError(
+            "kind", kind, f"one of {', '.join(KINDS)}; to ours -static or -kept may be added"
+        )
     return kind
+
+
+def policy_name(kind: str) -> str:
+    """The policy of one of our kinds: `deferred` of `coopgroup-deferred-kept`."""
+    return kind.removeprefix(_OURS).partition("-")[0]
 
 
 def dump_spec(spec: WorkerSpec | ProducerSpec) -> str:

@@ -8,7 +8,8 @@ first where its consumer can (`hand_over`), and closes when it has nothing left.
 
 The application is the usual one: poll, work on the record (write it down), and once a second commit
 the positions synchronously; on revocation commit those of the revoked partitions; what was lost is
-not committed. A record counts as handed out from the moment in which `poll` returned it.
+not committed. A record counts as handed out from the moment in which `poll` returned it. What is
+heavy stops beside the loop where the consumer lets it (`revoke_later`), and is committed then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import select
 import signal
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,6 +36,7 @@ __all__ = ["Worker", "main"]
 POLL_S: Final = 0.05
 PARENT_CHECK_S: Final = 0.2
 HAND_OVER_S_MAX: Final = 10.0
+_FINISH_REVOKE: Final = "finish_revoke"  # ours alone has it
 PRODUCED: Final = struct.Struct("<q")
 
 
@@ -146,8 +149,10 @@ class Worker:
             for partition in partitions
             if partition in self._positions
         }
-        if not positions:
-            return
+        if positions:
+            self._commit_and_tell(consumer, positions)
+
+    def _commit_and_tell(self, consumer: PollingConsumer, positions: dict[int, int]) -> None:
         began = time.monotonic()
         reason = self._commit_positions(consumer, positions)
         outcome = "committed" if reason is None else "commit_failed"
@@ -189,13 +194,41 @@ class Worker:
             raise RuntimeError("on_assign fails, as the trial asked for")
 
     def _on_revoke(self, consumer: PollingConsumer, partitions: list[TopicPartition]) -> None:
-        numbers = self._numbers(partitions)
+        heavy = self._put_off(consumer, partitions)
+        numbers = [number for number in self._numbers(partitions) if number not in heavy]
         self._events.write("revoking", partitions=numbers)
         time.sleep(self._spec.revoke_sleep_ms / 1000)
         self._commit(consumer, numbers)
         for number in numbers:
             self._positions.pop(number, None)
         self._events.write("revoked", partitions=numbers)
+
+    def _put_off(self, consumer: PollingConsumer, partitions: list[TopicPartition]) -> list[int]:
+        """Let what is heavy stop beside the loop; returns the numbers of what is put off."""
+        heavy = [
+            part for part in partitions if self._numbers([part])[0] in self._spec.heavy_partitions
+        ]
+        revoke_later = getattr(consumer, "revoke_later", None)
+        if not heavy or revoke_later is None or not revoke_later(heavy):
+            return []
+        numbers = self._numbers(heavy)
+        positions = {
+            number: self._positions.pop(number) for number in numbers if number in self._positions
+        }
+        self._events.write("stopping", partitions=numbers)
+        stop_s = self._spec.heavy_stop_ms / 1000
+        threading.Timer(stop_s, self._finish, (consumer, heavy, positions)).start()
+        return numbers
+
+    def _finish(
+        self, consumer: PollingConsumer, heavy: list[TopicPartition], positions: dict[int, int]
+    ) -> None:
+        """What is heavy has stopped, in a thread of its own: commit it and give it up."""
+        if positions:
+            self._commit_and_tell(consumer, positions)
+        finish_revoke: Callable[[list[TopicPartition]], None] = getattr(consumer, _FINISH_REVOKE)
+        finish_revoke(heavy)
+        self._events.write("revoked", partitions=self._numbers(heavy))
 
     def _on_lost(self, _consumer: object, partitions: list[TopicPartition]) -> None:
         numbers = self._numbers(partitions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from attrs import evolve
 
+import coopgroup
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing.trial.consumers import build_consumer, consumer_config
 from coopgroup.testing.trial.spec import WorkerSpec
@@ -15,7 +16,7 @@ SPEC = WorkerSpec(
     group_id="billing",
     topics=("orders",),
     partitions_per_topic=4,
-    log_path="m1",
+    log_path="logs/m1",
     client_config={"bootstrap.servers": "127.0.0.1:9"},
 )
 COMMON = {
@@ -33,6 +34,7 @@ TIMEOUTS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
     [
         ("coopgroup-simple", TIMEOUTS),
         ("coopgroup-simple-static", {**TIMEOUTS, "group.instance.id": "m1"}),
+        ("coopgroup-deferred-kept", {**TIMEOUTS, "coopgroup.state.dir": "logs/state"}),
         ("eager", {**TIMEOUTS, "partition.assignment.strategy": "range"}),
         (
             "cooperative-sticky",
@@ -67,3 +69,32 @@ def test_build_consumer_when_the_kind_is_unknown_refuses_it() -> None:
     """Before any client is made."""
     with pytest.raises(ConfigurationError, match="kind: got 'lazy'"):
         build_consumer(evolve(SPEC, kind="lazy"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        (
+            "coopgroup-deferred",
+            {},
+            coopgroup.DeferredPolicy(scheduled_rebalance_timeout_ms=5_000),
+        ),
+        (
+            "coopgroup-incremental-static",
+            {"move_interval_ms": 300},
+            coopgroup.IncrementalPolicy(
+                scheduled_rebalance_timeout_ms=5_000, max_moves_per_round=4, move_interval_ms=300
+            ),
+        ),
+    ],
+)
+def test_build_consumer_when_of_a_policy_gives_it_the_arguments_of_a_trial(
+    monkeypatch: pytest.MonkeyPatch, kind: str, given: dict[str, object], expected: object
+) -> None:
+    """Delays that fit the seconds of a trial, unless the trial says otherwise."""
+    policies = []
+    monkeypatch.setattr(
+        coopgroup, "CooperativeConsumer", lambda _config, *, policy, **_: policies.append(policy)
+    )
+    build_consumer(evolve(SPEC, kind=kind, policy_arguments=given))
+    assert policies == [expected]

@@ -20,6 +20,7 @@ def test_scenarios_when_listed_come_in_their_order() -> None:
         "close",
         "bounce",
         "kill",
+        "return",
         "rolling",
         "scale",
     ]

@@ -12,6 +12,7 @@ from coopgroup.testing.trial.spec import (
     check_kind,
     dump_spec,
     load_spec,
+    policy_name,
 )
 
 WORKER = WorkerSpec(
@@ -24,6 +25,7 @@ WORKER = WorkerSpec(
     client_config={"bootstrap.servers": "127.0.0.1:9"},
     policy_arguments={"scheduled_rebalance_timeout_ms": 5},
     assign_failures=2,
+    heavy_partitions=(1, 5),
 )
 PRODUCER = ProducerSpec(
     topics=("a",),
@@ -50,14 +52,38 @@ def test_spec_when_sent_is_one_line() -> None:
     assert "\n" not in dump_spec(WORKER)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "coopgroup-deferred-static"])
+@pytest.mark.parametrize("kind", [*KINDS, "coopgroup-deferred-static", "coopgroup-simple-kept"])
 def test_check_kind_when_known_returns_it(kind: str) -> None:
-    """Any of ours may be static."""
+    """Any of ours may be static, or kept."""
     assert check_kind(kind) == kind
 
 
-@pytest.mark.parametrize("kind", ["", "lazy", "eager-static", "coopgroup-eager", "kip848-static"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "",
+        "lazy",
+        "eager-static",
+        "eager-kept",
+        "coopgroup-eager",
+        "coopgroup-simple-static-kept",
+        "kip848-static",
+    ],
+)
 def test_check_kind_when_unknown_names_the_kinds(kind: str) -> None:
     """One line that says what there is."""
     with pytest.raises(ConfigurationError, match="expected one of coopgroup-simple, "):
         check_kind(kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("coopgroup-simple", "simple"),
+        ("coopgroup-deferred-static", "deferred"),
+        ("coopgroup-incremental-kept", "incremental"),
+    ],
+)
+def test_policy_name_when_of_one_of_ours_leaves_out_the_identity(kind: str, expected: str) -> None:
+    """The policy is the same, however a member proves who it was."""
+    assert policy_name(kind) == expected

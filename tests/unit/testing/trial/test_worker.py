@@ -60,6 +60,8 @@ class PaperConsumer:
     committed: list[list[tuple[str, int, int]]] = field(factory=list)
     refuses: list[BaseException] = field(factory=list)
     is_closed: bool = False
+    can_put_off: bool = False
+    finished: list[list[tuple[str, int]]] = field(factory=list)
 
     def subscribe(self, topics: list[str], **callbacks: Callable[..., None]) -> None:
         """Keep the callbacks."""
@@ -83,6 +85,14 @@ class PaperConsumer:
             raise self.refuses.pop(0)
         self.committed.append([(part.topic, part.partition, part.offset) for part in offsets])
         return offsets
+
+    def revoke_later(self, partitions: list[TopicPartition]) -> bool:
+        """Whether there is a later."""
+        return self.can_put_off
+
+    def finish_revoke(self, partitions: list[TopicPartition]) -> None:
+        """Note what has stopped."""
+        self.finished.append([(part.topic, part.partition) for part in partitions])
 
     def close(self) -> None:
         """Note that it was closed."""
@@ -124,10 +134,16 @@ def play(
     spec: WorkerSpec,
     *steps: Record | Callable[[PaperConsumer], None] | None,
     refuses: tuple[BaseException, ...] = (),
+    can_put_off: bool = False,
 ) -> PaperConsumer:
     """Run a worker over a script until it has seen everything."""
     running = Worker(spec)
-    consumer = PaperConsumer([*steps], lambda: running.stop(15, None), refuses=[*refuses])
+    consumer = PaperConsumer(
+        [*steps],
+        lambda: running.stop(15, None),
+        refuses=[*refuses],
+        can_put_off=can_put_off,
+    )
     monkeypatch.setattr(worker_module, "build_consumer", lambda _spec: consumer)
     running.run()
     return consumer
@@ -186,6 +202,30 @@ def test_worker_when_revoked_commits_only_what_it_gives_up(
         "closing",
         "closed",
     ]
+
+
+@pytest.mark.parametrize("can_put_off", [True, False])
+def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
+    monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int, *, can_put_off: bool
+) -> None:
+    """Where there is a later, what is heavy is committed and given up when it has stopped."""
+    consumer = play(
+        monkeypatch,
+        evolve(spec, heavy_partitions=(0,), heavy_stop_ms=20),
+        lambda consumer: consumer.tell("on_assign", ("a", 0), ("a", 1)),
+        Record("a", 0, 5),
+        Record("a", 1, 8),
+        lambda consumer: consumer.tell("on_revoke", ("a", 0), ("a", 1)),
+        lambda _consumer: time.sleep(0.3),
+        can_put_off=can_put_off,
+    )
+    given_up = [one.fields["partitions"] for one in events_of(spec) if one.name == "revoked"]
+    if can_put_off:
+        assert consumer.committed == [[("a", 1, 9)], [("a", 0, 6)]]
+        assert (consumer.finished, given_up) == ([[("a", 0)]], [[1], [0]])
+    else:
+        assert consumer.committed == [[("a", 0, 6), ("a", 1, 9)]]
+        assert (consumer.finished, given_up) == ([], [[0, 1]])
 
 
 def test_worker_when_lost_commits_nothing(
