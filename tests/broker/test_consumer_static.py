@@ -40,6 +40,26 @@ def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaClu
         assert facts.double_owner_transitions == 0
 
 
+def test_a_static_leader_that_returns_notices_partitions_that_appear(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """It decides no round (KIP-814), and nobody else looks for them."""
+    topic = unique("grown")
+    kafka_cluster.create_topic(topic, 2)
+    static = {"group.instance.id": "one"}
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("a", configuration=static).subscribe([topic])
+        crew.until(lambda: crew.share((topic, 2)), "it works")
+        crew.remove("a")
+        crew.folder.joinpath("a.jsonl").unlink()
+        crew.add("a", configuration=static).subscribe([topic])
+        crew.until(lambda: crew.share((topic, 2)), "it works again")
+        crew.during(1.0)
+        assert crew.telemetry("a", RoundLed) == []
+        kafka_cluster.add_partitions(topic, 4)
+        crew.until(lambda: crew.share((topic, 4)), "the new ones, too")
+
+
 def _poll_until_it_raises(consumer: CooperativeConsumer) -> KafkaException:
     raised: list[KafkaException] = []
 

@@ -52,7 +52,7 @@ from coopgroup.member.events import (
     Woken,
 )
 from coopgroup.member.transitions import AT_WORK
-from coopgroup.model.group_api import FindCoordinatorAnswer
+from coopgroup.model.group_api import FindCoordinatorAnswer, JoinGroupAnswer
 from coopgroup.session import (
     LeadRound,
     Session,
@@ -156,6 +156,8 @@ class GroupDriver:
     # A signal handler may close the consumer while its thread is in here.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
+    # Member id and generation in which it leads though it decided no round of that.
+    _leads_as: tuple[str, int] | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make the parts; nothing runs before `start`."""
@@ -170,8 +172,9 @@ class GroupDriver:
             post=self.post,
             sink=self.sink,
         )
-        if self.slot is not None and self.slot.seen is not None:
+        if kept is not None and self.slot is not None and self.slot.seen is not None:
             self.leader.seen = self.slot.seen
+            self._leads_as = (kept.member_id, kept.generation)
         self._thread = threading.Thread(
             target=self._run, name=f"coopgroup-{self.settings.member.group_id}", daemon=True
         )
@@ -188,15 +191,9 @@ class GroupDriver:
 
     @property
     def leads(self) -> bool:
-        """Whether this member led the last round, be it in an earlier process."""
-        return self._session.policy_state is not None or self._led_before()
-
-    def _led_before(self) -> bool:
-        slot, member = self.slot, self.member
-        if slot is None or slot.kept is None or slot.seen is None:
-            return False
-        now = (member.member_id, member.generation)
-        return now == (slot.kept.member_id, slot.kept.generation)
+        """Whether this member leads its group, be it since an earlier process."""
+        here = (self.member.member_id, self.member.generation)
+        return self._session.policy_state is not None or self._leads_as == here
 
     def start(self) -> None:
         """Start the threads."""
@@ -356,10 +353,18 @@ class GroupDriver:
         except Exception as error:  # noqa: BLE001 -- a dead thread would be a silent zombie
             self._fail(error)
             return
+        if isinstance(event, Answered) and isinstance(event.answer, JoinGroupAnswer):
+            self._look_over(event.answer)
         if isinstance(event, LeaveRequested):
             # The application has given up everything: what it has not heard yet is void.
             self.inbox.clear()
         self._go_on(session, effects)
+
+    def _look_over(self, answer: JoinGroupAnswer) -> None:
+        """Have the leader of a round that needs no decision look after its topics (KIP-814)."""
+        if answer.skip_assignment and answer.leader_id == answer.member_id:
+            self._leads_as = (answer.member_id, answer.generation)
+            self.leader.look_over(answer.members)
 
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
         self._session = session

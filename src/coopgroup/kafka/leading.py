@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from coopgroup.kafka.lookup import ClusterLookup
     from coopgroup.kafka.telemetry_sink import TelemetrySink
     from coopgroup.leader import RoundRequest
+    from coopgroup.model.group_api import JoinedMember
     from coopgroup.policies.base import Policy
     from coopgroup.session import LeadRound
 
@@ -105,6 +106,17 @@ class RoundLeader:
         except RuntimeError as error:  # no thread is to be had
             self._refuse(led, one_line(error))
 
+    def look_over(self, members: tuple[JoinedMember, ...]) -> None:
+        """Begin to look after the topics of a group whose leader came back, in the background.
+
+        What appeared while the leader was away is not told from what was there before; what cannot
+        be looked up counts as nothing, so that a round is asked for as soon as it can.
+        """
+        try:
+            self._launch(threading.Thread(target=self._look, args=(members, self.seen)))
+        except RuntimeError as error:  # no thread is to be had
+            self.sink.warn("topics_unavailable", error=str(error))
+
     def stop(self) -> None:
         """End what is under way, look-ups included; an assignor at work is waited for briefly."""
         self.lookup.close()
@@ -129,6 +141,18 @@ class RoundLeader:
                 return False
             self.seen = attrs.evolve(before, partitions=partitions)
             return True
+
+    def _look(self, members: tuple[JoinedMember, ...], before: SeenTopics) -> None:
+        try:
+            request = read_members(members)
+            metadata = self._metadata(request)
+        except Exception as error:  # noqa: BLE001 -- a member that leads is worth more than a watch
+            self.sink.warn("topics_unavailable", error=str(error))
+            return
+        found = ResourceSet() if metadata is None else metadata.resources
+        with self._lock:
+            if self.seen is before:  # else a round was led since
+                self.seen = SeenTopics(topics=request.topics, partitions=found)
 
     def _launch(self, thread: threading.Thread) -> None:
         thread.name = "coopgroup-leader"

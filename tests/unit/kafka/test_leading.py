@@ -381,3 +381,55 @@ def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
     assert leader.replace_seen(leader.seen, ResourceSet({"orders": [0]}))
     assert leader.seen == SeenTopics(topics=("orders",), partitions=ResourceSet({"orders": [0]}))
     leader.stop()
+
+
+def test_leader_that_came_back_looks_its_topics_over(leader: RoundLeader) -> None:
+    """What it finds is what it compares with from then on."""
+    leader.look_over(_duty(1).members)
+    _wait(lambda: leader.seen != SeenTopics())
+    assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
+
+
+def test_leader_that_came_back_to_no_metadata_asks_for_a_round_later(
+    leader: RoundLeader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has seen nothing, and whatever it sees next is new."""
+
+    def unavailable(*_: object) -> None:
+        raise OSError("no broker")
+
+    monkeypatch.setattr(_Lookup, "metadata", unavailable)
+    leader.look_over(_duty(1).members)
+    _wait(lambda: leader.seen != SeenTopics())
+    assert leader.seen == SeenTopics(topics=("orders",))
+
+
+def test_leader_that_came_back_leaves_alone_what_it_saw_when_it_led(
+    leader: RoundLeader, gate: _Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that was led meanwhile knows more."""
+    gate.opened.set()
+    looked = threading.Event()
+    whole = _Lookup.metadata
+
+    def slow(lookup: _Lookup, topics: object) -> TopicMetadata:
+        if not leader.seen.topics:
+            leader.seen = SeenTopics(topics=("orders", "since"))
+            looked.set()
+        return whole(lookup, topics)
+
+    monkeypatch.setattr(_Lookup, "metadata", slow)
+    leader.look_over(_duty(1).members)
+    assert looked.wait(WAIT_S_MAX)
+    _wait(lambda: not _leader_threads())
+    assert leader.seen == SeenTopics(topics=("orders", "since"))
+
+
+def test_leader_that_cannot_read_the_members_only_warns(
+    leader: RoundLeader, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its membership is worth more than the watch."""
+    leader.look_over((JoinedMember(member_id="a", group_instance_id=None, metadata=None),))  # type: ignore[arg-type]
+    _wait(lambda: bool(caplog.records))
+    assert "topics_unavailable" in caplog.records[0].getMessage()
+    assert leader.seen == SeenTopics()
