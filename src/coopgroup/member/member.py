@@ -121,6 +121,7 @@ class Member:
         stopped: part of `owned` that it has stopped, while commits of it have not ended yet.
         rejoin_at_ms: when it joins though it has not given up all that it should; None for when
             it has.
+        rejoin_latest_ms: how far that may be put off while one part stops after the other.
         coordinator: where the group's coordinator is, None when unknown.
         outstanding: requests on their way, by kind.
         next_request_id: number of the next request.
@@ -158,6 +159,7 @@ class Member:
     revoking: ResourceSet = EMPTY
     stopped: ResourceSet = EMPTY
     rejoin_at_ms: int | None = None
+    rejoin_latest_ms: int = 0
     coordinator: Coordinator | None = None
     outstanding: dict[RequestKind, Outstanding] = attrs.field(factory=dict)
     next_request_id: int = 1

@@ -49,7 +49,7 @@ def take_stopped(turn: Turn, resources: ResourceSet) -> None:
         commits=await_commits(member.commits, stopped),
     )
     if turn.member.revoking and member.state is MemberState.REVOKING:
-        turn.rejoin_soon()
+        turn.rejoin_soon(more_stopped=True)
 
 
 def give_up_stopped(turn: Turn, before: Member) -> None:

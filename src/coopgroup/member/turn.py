@@ -7,7 +7,7 @@ Every change of state goes through `move`, which is the only reader of the table
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from attrs import define, field
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from coopgroup.member.member import Member
 
 __all__ = ["Turn"]
+
+# While one part stops after the other the join is put off, up to so many times the grace.
+_GRACES_MAX: Final = 4
 
 
 @define
@@ -117,13 +120,23 @@ class Turn:
         else:
             self.move(Trigger.REJOIN, cause)
 
-    def rejoin_soon(self) -> None:
-        """Want the next round, but leave what is being stopped a little time to be part of it."""
-        config = self.member.config
-        if self.member.rejoin_at_ms is None and not config.eager:
-            # A grace that the coordinator would not wait for is none.
-            grace_ms = min(config.revocation_grace_ms, config.rebalance_timeout_ms // 4)
-            self.set(rejoin_at_ms=self.now_ms + grace_ms)
+    def rejoin_soon(self, *, more_stopped: bool = False) -> None:
+        """Want the next round, but leave what is being stopped a little time to be part of it.
+
+        Args:
+            more_stopped: another part has just stopped, so the next may be near as well. What
+                comes right after the join costs the others a round, and hearing of it.
+        """
+        config, soon_ms = self.member.config, self.member.rejoin_at_ms
+        if config.eager:
+            return
+        # A grace that the coordinator would not wait for is none.
+        all_ms = min(_GRACES_MAX * config.revocation_grace_ms, config.rebalance_timeout_ms // 4)
+        until_ms = self.now_ms + min(config.revocation_grace_ms, all_ms)
+        if soon_ms is None:
+            self.set(rejoin_at_ms=until_ms, rejoin_latest_ms=self.now_ms + all_ms)
+        elif more_stopped:
+            self.set(rejoin_at_ms=min(until_ms, self.member.rejoin_latest_ms))
 
     def lose(self, cause: str, *, keep_id: bool, stalled: bool = False) -> None:
         """Take everything for lost; the application must know before the next join.

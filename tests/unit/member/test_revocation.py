@@ -270,6 +270,22 @@ def test_revoking_in_parts_when_the_rest_stops_in_time_joins_at_once() -> None:
     assert driven.member.rejoin_at_ms is None
 
 
+def test_revoking_in_parts_when_one_follows_the_other_moves_them_in_one_round() -> None:
+    """Each part puts the join off, but never for longer than four times the grace."""
+    nine = ResourceSet({"T": range(9)})
+    driven = syncing_again().sync(nine).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    driven.join(3).sync(EMPTY, follow_up=True)
+    stopped_at_ms = [
+        driven.give(RevocationCompleted(resources=ResourceSet({"T": [index]}))).now_ms
+        for index in range(5)
+        if driven.wait(GRACE_MS - 1).member.state is MemberState.REVOKING
+    ]
+    assert len(stopped_at_ms) == 5
+    assert driven.member.rejoin_at_ms == stopped_at_ms[0] + 4 * GRACE_MS
+    driven.wait(stopped_at_ms[0] + 4 * GRACE_MS - driven.now_ms)
+    assert claims_of(driven) == ResourceSet({"T": range(5, 9)})
+
+
 def test_revoking_without_a_grace_joins_with_each_part() -> None:
     """Zero is a setting."""
     driven = syncing_again()
