@@ -7,7 +7,14 @@ from typing import Any, assert_type
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
-from coopgroup import CooperativeConsumer, LagAwareAssignor, SimplePolicy, StickyAssignor
+from coopgroup import (
+    CooperativeConsumer,
+    DeferredPolicy,
+    IncrementalPolicy,
+    LagAwareAssignor,
+    SimplePolicy,
+    StickyAssignor,
+)
 
 
 def on_assign(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
@@ -25,6 +32,12 @@ def construct() -> None:
     CooperativeConsumer({"group.id": "g", "on_commit": on_commit})
     CooperativeConsumer({"group.id": "g"}, policy=SimplePolicy(), assignor=StickyAssignor())
     CooperativeConsumer({"group.id": "g"}, assignor=LagAwareAssignor(), logger=None)
+    CooperativeConsumer(
+        {"group.id": "g"}, policy=DeferredPolicy(scheduled_rebalance_timeout_ms=30_000)
+    )
+    CooperativeConsumer(
+        {"group.id": "g"}, policy=IncrementalPolicy(max_moves_per_round=4, move_interval_ms=500)
+    )
     more: dict[str, Any] = {"client.id": "named"}
     CooperativeConsumer({"group.id": "g"}, **more)
 
@@ -52,5 +65,8 @@ def consume(consumer: CooperativeConsumer) -> None:
     assert_type(consumer.consumer_group_metadata(), bytes)
     with consumer as same:
         assert_type(same, CooperativeConsumer)
+    consumer.revoke_later([TopicPartition("orders", 0)])
+    consumer.finish_revoke([TopicPartition("orders", 0)])
+    consumer.hand_over()
     consumer.unsubscribe()
     consumer.close()

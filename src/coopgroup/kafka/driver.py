@@ -20,8 +20,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-from attrs import define, field, frozen
+from attrs import define, field
 
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.application_inbox import ApplicationInbox
@@ -106,13 +105,6 @@ def _stop_all() -> None:
         driver.stop()
 
 
-@frozen
-class _LeaveForGood:
-    """Event: leave, and nobody will come back as this member."""
-
-    request: LeaveRequested
-
-
 @define(eq=False)
 class GroupDriver:
     """Runs the membership of one consumer.
@@ -141,9 +133,7 @@ class GroupDriver:
     polled_at_s: float = field(default=math.inf, init=False)
     leader: RoundLeader = field(init=False)
     _session: Session = field(init=False)
-    _events: queue.SimpleQueue[SessionEvent | _LeaveForGood | _Stop] = field(
-        factory=queue.SimpleQueue, init=False
-    )
+    _events: queue.SimpleQueue[SessionEvent | _Stop] = field(factory=queue.SimpleQueue, init=False)
     _transport: GroupTransport = field(init=False)
     _thread: threading.Thread = field(init=False)
     _commit_ids: int = field(default=0, init=False)
@@ -201,7 +191,7 @@ class GroupDriver:
         self._transport.start()
         self._thread.start()
 
-    def post(self, event: SessionEvent | _LeaveForGood) -> None:
+    def post(self, event: SessionEvent) -> None:
         """Give the session an event, from any thread; after `stop` it has no effect any more.
 
         A commit that comes too late ends at once, with UNKNOWN_MEMBER_ID.
@@ -223,8 +213,7 @@ class GroupDriver:
                 once; without it a member that is kept (`slot`) has its place until its session
                 ends.
         """
-        event = LeaveRequested(reason=reason)
-        self.post(_LeaveForGood(event) if for_good else event)
+        self.post(LeaveRequested(reason=reason, for_good=for_good))
 
     def new_commit(self, on_committed: Callable[[tuple[tuple[str, int, int], ...]], None]) -> int:
         """Register a commit; the callback is called exactly once.
@@ -334,10 +323,7 @@ class GroupDriver:
         except Exception as error:  # noqa: BLE001 -- the other commits must end, too
             self._warn(error)
 
-    def _take(self, event: SessionEvent | _LeaveForGood) -> None:
-        if isinstance(event, _LeaveForGood):
-            self._forget_identity()
-            event = event.request
+    def _take(self, event: SessionEvent) -> None:
         match event:
             case CommitRequested():
                 self._asked[event.commit_id] = (now_ms(), event.offsets)
@@ -399,12 +385,6 @@ class GroupDriver:
                     member_id=self.member.member_id,
                     generation=self.member.generation,
                 )
-
-    def _forget_identity(self) -> None:
-        member = self._session.member
-        if member.identity is not None:
-            self._session = attrs.evolve(self._session, member=attrs.evolve(member, identity=None))
-            self._keep(None)
 
     def _keep(self, identity: KeptIdentity | None) -> None:
         if self.slot is None:

@@ -78,9 +78,12 @@ class LeaveRequested:
 
     Attributes:
         reason: for logs and for the broker (KIP-800).
+        for_good: whether nobody will come back as this member: one whose identity is kept then
+            tells the coordinator as any dynamic member does.
     """
 
     reason: str
+    for_good: bool = False
 
 
 @frozen(kw_only=True)

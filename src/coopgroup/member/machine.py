@@ -134,8 +134,10 @@ def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
 
 
 def _leave(turn: Turn, event: LeaveRequested) -> None:
-    member = turn.member
     turn.move(Trigger.LEAVE, event.reason)
+    if event.for_good:
+        turn.end_identity()
+    member = turn.member
     if turn.member.state is not MemberState.LEAVING:
         turn.set(topics=(), scheduled_rejoin_ms=None)
         return

@@ -175,6 +175,12 @@ class Turn:
         self.set(member_id="", rejoin_reason="")
         self.move(Trigger.LEFT, "left the group")
 
+    def end_identity(self) -> None:
+        """Nobody comes back as this member."""
+        if self.member.identity is not None:
+            self.set(identity=None)
+            self.emit(KeepIdentity(identity=None))
+
     def _drop_membership(self, *, keep_id: bool) -> None:
         commits, finished = fail_all(self.member.commits, ErrorCode.UNKNOWN_MEMBER_ID)
         self.finish_commits(finished)
@@ -196,6 +202,5 @@ class Turn:
             commits=commits,
             member_id=self.member.member_id if keep_id else "",
         )
-        if not keep_id and self.member.identity is not None:
-            self.set(identity=None)
-            self.emit(KeepIdentity(identity=None))
+        if not keep_id:
+            self.end_identity()

@@ -243,6 +243,12 @@ def test_leave_with_a_kept_identity_is_silent_and_the_next_life_takes_its_place(
     assert driven.heartbeat().sync().member.state is MemberState.STABLE
 
 
+def test_leave_for_good_ends_a_kept_identity_and_is_told() -> None:
+    """Nobody comes back, so the group need not wait for the end of the session."""
+    driven = keeping().give(LeaveRequested(reason="scaled down", for_good=True))
+    assert (driven.sent(), kept(driven)) == (["LeaveGroupRequest"], [None])
+
+
 def test_leave_before_the_first_round_is_told() -> None:
     """Nothing is kept with which the next life could take the place."""
     driven = DrivenMember(member=new_member(KEEPING)).subscribe()
