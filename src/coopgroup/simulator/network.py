@@ -97,15 +97,22 @@ class Call:
         send: the effect.
         connection: that it took.
         answer_lost: whether its answer will not arrive.
+        due_ms: when no answer will come any more.
+        is_timed: whether that is put into the queue. Nearly all are answered long before, so it
+            is only where a call has to wait.
         refused_with: code that it is refused with unseen, None for none.
+        is_replied: whether its answer is on the way.
         is_over: whether the process has its answer, or died.
     """
 
     process: Process
     send: Send
     connection: Connection
+    due_ms: int
+    is_timed: bool = False
     answer_lost: bool = False
     refused_with: int | None = None
+    is_replied: bool = False
     is_over: bool = False
 
 
@@ -167,7 +174,7 @@ class Network:
         connection = self._lanes.get((process, send.lane))
         if connection is None:
             connection = self._lanes[process, send.lane] = Connection()
-        call = Call(process, send, connection)
+        call = Call(process, send, connection, self.world.now_ms + send.timeout_ms)
         self._calls.setdefault(process, {})[call] = None
         world, dice = self.world, self._dice
         if self.answer_loss:
@@ -181,7 +188,8 @@ class Network:
         arrives_ms = max(world.now_ms + delay_ms, connection.free_at_ms)
         connection.free_at_ms = arrives_ms
         world.at(arrives_ms, self.fail if lost else self._arrive, call)
-        world.later(send.timeout_ms, self.fail, call)
+        if arrives_ms >= call.due_ms:
+            self._time_out(call)
         if world.transcript is not None:
             world.transcript.sent(call)
 
@@ -222,6 +230,12 @@ class Network:
                 return upset.delay_ms, upset.mishap is Mishap.REQUEST_LOST
         return 0, False
 
+    def _time_out(self, call: Call) -> None:
+        """Let a call that has to wait fail in time."""
+        if not call.is_timed:
+            call.is_timed = True
+            self.world.at(call.due_ms, self.fail, call)
+
     def _held_until_ms(self, process: Process) -> int:
         return self._cut_until_ms.get(process.name, 0) if self._cut_until_ms else 0
 
@@ -230,10 +244,12 @@ class Network:
             return
         held_until_ms = self._held_until_ms(call.process)
         if held_until_ms > self.world.now_ms:
+            self._time_out(call)
             self.world.at(held_until_ms, self._arrive, call)
             return
         connection = call.connection
         if connection.serving is not None and not connection.serving.is_over:
+            self._time_out(call)
             connection.waiting.append(call)
             return
         connection.serving = call
@@ -241,21 +257,28 @@ class Network:
             self.reply(call, refusal(call.send.request, call.refused_with))
         else:
             self.brokers.serve(call)
+            if not call.is_replied:
+                self._time_out(call)
 
     def reply(self, call: Call, answer: Answer) -> None:
         """Take an answer to its process."""
         if call.is_over:
             return
+        call.is_replied = True
+        arrives_ms = self.world.now_ms + self._delay()
+        if arrives_ms >= call.due_ms:
+            self._time_out(call)
         if call.answer_lost:
-            self.world.later(self._delay(), self.fail, call)
+            self.world.at(arrives_ms, self.fail, call)
         else:
-            self.world.later(self._delay(), self._deliver, call, answer)
+            self.world.at(arrives_ms, self._deliver, call, answer)
 
     def _deliver(self, call: Call, answer: Answer) -> None:
         if call.is_over:
             return
         held_until_ms = self._held_until_ms(call.process)
         if held_until_ms > self.world.now_ms:
+            self._time_out(call)
             self.world.at(held_until_ms, self._deliver, call, answer)
             return
         self._finish(call)

@@ -86,6 +86,8 @@ class Habits:
         retry_ms: after a round that was refused, until the leader asks for another.
         jitter_ms: by which a retry may come later.
         no_metadata: part of the rounds whose leader gets no metadata in time.
+        awaits_commits: whether an application waits for its commit of what it has to stop; else it
+            asks for it and says at once that it has stopped, which a consumer allows.
     """
 
     assignor: Assignor
@@ -96,6 +98,7 @@ class Habits:
     retry_ms: int = 1_000
     jitter_ms: int = 50
     no_metadata: float = 0.0
+    awaits_commits: bool = True
 
 
 @define(kw_only=True, eq=False)
@@ -140,6 +143,7 @@ class Process:
     on_end: Callable[[], None] = field(default=lambda: None)
     on_keep: Callable[[KeptIdentity | None], None] = field(default=lambda _: None)
     _backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(factory=list)
+    _deadline_ms: int | None = None
     _wakes_at_ms: int | None = None
     _wake_number: int = 0
     _seen_topics: tuple[str, ...] = ()
@@ -328,7 +332,7 @@ class Process:
 
     def _wake_in_time(self) -> None:
         """Wake the session when it wants to be; one timer is set at most, the earliest."""
-        deadline_ms = session_deadline_ms(self.session)
+        deadline_ms = self._deadline_ms = session_deadline_ms(self.session)
         if deadline_ms is None:
             return
         due_ms = self._world_ms(deadline_ms)
@@ -350,7 +354,7 @@ class Process:
         if number != self._wake_number or not self.alive or self.paused:
             return
         self._wakes_at_ms = None
-        deadline_ms = session_deadline_ms(self.session)
+        deadline_ms = self._deadline_ms
         if deadline_ms is not None and deadline_ms <= self._clock_ms():
             self.give(Woken())
         else:  # it has been put off meanwhile
