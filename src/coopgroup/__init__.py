@@ -8,7 +8,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coopgroup.assignors import LagAwareAssignor, StickyAssignor
+    from coopgroup.assignors import (
+        LagAwareAssignor,
+        RangeAssignor,
+        RoundRobinAssignor,
+        StickyAssignor,
+    )
     from coopgroup.kafka.consumer import CooperativeConsumer
     from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy
 
@@ -17,6 +22,8 @@ __all__ = [
     "DeferredPolicy",
     "IncrementalPolicy",
     "LagAwareAssignor",
+    "RangeAssignor",
+    "RoundRobinAssignor",
     "SimplePolicy",
     "StickyAssignor",
     "__version__",
@@ -29,6 +36,8 @@ _HOMES = {
     "DeferredPolicy": "coopgroup.policies",
     "IncrementalPolicy": "coopgroup.policies",
     "LagAwareAssignor": "coopgroup.assignors",
+    "RangeAssignor": "coopgroup.assignors",
+    "RoundRobinAssignor": "coopgroup.assignors",
     "SimplePolicy": "coopgroup.policies",
     "StickyAssignor": "coopgroup.assignors",
 }

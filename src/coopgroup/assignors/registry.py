@@ -6,6 +6,8 @@ from typing import Final
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.lag_aware import LagAwareAssignor
+from coopgroup.assignors.range import RangeAssignor
+from coopgroup.assignors.round_robin import RoundRobinAssignor
 from coopgroup.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
 from coopgroup.model.named_factories import NamedFactories
 
@@ -16,6 +18,8 @@ _ASSIGNORS: Final = NamedFactories[Assignor](
     {
         CooperativeStickyAssignor.name: CooperativeStickyAssignor,
         LagAwareAssignor.name: LagAwareAssignor,
+        RangeAssignor.name: RangeAssignor,
+        RoundRobinAssignor.name: RoundRobinAssignor,
         StickyAssignor.name: StickyAssignor,
     },
 )

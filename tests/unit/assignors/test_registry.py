@@ -22,6 +22,8 @@ def test_create_when_named_makes_that_assignor() -> None:
     assert {name: create_assignor(name).name for name in assignor_names()}.items() >= {
         ("cooperative-sticky", "cooperative-sticky"),
         ("lag-aware", "lag-aware"),
+        ("range", "range"),
+        ("round-robin", "round-robin"),
         ("sticky", "sticky"),
     }
 

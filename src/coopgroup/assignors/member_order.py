@@ -1,0 +1,31 @@
+"""The order in which Kafka's range and round-robin assignors go through members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from coopgroup.model.group import GroupMember, GroupSnapshot
+    from coopgroup.model.resource_set import Int32Array
+
+__all__ = ["members_in_order"]
+
+
+def members_in_order(group: GroupSnapshot) -> Int32Array:
+    """Static members by instance id, then dynamic ones by member id.
+
+    A static member keeps its instance id when it restarts under another member id (KIP-345), so
+    its place does not change.
+
+    Returns:
+        int32 (M,): member numbers.
+    """
+    members = group.members
+    order = sorted(range(len(members)), key=lambda number: _sort_key(members[number]))
+    return np.array(order, dtype=np.int32)
+
+
+def _sort_key(member: GroupMember) -> tuple[bool, str, str]:
+    return member.instance_id is None, member.instance_id or "", member.member_id
