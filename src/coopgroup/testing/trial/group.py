@@ -82,6 +82,11 @@ class Group:
         """Names of all members that ever started, sorted."""
         return tuple(sorted(self._members))
 
+    @property
+    def prepared(self) -> tuple[str, ...]:
+        """Names of the members whose next process is ready to join, sorted."""
+        return tuple(sorted(self._prepared))
+
     def member(self, name: str) -> Incarnation:
         """The present process of a member.
 
@@ -120,7 +125,7 @@ class Group:
 
     def start(self, *names: str) -> None:
         """Let members join, each in a new process unless one is prepared."""
-        self.prepare(*(name for name in names if name not in self._prepared))
+        self.prepare(*(name for name in names if name not in self.prepared))
         for name in names:
             incarnation = self._prepared.pop(name)
             self._members[name] = incarnation
