@@ -22,10 +22,20 @@ from coopgroup.testing.trial import Facts, Group, Trial
 from coopgroup.testing.trial.recording import Event, RowReader
 from coopgroup.testing.trial.watch import WatchedLog
 
-__all__ = ["Display", "MemberRow", "describe", "member_rows", "ranges", "summary_table"]
+__all__ = [
+    "Display",
+    "MemberRow",
+    "describe",
+    "in_brief",
+    "member_rows",
+    "ranges",
+    "summary_table",
+]
 
 REFRESH_S: Final = 0.2
 EVENTS_SHOWN: Final = 6
+TABLE_FRAME: Final = 5  # title, heading and rules
+OURS: Final = "coopgroup-"
 NEWS: Final = {
     "assigned": "{member} gets {count}",
     "closed": "{member} has left",
@@ -120,8 +130,18 @@ class Display:
             self.console.print(escape(line), highlight=False, soft_wrap=True)
 
     def _screen(self) -> Stack:
-        tables = [group_table(group.kind, member_rows(group, self.ends)) for group in self.groups]
-        return Stack(Text(self._phase, style="bold"), *tables, Text("\n".join(self._lines)))
+        """As many groups as tables as there is room for, but at least one; the others as lines."""
+        rows_of = [(group.kind, member_rows(group, self.ends)) for group in self.groups]
+        lines = [f"{kind}: {in_brief(rows)}" for kind, rows in rows_of]
+        room = self.console.height - 1 - EVENTS_SHOWN - len(lines)
+        tables: list[Table] = []
+        for kind, rows in rows_of:
+            room -= len(rows) + TABLE_FRAME - 1  # a table takes the place of a line
+            if room < 0 and tables:
+                break
+            tables.append(group_table(kind, rows))
+        brief = [Text(line, no_wrap=True, overflow="ellipsis") for line in lines[len(tables) :]]
+        return Stack(Text(self._phase, style="bold"), *tables, *brief, Text("\n".join(self._lines)))
 
 
 @define(kw_only=True)
@@ -196,6 +216,14 @@ def group_table(title: str, rows: Iterable[MemberRow]) -> Table:
     return table
 
 
+def in_brief(rows: Iterable[MemberRow]) -> str:
+    """A group in a line: `m1 consuming 6, m2 killed`."""
+    return ", ".join(
+        f"{row.member} {row.state} {len(row.owned)}" if row.owned else f"{row.member} {row.state}"
+        for row in rows
+    )
+
+
 def ranges(numbers: Sequence[int]) -> str:
     """Ascending numbers with runs written short: `0-5 8 10-11`."""
     runs: list[list[int]] = []
@@ -222,22 +250,18 @@ def describe(member: str, event: Event) -> str | None:
 
 
 def summary_table(facts_by_kind: dict[str, Facts]) -> Table:
-    """What the demonstration found, one column for each kind of group."""
-    table = Table(title="From the records that were handed out", title_justify="left")
+    """What the demonstration found, one column for each policy; narrow enough for 80 characters."""
+    table = Table(title="From the records that were handed out, by policy", title_justify="left")
     table.add_column("")
     for kind in facts_by_kind:
-        table.add_column(kind, justify="right")
+        table.add_column(kind.removeprefix(OURS), justify="right")
     rows: dict[str, Callable[[Facts], str]] = {
         "records consumed": lambda facts: f"{facts.consumed:,}",
         "records lost": lambda facts: f"{facts.lost:,}",
         "records handed out again": lambda facts: f"{facts.duplicated:,}",
         "partitions moved": lambda facts: f"{facts.moved:,}",
-        "worst pause of a partition that stayed": lambda facts: (
-            f"{facts.retained_pause_ms_max:,.0f} ms"
-        ),
-        "time without an owner, all partitions": lambda facts: (
-            f"{facts.unavailable_partition_s:,.1f} s"
-        ),
+        "worst pause of what stayed": lambda facts: f"{facts.retained_pause_ms_max:,.0f} ms",
+        "time without owner, in all": lambda facts: f"{facts.unavailable_partition_s:,.1f} s",
         "time with two owners": lambda facts: f"{facts.double_owner_ms:,.0f} ms",
         "commits that failed": lambda facts: f"{facts.failed_commits:,}",
     }

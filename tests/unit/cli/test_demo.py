@@ -60,7 +60,7 @@ def test_demo_when_our_group_breaks_a_promise_exits_with_1(
 
 
 def test_demo_when_not_json_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One column for each kind."""
+    """One column for each policy."""
     status, output, _ = run(monkeypatch, FACTS)
     rows = [line.split("│")[1:-1] for line in output.splitlines() if line.startswith("│")]
     cells: list[Sequence[str]] = [[cell.strip() for cell in row] for row in rows]
@@ -70,11 +70,28 @@ def test_demo_when_not_json_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> N
         ["records lost", "0", "7"],
         ["records handed out again", "3", "3"],
         ["partitions moved", "12", "12"],
-        ["worst pause of a partition that stayed", "12 ms", "12 ms"],
-        ["time without an owner, all partitions", "1.5 s", "1.5 s"],
+        ["worst pause of what stayed", "12 ms", "12 ms"],
+        ["time without owner, in all", "1.5 s", "1.5 s"],
         ["time with two owners", "0 ms", "0 ms"],
         ["commits that failed", "0", "0"],
     ]
+
+
+def test_demo_when_shown_on_a_narrow_terminal_breaks_no_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four columns fit into 80 characters, which is what a pipe gets, too."""
+    facts = evolve(FACTS, consumed=123_456, duplicated=1_234, unavailable_partition_s=123.4)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(
+        demo, "demonstrate", lambda _broker, _console: dict.fromkeys(demo.KINDS, facts)
+    )
+    output = CliRunner().invoke(demo.command, [], standalone_mode=False).stdout
+    rows = [line.split("\N{BOX DRAWINGS LIGHT VERTICAL}")[1:-1] for line in output.splitlines()]
+    rows = [[cell.strip() for cell in row] for row in rows if row]
+    assert len(rows) == 8
+    assert ["records consumed", *["123,456"] * 4] in rows
+    assert ["worst pause of what stayed", *["12 ms"] * 4] in rows
 
 
 def test_demo_when_the_broker_is_unknown_refuses_it() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coopgroup.cli.demo_display import Display, describe, ranges, state_of
+from coopgroup.cli.demo_display import Display, MemberRow, describe, in_brief, ranges, state_of
 from coopgroup.testing.trial import Trial
 from coopgroup.testing.trial.recording import Event, EventLog, EventReader, RowLog, RowReader
 from coopgroup.testing.trial.watch import WatchedLog
@@ -112,3 +112,27 @@ def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> N
     with Display(console=Console(file=StringIO()), trial=trial) as display:
         display.refresh(at_once=True)
         assert display.ends.tolist() == [0, 0, 8, 0]
+
+
+def test_in_brief_when_members_own_nothing_says_what_they_do() -> None:
+    """One line has room for a group."""
+    rows = [
+        MemberRow(member="m1", state="consuming", owned=[0, 3, 4], lag=1, handed_out=2),
+        MemberRow(member="m2", state="killed", owned=[], lag=0, handed_out=2),
+    ]
+    assert in_brief(rows) == "m1 consuming 3, m2 killed"
+
+
+@pytest.mark.parametrize(("height", "tables"), [(10, 1), (17, 1), (18, 2), (40, 3)])
+def test_display_when_there_is_no_room_shows_groups_as_lines(
+    trial: Trial, height: int, tables: int
+) -> None:
+    """Tables as long as they fit; every group is on the screen."""
+    output = StringIO()
+    console = Console(file=output, force_terminal=True, width=100, height=height, color_system=None)
+    groups = [trial.group(kind) for kind in ("eager", "cooperative-sticky", "kip848")]
+    with Display(console=console, trial=trial, groups=groups) as display:
+        display.phase("nothing happens")
+        drawn = output.getvalue()
+    assert drawn.count("partitions") == tables
+    assert [kind in drawn for kind in ("eager", "cooperative-sticky", "kip848")] == [True] * 3
