@@ -20,7 +20,7 @@ from coopgroup.testing.trial.spec import (
     policy_name,
 )
 
-__all__ = ["PollingConsumer", "build_consumer", "consumer_config"]
+__all__ = ["PollingConsumer", "build_consumer", "consumer_config", "load_code"]
 
 _STRATEGIES: Final = {
     "eager": "range",
@@ -92,19 +92,41 @@ def build_consumer(spec: WorkerSpec) -> PollingConsumer:
     Raises:
         ConfigurationError: the kind or one of its settings is unknown.
     """
-    kind = check_kind(spec.kind)
     config = consumer_config(spec)
-    if not kind.startswith("coopgroup-"):
+    if not _is_ours(check_kind(spec.kind)):
         return cast("PollingConsumer", Consumer(config))  # its stub splits `commit` into overloads
-    ours: Any = importlib.import_module("coopgroup")
-    name = policy_name(kind)
-    arguments = {**POLICY_ARGUMENTS[name], **spec.policy_arguments}
-    policy = getattr(ours, f"{_class_word(name)}Policy")(**arguments)
-    assignor = getattr(ours, f"{_class_word(spec.assignor)}Assignor")()
-    cooperative: PollingConsumer = ours.CooperativeConsumer(
-        config, policy=policy, assignor=assignor
+    consumer_class, policy_class, assignor_class = _classes(spec)
+    arguments = {**POLICY_ARGUMENTS[policy_name(spec.kind)], **spec.policy_arguments}
+    cooperative: PollingConsumer = consumer_class(
+        config, policy=policy_class(**arguments), assignor=assignor_class()
     )
     return cooperative
+
+
+def load_code(spec: WorkerSpec) -> None:
+    """Load what the consumer of `spec` is made of, which takes a while, before it is needed.
+
+    Names of `coopgroup` are loaded when they are first asked for; importing it is not enough.
+
+    Raises:
+        ConfigurationError: the kind is unknown.
+    """
+    if _is_ours(check_kind(spec.kind)):
+        _classes(spec)
+
+
+def _is_ours(kind: str) -> bool:
+    return kind.startswith("coopgroup-")
+
+
+def _classes(spec: WorkerSpec) -> tuple[Any, Any, Any]:
+    """Consumer, policy and assignor."""
+    ours = importlib.import_module("coopgroup")
+    return (
+        ours.CooperativeConsumer,
+        getattr(ours, f"{_class_word(policy_name(spec.kind))}Policy"),
+        getattr(ours, f"{_class_word(spec.assignor)}Assignor"),
+    )
 
 
 def _class_word(name: str) -> str:

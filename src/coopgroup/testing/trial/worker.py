@@ -27,7 +27,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
-from coopgroup.testing.trial.consumers import PollingConsumer, build_consumer
+from coopgroup.testing.trial.consumers import PollingConsumer, build_consumer, load_code
 from coopgroup.testing.trial.recording import EventLog, RowLog
 from coopgroup.testing.trial.spec import WorkerSpec, load_spec
 
@@ -93,6 +93,7 @@ class Worker:
     # --- loop -----------------------------------------------------------------------------------
 
     def _waits_for_go(self) -> bool:
+        load_code(self._spec)
         self._events.write("ready")
         return sys.stdin.readline().strip() == "go"
 

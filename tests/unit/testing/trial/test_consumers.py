@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from attrs import evolve
 
 import coopgroup
 from coopgroup.errors import ConfigurationError
 from coopgroup.testing.trial.consumers import build_consumer, consumer_config
-from coopgroup.testing.trial.spec import WorkerSpec
+from coopgroup.testing.trial.spec import WorkerSpec, dump_spec
 
 SPEC = WorkerSpec(
     kind="eager",
@@ -98,3 +101,23 @@ def test_build_consumer_when_of_a_policy_gives_it_the_arguments_of_a_trial(
     )
     build_consumer(evolve(SPEC, kind=kind, policy_arguments=given))
     assert policies == [expected]
+
+
+@pytest.mark.parametrize("kind", ["coopgroup-simple", "coopgroup-incremental-kept"])
+def test_load_code_when_called_leaves_nothing_to_load_for_the_consumer(kind: str) -> None:
+    """Else a member would be down for longer than the scenario says: as long as loading takes."""
+    program = (
+        "import sys\n"
+        "from coopgroup.testing.trial.consumers import build_consumer, load_code\n"
+        "from coopgroup.testing.trial.spec import WorkerSpec, load_spec\n"
+        f"spec = load_spec(WorkerSpec, {dump_spec(evolve(SPEC, kind=kind))!r})\n"
+        "load_code(spec)\n"
+        "loaded = set(sys.modules)\n"
+        "import coopgroup\n"
+        "coopgroup.CooperativeConsumer\n"
+        "print(sorted(one for one in set(sys.modules) - loaded if one.startswith('coopgroup')))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
