@@ -23,7 +23,7 @@ from attrs import frozen
 
 from coopgroup.model import NOBODY
 from coopgroup.policies.cases import find_cases, remembered_losses
-from coopgroup.policies.newcomers import Newcomers, empty_handed_of_names
+from coopgroup.policies.newcomers import Newcomers
 from coopgroup.policies.state import NO_HOLDINGS, Holdings, Loss
 from coopgroup.policies.table import DecisionTable, Row, _0, _1, __
 
@@ -119,20 +119,21 @@ def follow_losses(
             joined=newcomers.any_but(()),
         )
     cases = find_cases(group, context, unclaimed, delay_ms)
-    at_once = cases.orphaned & empty_handed_of_names(group)
-    open_ = (cases.holder == NOBODY) & ~at_once
+    dealt = newcomers.share_out(group, cases.orphaned)
+    open_ = (cases.holder == NOBODY) & (dealt == NOBODY)
     number = np.where(open_, cases.number, NOBODY)
     given, waiting, taken = _decide(group, context, cases, number, newcomers)
     waits = waiting[number]
     urgent = np.unique(number[waits & group.subscribed()])  # nobody else would take the rest
     losses, lost = remembered_losses(group, cases, waiting, context.now_ms)
+    certain = np.where(dealt == NOBODY, cases.holder, dealt)
     return Losses(
-        claimant=np.where(number == NOBODY, cases.holder, given[number]).astype(np.int32),
+        claimant=np.where(number == NOBODY, certain, given[number]).astype(np.int32),
         waits=waits,
         losses=losses,
         lost=lost,
         wait_until_ms=min((cases.losses[n].deadline_ms for n in urgent.tolist()), default=None),
-        joined=newcomers.any_but(taken),
+        joined=newcomers.any_but(taken.union(dealt.tolist())),
     )
 
 

@@ -3,6 +3,11 @@
 Rules of this file: a member that rightfully claims anything is no newcomer, for it brings along
 what it had; a member with a static id is never taken for another one; and a newcomer that is taken
 for nobody is an additional member, for which the others make room at once.
+
+A leader that did not lead the last round cannot tell who is new. It goes by the heuristic of
+Design II: "looking for a member that has no previous assignments (assuming there's enough members
+that they should have had an assignment)". Those are taken for the ones that had what nobody
+claims. A member that knows of a delay was there when that was announced: it is not waited for.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.policies.base import RoundContext
 
-__all__ = ["Line", "Newcomers", "empty_handed_of_names"]
+__all__ = ["Line", "Newcomers"]
 
 _ONE_AT_LEAST: Final = 1 - 1e-9  # shares are sums of fractions
 
@@ -37,21 +42,19 @@ class Newcomers:
         subscribed: bool (C, names): which class subscribes to which name.
         by_instance: members that have a static id, by that id.
         others: numbers of newcomers with a static id that the last round did not have.
+        takers: numbers of those that are taken for the ones that had what nobody claims, where
+            the leader knows no more than that; ascending.
     """
 
     anonymous: Mapping[int, tuple[int, ...]]
     subscribed: BoolArray
     by_instance: Mapping[str, int]
     others: tuple[int, ...]
+    takers: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, group: GroupSnapshot, context: RoundContext) -> Newcomers:
-        """Find the newcomers.
-
-        A leader that did not lead the last round cannot tell who is new: there a member that
-        claims nothing, where there is enough for it to have had something, is one that joined,
-        and nobody is taken for a certain departed member.
-        """
+        """Find the newcomers."""
         empty = _holds_nothing(group)
         by_instance = {
             member.instance_id: number
@@ -63,7 +66,8 @@ class Newcomers:
                 anonymous={},
                 subscribed=group.subscribed_names(),
                 by_instance=by_instance,
-                others=tuple(np.flatnonzero(_empty_handed(group)).tolist()),
+                others=(),
+                takers=tuple(np.flatnonzero(_empty_handed(group)).tolist()),
             )
         seen, instances = set(context.state.members), {i for _, i in context.state.instance_ids}
         new = [
@@ -109,7 +113,34 @@ class Newcomers:
             taken: numbers of members that are, or are taken for, others.
         """
         anonymous = (number for numbers in self.anonymous.values() for number in numbers)
-        return any(number not in taken for number in (*anonymous, *self.others))
+        newcomers = (*anonymous, *self.others, *self.takers)
+        return any(number not in taken for number in newcomers)
+
+    def share_out(self, group: GroupSnapshot, orphaned: BoolArray) -> Int32Array:
+        """Give the takers equal parts of what is lost, as far as they subscribe to it.
+
+        Args:
+            group: the group with R resources.
+            orphaned: bool (R,): lost, and nobody knows by whom.
+
+        Returns:
+            int32 (R,): who is taken for the one that had it, NOBODY for nobody.
+        """
+        given = np.full(len(group.resources), NOBODY, dtype=np.int32)
+        places = np.flatnonzero(orphaned)
+        if not self.takers or not places.size:
+            return given
+        takers = np.array(self.takers, dtype=np.int32)
+        loads = np.zeros(takers.size, dtype=np.int64)
+        names, starts = np.unique(group.resources.name_numbers[places], return_index=True)
+        for name, part in zip(names.tolist(), np.split(places, starts[1:]), strict=True):
+            fit = np.flatnonzero(self.subscribed[group.class_of[takers], name])
+            if fit.size:
+                line = fit[np.argsort(loads[fit], kind="stable")]
+                getters = line[np.arange(part.size) % line.size]
+                given[part] = takers[getters]
+                loads += np.bincount(getters, minlength=takers.size)
+        return given
 
 
 @define(eq=False)
@@ -139,29 +170,19 @@ class Line:
         return member
 
 
-def empty_handed_of_names(group: GroupSnapshot) -> BoolArray:
-    """Which resources an empty-handed member subscribes to: bool (R,).
-
-    Design II, of a leader that is new to the group: "looking for a member that has no previous
-    assignments (assuming there's enough members that they should have had an assignment)".
-    """
-    classes = np.unique(group.class_of[_empty_handed(group)])
-    by_name = group.subscribed_names()[classes].any(axis=0)
-    return np.repeat(by_name, np.diff(group.resources.starts))
-
-
 def _empty_handed(group: GroupSnapshot) -> BoolArray:
     """Which members have nothing though their fair share is one at least: bool (M,).
 
-    The fair share of a member is the sum, over the names that it subscribes to, of how many
-    resources there are for each subscriber.
+    Those that know of a delay are left out. The fair share of a member is the sum, over the names
+    that it subscribes to, of how many resources there are for each subscriber.
     """
     table = group.subscribed_names()
     sizes = np.diff(np.concatenate([[0], np.cumsum(group.assignable)])[group.resources.starts])
     subscribers = np.bincount(group.class_of, minlength=len(table)) @ table
     share = table @ (sizes / np.maximum(subscribers, 1))
-    readable = np.array([member.readable for member in group.members], dtype=np.bool_)
-    found: BoolArray = _holds_nothing(group) & readable & (share >= _ONE_AT_LEAST)[group.class_of]
+    fresh = [member.readable and member.remaining_delay_ms is None for member in group.members]
+    found: BoolArray = _holds_nothing(group) & (share >= _ONE_AT_LEAST)[group.class_of]
+    found &= np.array(fresh, dtype=np.bool_)
     return found
 
 

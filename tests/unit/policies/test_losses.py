@@ -5,6 +5,7 @@ All of it is played, under the deferred policy, so that what the leader remember
 
 import pytest
 
+from coopgroup.assignors import RangeAssignor
 from coopgroup.policies import DeferredPolicy
 from tests.support.policy_drill import Drill, steady
 
@@ -200,3 +201,61 @@ def test_loss_when_nobody_subscribed_for_a_while_is_still_waited_for() -> None:
     assert (drill.listed("lost"), drill.timeout_ms) == (_t(2, 3, 4), T1 - 10)
     drill.round(10 + T1)
     assert (drill.owned()["C"], drill.listed("created")) == ([1, 2, 3, 4], NOTHING)
+
+
+# --- a leader that did not lead the last round ----------------------------------------------------
+
+
+def _six_by_range() -> Drill:
+    drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(6)})
+    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5])
+    return drill
+
+
+def test_leader_when_it_bounces_fast_disturbs_nobody() -> None:
+    """The one that has nothing is taken for the one that had what nobody claims."""
+    drill = _six_by_range()
+    drill.leave("A")
+    drill.join("Z")
+    told = drill.round(5, leader="B")
+    assert told == {"B": (_t(2, 3), None), "C": (_t(4, 5), None), "Z": (_t(0, 1), None)}
+    assert drill.timeout_ms == 0
+
+
+def test_members_when_several_bounce_with_the_leader_share_what_is_lost() -> None:
+    """Nobody knows whose it was, so that they get equal parts of it; nobody else moves."""
+    drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(8)})
+    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
+    drill.leave("A", "D")
+    drill.join("Y")
+    drill.join("Z")
+    told = drill.round(5, leader="B")
+    assert (told["B"], told["C"]) == ((_t(2, 3), None), (_t(4, 5), None))
+    assert [len(drill.owned()[member]) for member in "YZ"] == [2, 2]
+
+
+def test_member_that_gets_nothing_of_what_is_lost_is_an_additional_one() -> None:
+    """There is less than one for each: others make room for those that go without."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1], B=[2], C=[3, 4])
+    drill.leave("A")
+    drill.join("Y")
+    drill.join("Z")
+    told = drill.round(5, leader="B")
+    assert (told["Y"], told["Z"]) == ((_t(1), NOTHING), (NOTHING, NOTHING))
+    drill.round(6)
+    assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
+
+
+def test_idle_member_that_knows_of_the_delay_is_nobody_who_returns() -> None:
+    """It was there when the delay was announced, so that it is not the one that is waited for."""
+    drill = _four()
+    drill.leave("D")
+    drill.join("E", instance_id="pod-E")
+    drill.round(0)
+    drill.leave("A")
+    drill.round(10)
+    assert drill.owned() == {"B": [2], "C": [3], "E": []}
+    drill.round(20_000, leader="C")
+    assert drill.owned() == {"B": [2], "C": [3], "E": []}
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(1, 4), T1 - 20_000)
