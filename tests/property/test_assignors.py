@@ -32,7 +32,20 @@ from tests.support.strategies import (
     uniform_groups,
 )
 
-every_assignor = pytest.mark.parametrize("name", assignor_names())
+VARIANTS: tuple[tuple[str, dict[str, object]], ...] = (
+    *((name, {}) for name in assignor_names()),
+    ("lag-aware", {"sticky": False}),
+    ("lag-aware", {"scope": "group"}),
+    ("lag-aware", {"scope": "group", "sticky": False}),
+    ("lag-aware", {"max_skew": 3}),
+    ("lag-aware", {"scope": "group", "max_skew": 2, "gain_min": 0}),
+    ("lag-aware", {"moves_max": 0}),
+)
+every_assignor = pytest.mark.parametrize(
+    ("name", "options"),
+    VARIANTS,
+    ids=[" ".join([name, *map(str, options.values())]) for name, options in VARIANTS],
+)
 lag_values = st.integers(0, 5) | st.integers(0, 2**31) | st.integers(0, 2**63 - 1)
 
 
@@ -52,18 +65,20 @@ def _owning(group: GroupSnapshot, target: Int32Array) -> GroupSnapshot:
     return resolve_claims(members, group.resources.take(group.assignable))
 
 
-def _assign(name: str, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-    assignor: Assignor = create_assignor(name)
+def _assign(
+    name: str, options: dict[str, object], group: GroupSnapshot, lags: Int64Array
+) -> Int32Array:
+    assignor: Assignor = create_assignor(name, options)
     return assignor.assign(group, lags)
 
 
 @every_assignor
 @given(group=mixed_groups() | uniform_groups(), values=st.lists(lag_values, min_size=1))
 def test_target_when_group_is_anything_is_valid(
-    name: str, group: GroupSnapshot, values: list[int]
+    name: str, options: dict[str, object], group: GroupSnapshot, values: list[int]
 ) -> None:
     """Each subscribed, assignable resource has one holder that subscribes to it."""
-    target = _assign(name, group, _lags_for(group, values))
+    target = _assign(name, options, group, _lags_for(group, values))
     check_each_resource_once(group, target)
     check_target(group, target)
 
@@ -71,19 +86,22 @@ def test_target_when_group_is_anything_is_valid(
 @every_assignor
 @given(members=claims(mixed_topics), existing=indices_by_name)
 def test_target_when_members_come_in_another_order_is_the_same(
-    name: str, members: list[MemberClaim], existing: dict[str, list[int]]
+    name: str,
+    options: dict[str, object],
+    members: list[MemberClaim],
+    existing: dict[str, list[int]],
 ) -> None:
     """The order in which members are listed decides nothing."""
     group = resolve_claims(members, ResourceSet(existing))
     again = resolve_claims(members[::-1], ResourceSet(existing))
-    first = _assign(name, group, no_lags(group))
-    assert _assign(name, again, no_lags(again)).tolist() == first.tolist()
+    first = _assign(name, options, group, no_lags(group))
+    assert _assign(name, options, again, no_lags(again)).tolist() == first.tolist()
 
 
 @every_assignor
 @given(group=mixed_groups())
 def test_target_when_claims_name_what_does_not_exist_is_unaffected(
-    name: str, group: GroupSnapshot
+    name: str, options: dict[str, object], group: GroupSnapshot
 ) -> None:
     """Claims to resources outside the metadata change nothing for the others."""
     existing = group.resources.take(group.assignable)
@@ -97,22 +115,22 @@ def test_target_when_claims_name_what_does_not_exist_is_unaffected(
         ],
         existing,
     )
-    dirty = holders(group, _assign(name, group, no_lags(group)))
-    assert holders(clean, _assign(name, clean, no_lags(clean))) == dirty
+    dirty = holders(group, _assign(name, options, group, no_lags(group)))
+    assert holders(clean, _assign(name, options, clean, no_lags(clean))) == dirty
 
 
 @every_assignor
 @given(group=mixed_groups() | uniform_groups(), values=st.lists(lag_values, min_size=1))
 def test_target_when_already_reached_is_kept(
-    name: str, group: GroupSnapshot, values: list[int]
+    name: str, options: dict[str, object], group: GroupSnapshot, values: list[int]
 ) -> None:
     """An assignor that is asked again for its own result moves nothing."""
-    target = _assign(name, group, _lags_for(group, values))
+    target = _assign(name, options, group, _lags_for(group, values))
     after = _owning(group, target)
     lags = np.zeros(len(after.resources), dtype=np.int64)
     places = group.resources.positions(after.resources)
     lags[:] = _lags_for(group, values)[places]
-    assert holders(after, _assign(name, after, lags)) == holders(group, target)
+    assert holders(after, _assign(name, options, after, lags)) == holders(group, target)
 
 
 @given(uniform_groups())
@@ -216,9 +234,15 @@ def _lag_aware_reference(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
 def test_lag_aware_when_group_is_anything_equals_the_plain_loop(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    """Levels in arrays give what the proposal's loop gives, partition by partition."""
+    """Levels in arrays give what the proposal's loop gives, partition by partition.
+
+    Whoever owns what, unless that is looked at: then where nobody owns anything.
+    """
     lags = _lags_for(group, values)
-    target = LagAwareAssignor().assign(group, lags)
+    free = attrs.evolve(group, owner=np.full_like(group.owner, -1))
+    target = LagAwareAssignor().assign(free, lags)
+    assert target.tolist() == _lag_aware_reference(group, lags).tolist()
+    target = LagAwareAssignor(sticky=False).assign(group, lags)
     assert target.tolist() == _lag_aware_reference(group, lags).tolist()
 
 

@@ -1,18 +1,17 @@
-"""`LagAwareAssignor`: counts as even as possible, then lag as even as that allows, per topic.
+"""`LagAwareAssignor`: counts as even as possible, then lag as even as that allows.
 
-The algorithm of the "Lag-Aware Assignor" proposal (KAFKA-5337) and of its prototype
-kafka-lag-based-assignor, to the letter: each topic by itself, partitions in order of decreasing
-lag, each to the subscriber with the fewest partitions of this topic so far; among equals to the
-one with the least total lag of this topic, then to the first member id. Partitions of equal lag
-go in the order of their numbers.
+Where nobody owns anything it is the algorithm of the "Lag-Aware Assignor" proposal (KAFKA-5337) and
+of its prototype kafka-lag-based-assignor, to the letter: each topic by itself, partitions in order
+of decreasing lag, each to the subscriber with the fewest partitions of this topic so far; among
+equals to the one with the least total lag of this topic, then to the first member id. Partitions
+of equal lag go in the order of their numbers.
 
-Theory of operation: counts grow by levels. When a topic has S subscribers, its first S partitions
-give everybody one, the next S everybody a second one, and so on. Inside a level nobody gets two, so
-the order of a level is fixed when it starts: subscribers by (total lag, member number). A level is
-therefore one sort of S keys, and a key holds both: total lag in the upper bits, the subscriber's
-column in the lower ones. Adding a lag to a key keeps its column, so keys stay as the sort left
-them. Where many topics have the same few subscribers, they take a level together, as rows of one
-table. Totals that could overflow an int64 are kept as Python integers.
+The proposal looks at nothing but lags, and these never stay: in a group that works, each rebalance
+would place nearly everything anew. What is owned is therefore kept as far as the same balance
+allows (module `lag_sticky`): counts first, then lag, by few moves, each of which must gain
+something.
+
+Negative lags count as none where owners are weighed; the proposal's order takes them as they are.
 """
 
 from __future__ import annotations
@@ -22,191 +21,151 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 from attrs import field, frozen
 
-from coopgroup.assignors.pools import subscriber_pools
+from coopgroup.assignors.lag_dealing import Window, deal_by_lag
+from coopgroup.assignors.lag_exchange import Thrift
+from coopgroup.assignors.lag_pools import place_pools
+from coopgroup.assignors.lag_sticky import Deals, placed_beside_owners
+from coopgroup.assignors.lag_topics import deal_topics
+from coopgroup.assignors.pools import owner_columns, subscriber_pools
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
     from attrs import Attribute
 
+    from coopgroup.assignors.pools import Pool
     from coopgroup.model.group import GroupSnapshot
     from coopgroup.model.resource_set import Int32Array, Int64Array
 
 __all__ = ["LagAwareAssignor"]
 
-_KEY_BITS_MAX: Final = 62
-_TABLE_TOPICS_MIN: Final = 16
-_TABLE_SUBSCRIBERS_MAX: Final = 256
+_SCOPES: Final = ("topic", "group")
+_TOTAL_BITS_MAX: Final = 52  # a float, and so a weighted bincount, holds such sums exactly
 
 
 def _known_scope(_: object, attribute: Attribute[str], scope: str) -> None:
-    if scope != "topic":
-        raise ConfigurationError(attribute.name, scope, "'topic'")
+    if scope not in _SCOPES:
+        raise ConfigurationError(attribute.name, scope, "'topic' or 'group'")
+
+
+def _yes_or_no(_: object, attribute: Attribute[bool], given: object) -> None:
+    if not isinstance(given, bool):
+        raise ConfigurationError(attribute.name, given, "true or false")
+
+
+def _count(_: object, attribute: Attribute[int], given: object) -> None:
+    if type(given) is not int or given < 1:  # True is no number here
+        raise ConfigurationError(attribute.name, given, "an integer from 1 up")
+
+
+def _count_or_none(_: object, attribute: Attribute[int | None], given: object) -> None:
+    if given is not None and (type(given) is not int or given < 0):
+        raise ConfigurationError(attribute.name, given, "an integer from 0 up, or none")
+
+
+def _share(_: object, attribute: Attribute[float], given: object) -> None:
+    if type(given) not in (int, float) or not 0 <= given <= 1:  # type: ignore[operator]  # a number
+        raise ConfigurationError(attribute.name, given, "a number from 0 to 1")
 
 
 @frozen(kw_only=True)
 class LagAwareAssignor:
-    """Evens out counts first and lag second, each topic by itself.
-
-    It places every partition anew: who owns what now is not looked at.
+    """Evens out counts first and lag second.
 
     Attributes:
-        scope: "topic": counts and lags are those of one topic, as the proposal says.
+        scope: "topic": counts and lags are those of one topic, as the proposal says. "group":
+            they are those of all topics together, so that members of a group with many small
+            topics carry alike.
+        sticky: whether what is owned stays where the balance allows. Without it every round
+            places everything anew, as the proposal does.
+        max_skew: by how many the counts may differ where that evens the lag out; every member
+            still has a partition, where there are enough. More than 1 is not looked at with scope
+            "group" when subscriptions differ.
+        moves_max: how many partitions may be taken from their owners for the sake of lag in one
+            round, None for any number. Moves that even counts out are not counted.
+        gain_min: what each such move must gain: a share of the mean lag of a member, by which
+            the heavier of two members gets lighter. Loads that are uneven by less than this,
+            compared to the proposal's placement, are left alone.
 
     Raises:
-        ConfigurationError: an unknown scope.
+        ConfigurationError: an unknown scope, or a number out of its range.
     """
 
     name: ClassVar[str] = "lag-aware"
     needs_lags: ClassVar[bool] = True
 
     scope: str = field(default="topic", validator=_known_scope)
+    sticky: bool = field(default=True, validator=_yes_or_no)
+    max_skew: int = field(default=1, validator=_count)
+    moves_max: int | None = field(default=None, validator=_count_or_none)
+    gain_min: float = field(default=0.05, validator=_share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
         """Place every resource that is assignable and that somebody subscribes to.
 
         Args:
-            group: the group with R resources.
+            group: the group with R resources; `group.owner` is what stays where it can.
             lags: int64 (R,): lag of each resource, 0 where unknown.
 
         Returns:
             int32 (R,): number of the member that should hold each resource, or NOBODY.
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
-        name_numbers = group.resources.name_numbers
-        for pool in subscriber_pools(group):
-            if pool.subscribers.size == 1:
-                target[pool.resources] = pool.subscribers[0]
-                continue
-            counts = np.bincount(name_numbers[pool.resources])
-            topics = _sorted_topics(counts[counts > 0], lags[pool.resources])
-            columns = _dealt(topics, int(pool.subscribers.size))
-            target[pool.resources[topics.order]] = pool.subscribers[columns]
+        pools = subscriber_pools(group)
+        weights = _weights(np.where(group.assignable, lags, 0), int(group.assignable.sum()))
+        thrift = Thrift(gain_min=self.gain_min, moves_left=self.moves_max) if self.sticky else None
+        if self.scope == "group" and len(pools) > 1:
+            return place_pools(group, pools, weights, thrift)
+        for pool in pools:
+            columns = self._columns(group, pool, lags, weights, thrift)
+            target[pool.resources] = pool.subscribers[columns]
         return target
 
+    def _columns(
+        self,
+        group: GroupSnapshot,
+        pool: Pool,
+        lags: Int64Array,
+        weights: Int64Array,
+        thrift: Thrift | None,
+    ) -> Int64Array:
+        """Place one pool: int64 (P,), columns."""
+        size = pool.subscribers.size
+        if size == 1:
+            return np.zeros(pool.resources.size, dtype=np.int64)
+        counts = self._counts(group, pool)
+        lags, weights = lags[pool.resources], weights[pool.resources]
+        if self.max_skew == 1:
+            columns = deal_topics(counts, lags, size)
+        else:
+            columns = self._skewed(counts, weights, size)
+        if thrift is None:
+            return columns
+        owner = owner_columns(group, pool)
+        deals = Deals(counts=counts, lags=weights, owner=owner, fresh=columns, size=size)
+        return placed_beside_owners(deals, self.max_skew, thrift)
 
-@frozen(kw_only=True, eq=False)
-class _Topics:
-    """The T topics of one pool, topic by topic, partitions in order of decreasing lag.
+    def _counts(self, group: GroupSnapshot, pool: Pool) -> Int64Array:
+        """How many partitions each deal of a pool has: its topics', or all of them."""
+        if self.scope == "group":
+            return np.array([pool.resources.size], dtype=np.int64)
+        counts = np.bincount(group.resources.name_numbers[pool.resources])
+        return counts[counts > 0]
 
-    Attributes:
-        counts: int64 (T,): partitions of each topic, none of them 0.
-        starts: int64 (T,): place of each topic's first partition.
-        ranks: int64 (P,): rank of each place inside its topic, from 0.
-        order: int64 (P,): which of the pool's resources stands in each place.
-        lags: int64 (P,): lag of each place.
-    """
-
-    counts: Int64Array
-    starts: Int64Array
-    ranks: Int64Array
-    order: Int64Array
-    lags: Int64Array
-
-
-def _sorted_topics(counts: Int64Array, lags: Int64Array) -> _Topics:
-    starts = np.cumsum(counts) - counts
-    start_of = np.repeat(starts, counts)
-    ranks = np.arange(lags.size) - start_of
-    topic_of = np.repeat(np.arange(counts.size), counts)
-    highest = int(lags.max())
-    rank_bits = (int(counts.max()) - 1).bit_length()
-    lag_bits = (highest - int(lags.min())).bit_length()
-    topic_bits = (counts.size - 1).bit_length()
-    if topic_bits + lag_bits + rank_bits <= _KEY_BITS_MAX:
-        # Sorting keys that carry what they order is several times faster than an argsort.
-        keys = ((topic_of << lag_bits) + (highest - lags) << rank_bits) + ranks
-        keys.sort()
-        order = start_of + (keys & ((1 << rank_bits) - 1))
-    else:
-        order = np.lexsort((~lags, topic_of))  # ~lag falls as lag rises, and never overflows
-    return _Topics(counts=counts, starts=starts, ranks=ranks, order=order, lags=lags[order])
-
-
-def _dealt(topics: _Topics, subscriber_count: int) -> Int64Array:
-    """Give each partition to one of S subscribers.
-
-    Returns:
-        int64 (P,): column (0 to S - 1) of the taker of each place.
-    """
-    columns = topics.ranks.copy()  # of the first level: nobody has lag, so it goes by number
-    deep = np.flatnonzero(topics.counts > subscriber_count)
-    if not deep.size:
-        return columns
-    deep = deep[np.argsort(-topics.counts[deep], kind="stable")]
-    column_bits = (subscriber_count - 1).bit_length()
-    levels_max = -(-int(topics.counts[deep[0]]) // subscriber_count)
-    lag_max = max(int(topics.lags.max()), -int(topics.lags.min()))
-    fits = (lag_max * levels_max).bit_length() + column_bits <= _KEY_BITS_MAX
-    steps = (topics.lags if fits else topics.lags.astype(object)) << column_bits
-    keys = np.repeat(np.arange(subscriber_count, dtype=steps.dtype)[None], deep.size, axis=0)
-    level = 0
-    if subscriber_count <= _TABLE_SUBSCRIBERS_MAX:
-        while keys.shape[0] >= _TABLE_TOPICS_MIN:
-            keys = _deal_level(topics, deep[: keys.shape[0]], keys, steps, level, columns)
-            level += 1
-    for topic, row in zip(deep.tolist(), keys, strict=False):
-        low = topics.starts[topic] + level * subscriber_count
-        high = topics.starts[topic] + topics.counts[topic]
-        _deal_topic(row, steps[low:high], columns[low:high])
-    return columns
+    def _skewed(self, counts: Int64Array, weights: Int64Array, size: int) -> Int64Array:
+        window = Window(low=0, high=0, skew=self.max_skew)
+        nothing = np.zeros(size, dtype=np.int64)
+        each = np.split(weights, np.cumsum(counts)[:-1])
+        return np.concatenate([deal_by_lag(some, nothing, nothing, window) for some in each])
 
 
-def _deal_level(
-    topics: _Topics,
-    deep: Int64Array,
-    keys: Int64Array,
-    steps: Int64Array,
-    level: int,
-    columns: Int64Array,
-) -> Int64Array:
-    """Deal one level of all topics that reach it.
+def _weights(lags: Int64Array, count: int) -> Int64Array:
+    """Lags by which loads are compared: none below 0, and no sum of them too large to be exact.
 
     Args:
-        topics: all topics of the pool.
-        deep: int64 (D,): the topics that reach this level, largest first.
-        keys: int64 (D, S): total lag and column of each subscriber; sorted in place.
-        steps: int64 (P,): by how much each partition raises the key of its taker.
-        level: which level, from 0.
-        columns: int64 (P,): the takers of this level are written here.
-
-    Returns:
-        Keys after this level of those topics that reach the next one: they come first.
+        lags: int64 (R,): 0 for what is not to be placed.
+        count: how many are to be placed.
     """
-    subscriber_count = keys.shape[1]
-    seats = np.arange(subscriber_count)
-    keys.sort(axis=1)
-    takers = keys & _column_mask(subscriber_count)
-    places = (topics.starts[deep] + level * subscriber_count)[:, None] + seats
-    left = topics.counts[deep] - level * subscriber_count
-    ongoing = int(np.count_nonzero(left > subscriber_count))
-    columns[places[:ongoing]] = takers[:ongoing]
-    taken = seats < left[ongoing:, None]
-    columns[places[ongoing:][taken]] = takers[ongoing:][taken]
-    later: Int64Array = keys[:ongoing] + steps[places[:ongoing]]
-    return later
-
-
-def _deal_topic(keys: Int64Array, steps: Int64Array, columns: Int64Array) -> None:
-    """Deal all levels that are left of one topic.
-
-    Args:
-        keys: int64 or object (S,): total lag and column of each subscriber; used up.
-        steps: the same type (n,): by how much each partition left raises the key of its taker.
-        columns: int64 (n,): the takers are written here.
-    """
-    subscriber_count = keys.size
-    rest = steps.size % subscriber_count
-    taken = np.empty_like(steps)
-    for low in range(0, steps.size - rest, subscriber_count):
-        high = low + subscriber_count
-        keys.sort()
-        taken[low:high] = keys
-        keys += steps[low:high]
-    keys.sort()
-    taken[steps.size - rest :] = keys[:rest]
-    columns[:] = taken & _column_mask(subscriber_count)
-
-
-def _column_mask(subscriber_count: int) -> int:
-    return (1 << (subscriber_count - 1).bit_length()) - 1
+    weights = np.maximum(lags, 0)
+    bits = int(weights.max(initial=0)).bit_length() + count.bit_length()
+    return weights >> max(0, bits - _TOTAL_BITS_MAX)

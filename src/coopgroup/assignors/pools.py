@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from attrs import frozen
 
+from coopgroup.model import NOBODY
+
 if TYPE_CHECKING:
     from coopgroup.model.group import GroupSnapshot
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Pool", "subscriber_pools"]
+__all__ = ["Pool", "owner_columns", "subscriber_pools"]
 
 
 @frozen(kw_only=True, eq=False)
@@ -62,6 +64,18 @@ def subscriber_pools(group: GroupSnapshot) -> tuple[Pool, ...]:
         if resources.size
     ]
     return tuple(sorted(pools, key=lambda pool: (pool.subscribers.size, int(pool.resources[0]))))
+
+
+def owner_columns(group: GroupSnapshot, pool: Pool) -> Int32Array:
+    """Who of a pool's S subscribers owns its P resources.
+
+    Returns:
+        int32 (P,): column (0 to S - 1) of each resource's owner, NOBODY where there is none that
+        subscribes.
+    """
+    column_of = np.full(len(group.members) + 1, NOBODY, dtype=np.int32)  # the last one: NOBODY's
+    column_of[pool.subscribers] = np.arange(pool.subscribers.size, dtype=np.int32)
+    return column_of[group.owner[pool.resources]]
 
 
 def _name_pools(table: BoolArray) -> tuple[Int64Array, BoolArray]:

@@ -1,9 +1,12 @@
-"""`LagAwareAssignor`: the worked examples of both documents, ties, and levels."""
+"""`LagAwareAssignor` on what nobody owns: the worked examples of both documents, ties, and levels.
+
+What it makes of owners is in `test_lag_sticky`.
+"""
 
 import numpy as np
 import pytest
 
-from coopgroup.assignors import Assignor, LagAwareAssignor
+from coopgroup.assignors import Assignor, LagAwareAssignor, create_assignor
 from coopgroup.errors import ConfigurationError
 from tests.support.groups import by_member, claim, group_of, lags_of, no_lags
 
@@ -93,15 +96,81 @@ def test_subscribers_when_they_differ_by_topic_share_only_their_own() -> None:
     }
 
 
-def test_owners_when_there_are_any_are_not_looked_at() -> None:
-    """It places anew: claims, also to what is not assignable, change nothing."""
+def test_owners_when_not_sticky_are_not_looked_at() -> None:
+    """The proposal places anew: claims, also to what is not assignable, change nothing."""
     members = [claim(member, topics=["t"]) for member in "AB"]
     owning = [claim("A", {"t": [1, 9]}, topics=["t"]), claim("B", {"t": [0]}, topics=["t"])]
     fresh, owned = group_of({"t": range(2)}, *members), group_of({"t": range(2)}, *owning)
     expected = {"A": {"t": [0]}, "B": {"t": [1]}}
-    assignor = LagAwareAssignor()
+    assignor = LagAwareAssignor(sticky=False)
     assert by_member(fresh, assignor.assign(fresh, no_lags(fresh))) == expected
     assert by_member(owned, assignor.assign(owned, no_lags(owned))) == expected
+
+
+def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> None:
+    """Each topic by itself: what is owned of another one does not matter."""
+    group = group_of(
+        {"old": range(2), "t0": range(3)},
+        claim("C0", topics=["old", "t0"]),
+        claim("C1", {"old": range(2)}, topics=["old", "t0"]),
+    )
+    lags = lags_of(group, {"t0": [100_000, 60_000, 50_000]})
+    held = by_member(group, LagAwareAssignor().assign(group, lags))
+    assert {member: some["t0"] for member, some in held.items()} == {"C0": [0], "C1": [1, 2]}
+
+
+def test_small_topics_when_scope_is_group_go_to_different_members() -> None:
+    """Five topics of one partition: the proposal gives all to the first member, the group one."""
+    topics = [f"t{number}" for number in range(5)]
+    group = group_of({name: [0] for name in topics}, *(claim(m, topics=topics) for m in "ABCDE"))
+    lags = lags_of(group, {name: [10 + place] for place, name in enumerate(topics)})
+    alone = LagAwareAssignor().assign(group, lags)
+    together = LagAwareAssignor(scope="group").assign(group, lags)
+    assert (alone.tolist(), together.tolist()) == ([0] * 5, [4, 3, 2, 1, 0])
+
+
+def test_one_topic_when_scope_is_group_is_placed_as_the_proposal_says() -> None:
+    """With one topic, both scopes are one."""
+    members = [claim(f"m{number}", topics=["t"]) for number in range(7)]
+    group = group_of({"t": range(40)}, *members)
+    lags = np.random.default_rng(8).integers(0, 1_000, 40)
+    alone = LagAwareAssignor().assign(group, lags)
+    assert LagAwareAssignor(scope="group").assign(group, lags).tolist() == alone.tolist()
+
+
+def test_mixed_subscriptions_when_scope_is_group_carry_counts_and_lags_over() -> None:
+    """B has all of `b`, so A gets more of what both may hold, and the heavier part of it.
+
+    A takes 20 and 4 to have as many as B, then both take one more, B the larger one.
+    """
+    group = group_of(
+        {"b": range(2), "both": range(4)},
+        claim("A", topics=["both"]),
+        claim("B", topics=["b", "both"]),
+    )
+    lags = lags_of(group, {"b": [5, 5], "both": [1, 20, 3, 4]})
+    held = by_member(group, LagAwareAssignor(scope="group").assign(group, lags))
+    assert held == {"A": {"both": [0, 1, 3]}, "B": {"b": [0, 1], "both": [2]}}
+
+
+def test_hot_partition_when_counts_may_differ_leaves_its_holder_few_others() -> None:
+    """As users of the JVM assignor ask: counts up to four apart, so the rest goes to the rest."""
+    members = [claim(member, topics=["t"]) for member in "ABC"]
+    group = group_of({"t": range(9)}, *members)
+    lags = lags_of(group, {"t": [100] + [10] * 8})
+    even = by_member(group, LagAwareAssignor().assign(group, lags))
+    skewed = by_member(group, LagAwareAssignor(max_skew=4).assign(group, lags))
+    assert {member: len(held["t"]) for member, held in even.items()} == {"A": 3, "B": 3, "C": 3}
+    assert skewed == {"A": {"t": [0]}, "B": {"t": [1, 3, 5, 7]}, "C": {"t": [2, 4, 6, 8]}}
+
+
+def test_partitions_without_lag_when_counts_may_differ_even_the_counts_out() -> None:
+    """What evens no lag out is dealt by counts, and nobody is left without any."""
+    members = [claim(member, topics=["t"]) for member in "ABC"]
+    group = group_of({"t": range(9)}, *members)
+    lags = lags_of(group, {"t": [7]})
+    held = by_member(group, LagAwareAssignor(max_skew=9).assign(group, lags))
+    assert [len(some["t"]) for some in held.values()] == [3, 3, 3]
 
 
 @pytest.mark.parametrize("lag", [2**63 - 1, 2**61, -(2**62)])
@@ -151,9 +220,32 @@ def test_group_when_empty_gets_an_empty_target() -> None:
 
 
 def test_assignor_when_asked_says_what_it_is() -> None:
-    """It satisfies the Protocol, needs lags, and knows one scope."""
+    """It satisfies the Protocol and needs lags."""
     assignor = LagAwareAssignor(scope="topic")
     assert isinstance(assignor, Assignor)
     assert (assignor.name, assignor.needs_lags) == ("lag-aware", True)
-    with pytest.raises(ConfigurationError, match=r"^scope: got 'world', expected 'topic'$"):
-        LagAwareAssignor(scope="world")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scope": "world"}, "scope: got 'world', expected 'topic' or 'group'"),
+        ({"scope": 1}, "scope: got 1, expected 'topic' or 'group'"),
+        ({"scope": ["topic"]}, "scope: got ['topic'], expected 'topic' or 'group'"),
+        ({"sticky": 1}, "sticky: got 1, expected true or false"),
+        ({"max_skew": 0}, "max_skew: got 0, expected an integer from 1 up"),
+        ({"max_skew": True}, "max_skew: got True, expected an integer from 1 up"),
+        ({"moves_max": -1}, "moves_max: got -1, expected an integer from 0 up, or none"),
+        ({"moves_max": 0.5}, "moves_max: got 0.5, expected an integer from 0 up, or none"),
+        ({"gain_min": 1.5}, "gain_min: got 1.5, expected a number from 0 to 1"),
+        ({"gain_min": float("nan")}, "gain_min: got nan, expected a number from 0 to 1"),
+        ({"gain_min": "much"}, "gain_min: got 'much', expected a number from 0 to 1"),
+    ],
+)
+def test_options_when_wrong_are_refused_in_one_line(
+    options: dict[str, object], message: str
+) -> None:
+    """Which option, what it is, and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        create_assignor("lag-aware", options)
+    assert str(caught.value) == message

@@ -39,9 +39,12 @@ def test_create_when_named_makes_that_assignor() -> None:
         (
             "lag-aware",
             {"scop": 1},
-            "option of assignor lag-aware: got 'scop', expected one of scope",
+            (
+                "option of assignor lag-aware: got 'scop', "
+                "expected one of gain_min, max_skew, moves_max, scope, sticky"
+            ),
         ),
-        ("lag-aware", {"scope": 1}, "scope: got 1, expected 'topic'"),
+        ("lag-aware", {"scope": 1}, "scope: got 1, expected 'topic' or 'group'"),
     ],
 )
 def test_create_when_options_are_wrong_says_which(

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from coopgroup.assignors import Assignor, CooperativeStickyAssignor, StickyAssignor, sticky
+from coopgroup.assignors import Assignor, CooperativeStickyAssignor, StickyAssignor, quotas
 from coopgroup.model import GroupSnapshot
 from tests.support.checkers import (
     check_balanced,
@@ -157,7 +157,7 @@ def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
             for place, name in enumerate(names)
         ),
     )
-    monkeypatch.setattr(sticky, "_SWEEPS_MAX", 1)
+    monkeypatch.setattr(quotas, "_SWEEPS_MAX", 1)
     early = StickyAssignor().assign(group, no_lags(group))
     check_each_resource_once(group, early)
     assert unfair_holders(group, early) != {}

@@ -1,0 +1,118 @@
+"""Lag-aware placement of a whole group whose members subscribe to different topics.
+
+Counts are settled first, for all pools together (module `quotas`), and then stay what they are:
+inside a pool, free partitions are dealt by lag to those that lack some, and partitions are
+exchanged one for one. Lags are those that members carry from all pools.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+
+from coopgroup.assignors.lag_dealing import deal_by_count
+from coopgroup.assignors.lag_exchange import Exchange
+from coopgroup.assignors.lag_sticky import given_up
+from coopgroup.assignors.quotas import Share, settle_quotas, share_of
+from coopgroup.model import NOBODY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coopgroup.assignors.lag_exchange import Thrift
+    from coopgroup.assignors.pools import Pool
+    from coopgroup.model.group import GroupSnapshot
+    from coopgroup.model.resource_set import Int32Array, Int64Array
+
+__all__ = ["place_pools"]
+
+_SWEEPS_MAX: Final = 20
+
+
+def place_pools(
+    group: GroupSnapshot, pools: Sequence[Pool], lags: Int64Array, thrift: Thrift | None
+) -> Int32Array:
+    """Place all pools of a group with R resources.
+
+    Args:
+        group: the group.
+        pools: all of its pools, those with the fewest subscribers first.
+        lags: int64 (R,), none below 0, and no overflow when summed up.
+        thrift: what moves for the sake of lag must bring; its budget is used up. None when what
+            is owned does not matter.
+
+    Returns:
+        int32 (R,): number of the member that should hold each resource, or NOBODY.
+    """
+    nobody = np.full_like(group.owner, NOBODY)
+    fresh = _placed_by_quota(attrs.evolve(group, owner=nobody), pools, lags)
+    if thrift is None:
+        return fresh
+    target = _placed_by_quota(group, pools, lags)
+    goal = _loads(fresh, lags, len(group.members))
+    for _ in range(_SWEEPS_MAX):
+        loads = _loads(target, lags, len(group.members))
+        changes = [_evened_out(group, pool, target, loads, goal, lags, thrift) for pool in pools]
+        if not any(changes):
+            break
+    return target
+
+
+def _loads(target: Int32Array, lags: Int64Array, member_count: int) -> Int64Array:
+    sums = np.bincount(target + 1, weights=lags, minlength=member_count + 1)
+    return sums[1:].astype(np.int64)
+
+
+def _placed_by_quota(group: GroupSnapshot, pools: Sequence[Pool], lags: Int64Array) -> Int32Array:
+    shares = [share_of(group, pool) for pool in pools]
+    settle_quotas(shares, len(group.members))
+    target = np.full(len(group.resources), NOBODY, dtype=np.int32)
+    for share in shares:
+        kept = given_up(lags[share.pool.resources], share.owner, share.quota)
+        target[share.pool.resources] = _members(share, kept)
+    loads = _loads(target, lags, len(group.members))
+    for share in shares:
+        pool = share.pool
+        free = pool.resources[target[pool.resources] == NOBODY]
+        if free.size:
+            room = share.quota - np.minimum(share.owned, share.quota)
+            taken = deal_by_count(lags[free], room, loads[pool.subscribers])
+            target[free] = pool.subscribers[taken]
+            np.add.at(loads, target[free], lags[free])
+    return target
+
+
+def _members(share: Share, columns: Int64Array) -> Int32Array:
+    return np.append(share.pool.subscribers, np.int32(NOBODY))[columns]  # NOBODY: the last one
+
+
+def _evened_out(
+    group: GroupSnapshot,
+    pool: Pool,
+    target: Int32Array,
+    loads: Int64Array,
+    goal: Int64Array,
+    lags: Int64Array,
+    thrift: Thrift,
+) -> bool:
+    """Exchange partitions of one pool; `target` and `loads` follow."""
+    if pool.subscribers.size == 1:
+        return False
+    share = share_of(group, pool)
+    column_of = np.zeros(len(group.members), dtype=np.int64)
+    column_of[pool.subscribers] = np.arange(pool.subscribers.size)
+    exchange = Exchange(
+        lags=lags[pool.resources],
+        owner=share.owner,
+        holder=column_of[target[pool.resources]],
+        loads=loads[pool.subscribers],
+        goal=np.sort(goal[pool.subscribers])[::-1],
+        skew=0,
+        thrift=thrift,
+    )
+    changed = exchange.run()
+    target[pool.resources] = pool.subscribers[exchange.holder]
+    loads[pool.subscribers] = exchange.loads
+    return changed

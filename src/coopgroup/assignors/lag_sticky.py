@@ -1,0 +1,216 @@
+"""Lag-aware placement of partitions that members own already: balance at the price of few moves.
+
+Theory of operation, for one topic or one pool (a deal), with S subscribers:
+
+1. Counts. Within the bounds of the counts, members keep what they own. The bounds that cost the
+   fewest moves are chosen; who must give up some gives up lags of all sizes alike.
+2. Free partitions are dealt by lag to those that have room.
+3. Lag. Where loads are less even than the proposal would make them, partitions are exchanged for
+   as long as a move gains enough (module `lag_exchange`).
+
+A deal that is as balanced as the proposal's, within what a move must gain, is left alone: what the
+proposal itself placed, and what this module placed, is always at rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.assignors.lag_dealing import Window, deal_by_count, deal_by_lag
+from coopgroup.assignors.lag_exchange import Exchange
+from coopgroup.model import NOBODY
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from coopgroup.assignors.lag_exchange import Thrift
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
+
+__all__ = ["Deals", "given_up", "loads_of", "placed_beside_owners"]
+
+_TABLE_CELLS_MAX: Final = 2**22
+
+
+@frozen(kw_only=True, eq=False)
+class Deals:
+    """T deals of P partitions in all, each among the same S subscribers.
+
+    Attributes:
+        counts: int64 (T,): how many partitions each deal has, none of them 0.
+        lags: int64 (P,), deal by deal, none below 0, and no overflow when summed up.
+        owner: int32 (P,): column of each partition's present owner, or NOBODY.
+        fresh: int64 (P,): column of who would get it if nobody owned anything.
+        size: S.
+    """
+
+    counts: Int64Array
+    lags: Int64Array
+    owner: Int32Array
+    fresh: Int64Array
+    size: int
+
+
+def placed_beside_owners(deals: Deals, skew: int, thrift: Thrift) -> Int64Array:
+    """Place deals of which something is owned.
+
+    Args:
+        deals: what to place.
+        skew: by how many the counts of one deal may differ.
+        thrift: what moves for the sake of lag must bring; its budget is used up.
+
+    Returns:
+        int64 (P,): columns.
+    """
+    columns = deals.fresh.copy()
+    starts = np.append(0, np.cumsum(deals.counts))
+    owned = np.add.reduceat(deals.owner != NOBODY, starts[:-1], dtype=np.int64)
+    chunk = max(1, _TABLE_CELLS_MAX // deals.size)
+    for first in range(0, deals.counts.size, chunk):
+        numbers = np.arange(first, min(first + chunk, deals.counts.size))
+        numbers = numbers[owned[numbers] > 0]
+        resting = _at_rest(deals, numbers, starts, skew, thrift.gain_min)
+        resting &= owned[numbers] == deals.counts[numbers]
+        for number, rests in zip(numbers.tolist(), resting.tolist(), strict=True):
+            places = slice(int(starts[number]), int(starts[number + 1]))
+            columns[places] = deals.owner[places] if rests else _placed(deals, places, skew, thrift)
+    return columns
+
+
+def _at_rest(
+    deals: Deals, numbers: Int64Array, starts: Int64Array, skew: int, gain_min: float
+) -> BoolArray:
+    """Which of some deals are balanced as they are owned: bool (their number,)."""
+    counts = deals.counts[numbers]
+    inside = np.repeat(starts[numbers] - (np.cumsum(counts) - counts), counts)
+    inside += np.arange(inside.size)
+    rows = np.repeat(np.arange(numbers.size) * (deals.size + 1), counts) + 1
+    shape = (numbers.size, deals.size + 1)
+    lags = deals.lags[inside].astype(np.float64)
+
+    def table(
+        holder: Int64Array | Int32Array, weights: npt.NDArray[np.float64] | None
+    ) -> npt.NDArray[Any]:
+        cells = np.bincount(rows + holder[inside], weights, minlength=shape[0] * shape[1])
+        return cells.reshape(shape)[:, 1:]
+
+    held = table(deals.owner, None)
+    present, fresh = np.sort(table(deals.owner, lags)), np.sort(table(deals.fresh, lags))
+    least, most = held.min(axis=1), held.max(axis=1)
+    balanced: BoolArray = (most - least <= skew) & (least >= np.minimum(1, counts // deals.size))
+    balanced &= (present - fresh).max(axis=1) <= gain_min * present.mean(axis=1)
+    return balanced
+
+
+def loads_of(
+    lags: Int64Array, holder: Int64Array | Int32Array, subscriber_count: int
+) -> Int64Array:
+    """Lag that each subscriber carries: int64 (S,); what NOBODY holds is not counted."""
+    sums = np.bincount(holder + 1, weights=lags, minlength=subscriber_count + 1)
+    return sums[1:].astype(np.int64)
+
+
+def _placed(deals: Deals, places: slice, skew: int, thrift: Thrift) -> Int64Array:
+    """Place one deal: int64 (its partitions,), columns."""
+    lags, owner, size = deals.lags[places], deals.owner[places], deals.size
+    owned = np.bincount(owner + 1, minlength=size + 1)[1:]
+    window = _window(owned, lags.size, skew)
+    caps = _caps(owned, loads_of(lags, owner, size), lags.size, window)
+    holder = given_up(lags, owner, caps)
+    _deal_free(holder, lags, size, window)
+    exchange = Exchange(
+        lags=lags,
+        owner=owner,
+        holder=holder,
+        loads=loads_of(lags, holder, size),
+        goal=np.sort(loads_of(lags, deals.fresh[places], size))[::-1],
+        skew=skew,
+        thrift=thrift,
+    )
+    exchange.run()
+    return exchange.holder
+
+
+def _deal_free(holder: Int64Array, lags: Int64Array, size: int, window: Window) -> None:
+    """Place what nobody holds; `holder` is filled in."""
+    free = np.flatnonzero(holder == NOBODY)
+    if not free.size:
+        return
+    counts = np.bincount(holder + 1, minlength=size + 1)[1:]
+    loads = loads_of(lags, holder, size)
+    if window.skew == 1:
+        top = max(int(counts.max()), window.low) + free.size
+        holder[free] = deal_by_count(lags[free], top - counts, loads)
+    else:
+        holder[free] = deal_by_lag(lags[free], counts, loads, window)
+
+
+def _window(owned: Int64Array, total: int, skew: int) -> Window:
+    """The bounds of counts that cost the fewest moves.
+
+    A higher window has members give up less and others need more, so the best one is where the
+    two meet.
+    """
+    size = owned.size
+    free = total - int(owned.sum())
+    low, high = max(-(-total // size) - skew, min(1, total // size), 0), total // size
+
+    def costs(bound: int) -> tuple[int, int]:
+        surplus = int(np.maximum(owned - bound - skew, 0).sum())
+        return surplus, int(np.maximum(bound - owned, 0).sum()) - free
+
+    while low < high:
+        middle = (low + high) // 2
+        surplus, wanting = costs(middle)
+        if wanting >= surplus:
+            high = middle
+        else:
+            low = middle + 1
+    floor = max(-(-total // size) - skew, min(1, total // size), 0)
+    if low > floor and max(costs(low - 1)) <= max(costs(low)):
+        low -= 1
+    return Window(low=low, high=low + skew, skew=skew)
+
+
+def _caps(owned: Int64Array, loads: Int64Array, total: int, window: Window) -> Int64Array:
+    """How many each may keep, so that all others can have their least: int64 (S,).
+
+    Where that asks for more than the upper bound does, those with most give first, and among them
+    the most loaded.
+    """
+    caps = np.clip(owned, window.low, window.high)
+    excess = int(caps.sum()) - total
+    while excess > 0:
+        most = np.flatnonzero(caps == caps.max())
+        givers = most[np.argsort(-loads[most], kind="stable")][:excess]
+        caps[givers] -= 1
+        excess -= givers.size
+    return caps
+
+
+def given_up(lags: Int64Array, owner: Int32Array, caps: Int64Array) -> Int64Array:
+    """Take from those that own more than they may keep, lags of all sizes alike.
+
+    Args:
+        lags: int64 (P,).
+        owner: int32 (P,): columns or NOBODY.
+        caps: int64 (S,): how many each subscriber may keep.
+
+    Returns:
+        int64 (P,): columns, NOBODY for what is free.
+    """
+    holder = owner.astype(np.int64)
+    owned = np.bincount(holder + 1, minlength=caps.size + 1)[1:]
+    surplus = np.append(owned > caps, values=False)  # the last one: NOBODY's
+    giving = np.flatnonzero(surplus[holder])
+    if not giving.size:
+        return holder
+    giving = giving[np.lexsort((giving, -lags[giving], holder[giving]))]
+    columns = holder[giving]
+    edges = np.flatnonzero(np.diff(columns, prepend=NOBODY))
+    ranks = np.arange(columns.size) - np.repeat(edges, np.diff(edges, append=columns.size))
+    gone = (-ranks * caps[columns]) % owned[columns] >= caps[columns]
+    holder[giving[gone]] = NOBODY
+    return holder

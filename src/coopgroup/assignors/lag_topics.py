@@ -1,0 +1,170 @@
+"""The lag-aware proposal's placement, for all topics of a pool at once.
+
+Theory of operation: counts grow by levels. When a topic has S subscribers, its first S partitions
+give everybody one, the next S everybody a second one, and so on. Inside a level nobody gets two, so
+the order of a level is fixed when it starts: subscribers by (total lag, member number). A level is
+therefore one sort of S keys, and a key holds both: total lag in the upper bits, the subscriber's
+column in the lower ones. Adding a lag to a key keeps its column, so keys stay as the sort left
+them. Where many topics have the same few subscribers, they take a level together, as rows of one
+table. Totals that could overflow an int64 are kept as Python integers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from coopgroup.model.resource_set import Int64Array
+
+__all__ = ["deal_topics"]
+
+_KEY_BITS_MAX: Final = 62
+_TABLE_TOPICS_MIN: Final = 16
+_TABLE_SUBSCRIBERS_MAX: Final = 256
+
+
+def deal_topics(counts: Int64Array, lags: Int64Array, subscriber_count: int) -> Int64Array:
+    """Place each topic by itself, as the proposal says.
+
+    Args:
+        counts: int64 (T,): how many partitions each topic has, none of them 0.
+        lags: int64 (P,): lag of each partition, topic by topic.
+        subscriber_count: how many subscribe to all of the topics.
+
+    Returns:
+        int64 (P,): column (0 to `subscriber_count` - 1) of who gets each partition.
+    """
+    topics = _sorted_topics(counts, lags)
+    columns = np.empty_like(lags)
+    columns[topics.order] = _dealt(topics, subscriber_count)
+    return columns
+
+
+@frozen(kw_only=True, eq=False)
+class _Topics:
+    """The T topics of one pool, topic by topic, partitions in order of decreasing lag.
+
+    Attributes:
+        counts: int64 (T,): partitions of each topic, none of them 0.
+        starts: int64 (T,): place of each topic's first partition.
+        ranks: int64 (P,): rank of each place inside its topic, from 0.
+        order: int64 (P,): which of the pool's resources stands in each place.
+        lags: int64 (P,): lag of each place.
+    """
+
+    counts: Int64Array
+    starts: Int64Array
+    ranks: Int64Array
+    order: Int64Array
+    lags: Int64Array
+
+
+def _sorted_topics(counts: Int64Array, lags: Int64Array) -> _Topics:
+    starts = np.cumsum(counts) - counts
+    start_of = np.repeat(starts, counts)
+    ranks = np.arange(lags.size) - start_of
+    topic_of = np.repeat(np.arange(counts.size), counts)
+    highest = int(lags.max())
+    rank_bits = (int(counts.max()) - 1).bit_length()
+    lag_bits = (highest - int(lags.min())).bit_length()
+    topic_bits = (counts.size - 1).bit_length()
+    if topic_bits + lag_bits + rank_bits <= _KEY_BITS_MAX:
+        # Sorting keys that carry what they order is several times faster than an argsort.
+        keys = ((topic_of << lag_bits) + (highest - lags) << rank_bits) + ranks
+        keys.sort()
+        order = start_of + (keys & ((1 << rank_bits) - 1))
+    else:
+        order = np.lexsort((~lags, topic_of))  # ~lag falls as lag rises, and never overflows
+    return _Topics(counts=counts, starts=starts, ranks=ranks, order=order, lags=lags[order])
+
+
+def _dealt(topics: _Topics, subscriber_count: int) -> Int64Array:
+    """Give each partition to one of S subscribers.
+
+    Returns:
+        int64 (P,): column (0 to S - 1) of the taker of each place.
+    """
+    columns = topics.ranks.copy()  # of the first level: nobody has lag, so it goes by number
+    deep = np.flatnonzero(topics.counts > subscriber_count)
+    if not deep.size:
+        return columns
+    deep = deep[np.argsort(-topics.counts[deep], kind="stable")]
+    column_bits = (subscriber_count - 1).bit_length()
+    levels_max = -(-int(topics.counts[deep[0]]) // subscriber_count)
+    lag_max = max(int(topics.lags.max()), -int(topics.lags.min()))
+    fits = (lag_max * levels_max).bit_length() + column_bits <= _KEY_BITS_MAX
+    steps = (topics.lags if fits else topics.lags.astype(object)) << column_bits
+    keys = np.repeat(np.arange(subscriber_count, dtype=steps.dtype)[None], deep.size, axis=0)
+    level = 0
+    if subscriber_count <= _TABLE_SUBSCRIBERS_MAX:
+        while keys.shape[0] >= _TABLE_TOPICS_MIN:
+            keys = _deal_level(topics, deep[: keys.shape[0]], keys, steps, level, columns)
+            level += 1
+    for topic, row in zip(deep.tolist(), keys, strict=False):
+        low = topics.starts[topic] + level * subscriber_count
+        high = topics.starts[topic] + topics.counts[topic]
+        _deal_topic(row, steps[low:high], columns[low:high])
+    return columns
+
+
+def _deal_level(
+    topics: _Topics,
+    deep: Int64Array,
+    keys: Int64Array,
+    steps: Int64Array,
+    level: int,
+    columns: Int64Array,
+) -> Int64Array:
+    """Deal one level of all topics that reach it.
+
+    Args:
+        topics: all topics of the pool.
+        deep: int64 (D,): the topics that reach this level, largest first.
+        keys: int64 (D, S): total lag and column of each subscriber; sorted in place.
+        steps: int64 (P,): by how much each partition raises the key of its taker.
+        level: which level, from 0.
+        columns: int64 (P,): the takers of this level are written here.
+
+    Returns:
+        Keys after this level of those topics that reach the next one: they come first.
+    """
+    subscriber_count = keys.shape[1]
+    seats = np.arange(subscriber_count)
+    keys.sort(axis=1)
+    takers = keys & _column_mask(subscriber_count)
+    places = (topics.starts[deep] + level * subscriber_count)[:, None] + seats
+    left = topics.counts[deep] - level * subscriber_count
+    ongoing = int(np.count_nonzero(left > subscriber_count))
+    columns[places[:ongoing]] = takers[:ongoing]
+    taken = seats < left[ongoing:, None]
+    columns[places[ongoing:][taken]] = takers[ongoing:][taken]
+    later: Int64Array = keys[:ongoing] + steps[places[:ongoing]]
+    return later
+
+
+def _deal_topic(keys: Int64Array, steps: Int64Array, columns: Int64Array) -> None:
+    """Deal all levels that are left of one topic.
+
+    Args:
+        keys: int64 or object (S,): total lag and column of each subscriber; used up.
+        steps: the same type (n,): by how much each partition left raises the key of its taker.
+        columns: int64 (n,): the takers are written here.
+    """
+    subscriber_count = keys.size
+    rest = steps.size % subscriber_count
+    taken = np.empty_like(steps)
+    for low in range(0, steps.size - rest, subscriber_count):
+        high = low + subscriber_count
+        keys.sort()
+        taken[low:high] = keys
+        keys += steps[low:high]
+    keys.sort()
+    taken[steps.size - rest :] = keys[:rest]
+    columns[:] = taken & _column_mask(subscriber_count)
+
+
+def _column_mask(subscriber_count: int) -> int:
+    return (1 << (subscriber_count - 1).bit_length()) - 1

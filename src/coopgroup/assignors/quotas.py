@@ -1,0 +1,123 @@
+"""Quotas: how many resources of each pool each of its subscribers shall hold.
+
+Every pool has a quota for each of its subscribers. Pools fill their free resources in, then take
+turns at levelling: a pool pours all that it has over its subscribers, like water over an uneven
+ground made of what they hold from other pools. Each turn that changes anything lowers the sum of
+squares of the counts or, at the same sum, raises how many resources stay, so the turns end. A pool
+whose members' loads have not moved since its last turn skips this one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import define
+
+from coopgroup.assignors.pools import owner_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coopgroup.assignors.pools import Pool
+    from coopgroup.model.group import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
+
+__all__ = ["Share", "settle_quotas", "share_of"]
+
+_SWEEPS_MAX: Final = 1_000
+
+
+@define(kw_only=True, eq=False)
+class Share:
+    """One pool with S subscribers and P resources, on its way to quotas.
+
+    Attributes:
+        pool: who and what.
+        owner: int32 (P,): column (0 to S - 1) of each resource's owner, NOBODY where there is
+            none that subscribes.
+        owned: int64 (S,): how many each subscriber owns.
+        quota: int64 (S,): how many each subscriber shall hold; sums up to P once filled.
+        levelled_at: turn in which the pool was last level; -1 for never.
+    """
+
+    pool: Pool
+    owner: Int32Array
+    owned: Int64Array
+    quota: Int64Array
+    levelled_at: int = -1
+
+
+def share_of(group: GroupSnapshot, pool: Pool) -> Share:
+    """See what a pool's subscribers own of it; its quotas are still what they own."""
+    owner = owner_columns(group, pool)
+    owned = np.bincount(owner + 1, minlength=pool.subscribers.size + 1)[1:]
+    return Share(pool=pool, owner=owner, owned=owned, quota=owned.copy())
+
+
+def settle_quotas(shares: Sequence[Share], member_count: int) -> None:
+    """Fill what is free, then level until no pool gains from a change."""
+    loads = np.zeros(member_count, dtype=np.int64)
+    for share in shares:
+        loads[share.pool.subscribers] += share.quota
+    for share in shares:
+        members = share.pool.subscribers
+        free = share.pool.resources.size - int(share.quota.sum())
+        nothing = np.zeros_like(share.quota)
+        added = _poured(loads[members], free, (nothing, nothing))
+        share.quota += added
+        loads[members] += added
+    moved_at = np.zeros(member_count, dtype=np.int64)
+    turn = 0
+    for _ in range(_SWEEPS_MAX):
+        before = turn
+        for share in shares:
+            members = share.pool.subscribers
+            if moved_at[members].max() > share.levelled_at:
+                turn += 1
+                moved_at[members[_level(share, loads)]] = turn
+                share.levelled_at = turn
+        if turn == before:
+            return
+
+
+def _level(share: Share, loads: Int64Array) -> BoolArray:
+    """Let one pool pour all that it has anew.
+
+    Returns:
+        bool (S,): whose quota changed.
+    """
+    members = share.pool.subscribers
+    ground = loads[members] - share.quota
+    quota = _poured(ground, share.pool.resources.size, (share.owned, share.quota))
+    changed: BoolArray = quota != share.quota
+    share.quota = quota
+    loads[members] = ground + quota
+    return changed
+
+
+def _poured(
+    ground: Int64Array, amount: int, preferences: tuple[Int64Array, Int64Array]
+) -> Int64Array:
+    """Pour an amount over an uneven ground, so that the lowest rise first.
+
+    Args:
+        ground: int64 (S,): what each already has.
+        amount: how many units to pour.
+        preferences: two int64 (S,): the units that do not suffice for a whole level go to those
+            that have more in the first of these than they got; then by the second; then by number.
+
+    Returns:
+        int64 (S,): how many units each gets.
+    """
+    ascending = np.sort(ground)
+    filled = np.cumsum(ascending)
+    cost = ascending * np.arange(1, ground.size + 1) - filled  # of raising the first k to the k-th
+    wet = int(np.searchsorted(cost, amount, side="right"))
+    level, rest = divmod(amount + int(filled[wet - 1]), wet)
+    quota = np.maximum(level - ground, 0)
+    first, second = (more <= quota for more in preferences)
+    candidates = np.flatnonzero(ground <= level)
+    order = np.lexsort((candidates, second[candidates], first[candidates]))
+    quota[candidates[order[:rest]]] += 1
+    return quota

@@ -1,0 +1,175 @@
+"""The lag-aware assignor in groups that own something, in any condition: what always holds."""
+
+import numpy as np
+from attrs import frozen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coopgroup.assignors import LagAwareAssignor
+from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.model.resource_set import Int32Array, Int64Array
+from tests.support.checkers import check_balanced, holders, kept_count, subscribers_of
+from tests.support.strategies import mixed_groups, uniform_groups
+
+_ROUNDS_MAX = 12
+
+assignors = st.builds(
+    LagAwareAssignor,
+    max_skew=st.integers(1, 4),
+    moves_max=st.none() | st.integers(0, 3),
+    gain_min=st.floats(0, 1),
+)
+lag_lists = st.lists(st.integers(0, 9) | st.integers(0, 10_000), min_size=1)
+
+
+@frozen(kw_only=True)
+class _Topic:
+    """What a topic's subscribers have of it, ascending."""
+
+    counts: list[int]
+    loads: list[int]
+
+
+def _lags(group: GroupSnapshot, values: list[int]) -> Int64Array:
+    return np.resize(np.array(values, dtype=np.int64), len(group.resources))
+
+
+def _topics(group: GroupSnapshot, target: Int32Array, lags: Int64Array) -> dict[str, _Topic]:
+    held = holders(group, target)
+    lag_of = dict(zip(group.resources, lags.tolist(), strict=True))
+    takers = {resource.name: members for resource, members in subscribers_of(group).items()}
+    found = {}
+    for name, members in takers.items():
+        each = [
+            [lag_of[one] for one, holder in held.items() if (one.name, holder) == (name, member)]
+            for member in members
+        ]
+        found[name] = _Topic(counts=sorted(map(len, each)), loads=sorted(map(sum, each)))
+    return found
+
+
+def _with_owners(group: GroupSnapshot, owner: Int32Array) -> GroupSnapshot:
+    members = [
+        MemberClaim(member_id=member, topics=group.subscriptions[number], owned=held, generation=7)
+        for member, number, held in zip(
+            group.member_ids, group.class_of.tolist(), group.by_member(owner), strict=True
+        )
+    ]
+    existing = {
+        name: [one.index for one in group.resources.take(group.assignable) if one.name == name]
+        for name in group.resources.names
+    }
+    return resolve_claims(members, ResourceSet(existing))
+
+
+@given(mixed_groups() | uniform_groups(), assignors, lag_lists)
+def test_counts_when_topics_are_placed_differ_by_no_more_than_the_skew(
+    group: GroupSnapshot, assignor: LagAwareAssignor, values: list[int]
+) -> None:
+    """In each topic; and nobody is without a partition where there are enough."""
+    lags = _lags(group, values)
+    target = assignor.assign(group, lags)
+    for topic in _topics(group, target, lags).values():
+        assert topic.counts[-1] - topic.counts[0] <= assignor.max_skew
+        assert topic.counts[0] > 0 or sum(topic.counts) < len(topic.counts)
+
+
+@given(mixed_groups() | uniform_groups(), lag_lists)
+def test_counts_when_scope_is_group_are_balanced_over_all_topics(
+    group: GroupSnapshot, values: list[int]
+) -> None:
+    """Nobody holds what a subscriber with two fewer could take."""
+    check_balanced(group, LagAwareAssignor(scope="group").assign(group, _lags(group, values)))
+
+
+@given(uniform_groups(), lag_lists)
+def test_moves_when_a_group_owns_are_no_more_than_budget_and_counts_ask_for(
+    group: GroupSnapshot, values: list[int]
+) -> None:
+    """Without a budget for lag, only counts move anything: as few as in any balanced target."""
+    lags = _lags(group, values)
+    none = LagAwareAssignor(scope="group", moves_max=0).assign(group, lags)
+    two = LagAwareAssignor(scope="group", moves_max=2).assign(group, lags)
+    fewest = _moved(group, none)
+    assert _moved(group, two) <= fewest + 2
+    from_counts = LagAwareAssignor(scope="group").assign(group, np.zeros_like(lags))
+    assert fewest <= _moved(group, from_counts)
+
+
+def _moved(group: GroupSnapshot, target: Int32Array) -> int:
+    owned = holders(group, group.owner)
+    subscribed = subscribers_of(group)
+    could_stay = sum(owner in subscribed.get(one, ()) for one, owner in owned.items())
+    return could_stay - kept_count(group, target)
+
+
+@settings(max_examples=40)
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.lists(st.integers(1, 25), min_size=1, max_size=3),
+    member_count=st.integers(2, 6),
+)
+def test_placement_when_exchanged_is_as_even_as_the_proposals_or_nothing_helps(
+    seed: int, sizes: list[int], member_count: int
+) -> None:
+    """Tried by hand: no gift and no swap of two members would gain what a move must gain."""
+    rng = np.random.default_rng(seed)
+    names = tuple(f"T{number}" for number in range(len(sizes)))
+    claims = [MemberClaim(member_id=f"m{number}", topics=names) for number in range(member_count)]
+    existing = {name: range(size) for name, size in zip(names, sizes, strict=True)}
+    free = resolve_claims(claims, ResourceSet(existing))
+    lags = rng.integers(0, 1_000, len(free.resources))
+    group = _with_owners(free, rng.integers(-1, member_count, lags.size).astype(np.int32))
+    target = LagAwareAssignor().assign(group, lags)
+    fresh = LagAwareAssignor(sticky=False).assign(group, lags)
+    for number, (low, high) in enumerate(
+        zip(free.resources.starts, free.resources.starts[1:], strict=False)
+    ):
+        held = [lags[low:high][target[low:high] == m].tolist() for m in range(member_count)]
+        loads = [sum(some) for some in held]
+        gain = 0.05 * sum(loads) / member_count
+        goal = _topics(group, fresh, lags)[names[number]].loads
+        even = all(mine <= theirs + gain for mine, theirs in zip(sorted(loads), goal, strict=True))
+        assert even or _best_gain(held) <= 2 * gain
+
+
+def _best_gain(held: list[list[int]]) -> float:
+    """The most that one move, or one swap, half of it, takes off the heavier of two members."""
+    best = 0.0
+    for heavy in held:
+        for light in held:
+            between = sum(heavy) - sum(light)
+            gifts = [(2.0, lag) for lag in heavy if len(heavy) == len(light) + 1]
+            swaps = [(1.0, lag - other) for lag in heavy for other in light]
+            best = max([best, *(part * min(d, between - d) for part, d in gifts + swaps)])
+    return best
+
+
+@given(mixed_groups() | uniform_groups(), st.sampled_from(["topic", "group"]), lag_lists)
+def test_rounds_when_moves_take_two_of_them_come_to_rest(
+    group: GroupSnapshot, scope: str, values: list[int]
+) -> None:
+    """Owners stop first and takers get it a round later; what is seen in between moves no more."""
+    lags = _lags(group, values)[group.assignable]
+    assignor = LagAwareAssignor(scope=scope)
+    group = _with_owners(group, np.where(group.assignable, group.owner, -1).astype(np.int32))
+    for _ in range(_ROUNDS_MAX):
+        target = assignor.assign(group, lags)
+        moving = (group.owner != target) & (group.owner != -1)
+        if np.array_equal(group.owner, target):
+            return
+        group = _with_owners(group, np.where(moving, -1, target).astype(np.int32))
+    message = f"still moving after {_ROUNDS_MAX} rounds"
+    raise AssertionError(message)
+
+
+@given(mixed_groups(), st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1))
+def test_claims_when_on_what_does_not_exist_change_nothing_whatever_the_lags(
+    group: GroupSnapshot, values: list[int]
+) -> None:
+    """Nor do the lags of such partitions, however large they are."""
+    lags = _lags(group, values)
+    assignor = LagAwareAssignor()
+    clean = _with_owners(group, np.where(group.assignable, group.owner, -1).astype(np.int32))
+    expected = holders(clean, assignor.assign(clean, lags[group.assignable]))
+    assert holders(group, assignor.assign(group, lags)) == expected
