@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 
-SEEDS ?= 20
+SEEDS ?= 2000
 FIRST_SEED ?= 0
 
 # The modules below tests/ are found by their path from here, also where PYTHONSAFEPATH is set.
@@ -69,7 +69,7 @@ coverage: setup ## branch coverage of the core by the tests that need no broker
 bench: tools setup ## the benchmarks, into build/benchmarks.json
 	$(FROM_ROOT) $(BIN)/python -m tests.benchmarks.run
 
-soak: setup ## the property tests over SEEDS=n seeds from FIRST_SEED=k on
+soak: setup ## the swarm over SEEDS=n seeds from FIRST_SEED=k on, on all cores
 	@scripts/soak $(BIN)/python $(FIRST_SEED) $(SEEDS)
 
 format: setup ## rewrite the sources as ruff likes them

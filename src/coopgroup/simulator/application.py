@@ -210,7 +210,12 @@ class Application:
             # The outcome comes in the middle of a step of the session: go on after it.
             self.process.later(0, self._committed, epoch, resources, reason, began_ms)
 
-        self._commit(resources, self.load.numbers(resources), given_up)
+        numbers = self.load.numbers(resources)
+        if self.process.habits.awaits_commits or reason is not StopReason.REVOKED:
+            self._commit(resources, numbers, given_up)
+        else:
+            self._commit(resources, numbers, _nothing)
+            given_up()
 
     def _committed(
         self, epoch: int, resources: ResourceSet, reason: StopReason, began_ms: int

@@ -12,6 +12,8 @@ from attrs import frozen
 
 from coopgroup.simulator.checkers.commits import check_commits
 from coopgroup.simulator.checkers.holdings import check_pairs, check_single_owner
+from coopgroup.simulator.checkers.losses import Waits, check_heard_delays, check_losses
+from coopgroup.simulator.checkers.members import check_members
 from coopgroup.simulator.checkers.rest import check_rest
 from coopgroup.simulator.checkers.rounds import check_delays, check_ration, check_retained
 
@@ -24,9 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Expectations",
+    "Waits",
     "check_commits",
     "check_delays",
+    "check_heard_delays",
     "check_instants",
+    "check_losses",
+    "check_members",
     "check_pairs",
     "check_ration",
     "check_rest",
@@ -47,7 +53,10 @@ class Expectations:
         end_ms: end of the run.
         slack_ms: time that a round may take to come about, and to end.
         delay_ms: `scheduled_rebalance_timeout_ms` of the policy, None where it has none.
+        with_losses: whether what leaders do with losses can be told from the telemetry: all claim
+            what they have.
         max_moves_per_round: of the policy, None where it has none.
+        move_interval_ms: of the policy, 0 where it has none.
         is_eager: whether members give up everything in each round.
     """
 
@@ -57,7 +66,9 @@ class Expectations:
     end_ms: int
     slack_ms: int
     delay_ms: int | None = None
+    with_losses: bool = False
     max_moves_per_round: int | None = None
+    move_interval_ms: int = 0
     is_eager: bool = False
 
 
@@ -65,6 +76,7 @@ def check_instants(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> 
     """All that must hold at every instant, also in the middle of a run."""
     yield from check_single_owner(telemetry)
     yield from check_commits(telemetry)
+    yield from check_members(telemetry, is_eager=is_eager)
     if not is_eager:
         yield from check_pairs(telemetry)
         yield from check_retained(telemetry)
@@ -82,6 +94,10 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
             expected.calm_from_ms,
             expected.end_ms,
         )
+    if expected.delay_ms is not None and expected.with_losses:
+        waits = Waits(delay_ms=expected.delay_ms, interval_ms=expected.move_interval_ms)
+        found += check_losses(telemetry, waits)
+        found += check_heard_delays(telemetry, waits)
     if expected.max_moves_per_round is not None:
         found += check_ration(telemetry, expected.max_moves_per_round)
     return tuple(sorted(found, key=lambda one: one.at_ms))

@@ -1,0 +1,344 @@
+"""What one leader, round after round, does with what members lost.
+
+Only rounds are compared that one process led one after the other, all members' word in hand: then
+the leader knew all that the telemetry shows, and its policy has no excuse. Where leaders change,
+`check_heard_delays` holds the new one to what the members had been told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field, frozen
+
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    ProcessEnded,
+    ProcessStarted,
+    RoundLed,
+    RoundRefused,
+    StateChanged,
+    SubscriptionUnreadable,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from coopgroup.model.resource_set import Resource
+    from coopgroup.telemetry import Envelope
+
+__all__ = ["Waits", "check_heard_delays", "check_losses"]
+
+_UNKNOWN: Final = "?"
+
+
+@frozen(kw_only=True)
+class Waits:
+    """How long a policy waits.
+
+    Attributes:
+        delay_ms: for the owner of a lost resource.
+        interval_ms: from one round that moves something to the next, 0 for no pause.
+        tolerance_ms: by which a time may be off.
+    """
+
+    delay_ms: int
+    interval_ms: int = 0
+    tolerance_ms: int = 5
+
+
+@frozen(kw_only=True)
+class _Round:
+    """A round as its leader wrote it down.
+
+    Attributes:
+        at_ms: when it was decided, which is written down a little later.
+        client: process of the leader, and which of its memberships.
+        generation: of the round.
+        led: what it decided.
+        held: by member id, what it had after the round, of those that said so.
+        kept: the same of what it had claimed in the round.
+        leader_heard: whether the leader heard its own decision.
+    """
+
+    at_ms: int
+    client: str
+    generation: int
+    led: RoundLed
+    held: dict[str, ResourceSet] = field(factory=dict)
+    kept: dict[str, ResourceSet] = field(factory=dict)
+    leader_heard: bool = False
+
+
+def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
+    """Each loss waits as long as it should, no shorter and no longer, and for whom it should.
+
+    Args:
+        telemetry: of the run.
+        waits: of the policy.
+    """
+    identities = _identities(telemetry)
+    since: dict[Resource, tuple[int, str]] = {}
+    moved_ms: int | None = None
+    before: _Round | None = None
+    for after in _rounds(telemetry):
+        if after is None or before is None or not _follows(before, after):
+            since, moved_ms = {}, None
+            if after is not None:
+                since = dict.fromkeys(after.led.lost, (after.at_ms, _UNKNOWN))
+                moved_ms = after.at_ms if _moves(None, after.led) else None
+            before = after
+            continue
+        step = _Step(before=before, after=after, identities=identities, since=since, waits=waits)
+        for message in (*step.objections(), *_hasty(step, moved_ms)):
+            yield Violation(checker="losses", at_ms=after.at_ms, message=message)
+        since = step.since_now()
+        moved_ms = after.at_ms if _moves(before.led, after.led) else moved_ms
+        before = after
+
+
+def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
+    """A delay that members were told of ends when they were told, if another one leads by then.
+
+    A leader that is new goes by what its members know. They tell it when they join, so the time
+    from a join to the decision may come on top each time.
+    """
+    ears: dict[str, _Ear] = {}
+    client_of: dict[str, str] = {}
+    last, leader = EMPTY, ""
+    for envelope in telemetry:
+        record = envelope.record
+        ear = ears.setdefault(envelope.client, _Ear())
+        ear.take(envelope, last, leader)
+        if isinstance(record, AssignmentReceived):
+            client_of[envelope.member] = envelope.client
+        if not isinstance(record, RoundLed):
+            continue
+        last, leader = record.lost, envelope.client
+        if not record.scheduled_rebalance_timeout_ms or not record.lost:
+            continue
+        until_ms = ear.decided_ms + record.scheduled_rebalance_timeout_ms
+        for name in sorted({client_of.get(member, "") for member in record.members}):
+            told = ears.get(name)
+            if told is None or told.ends_ms is None or record.lost - told.lost:
+                continue
+            if told.leader == envelope.client:
+                continue  # it knows of each loss what the members do not
+            on_top_ms = ear.decided_ms - told.joined_ms + waits.tolerance_ms
+            if until_ms > told.ends_ms + on_top_ms + waits.delay_ms // 20:
+                message = f"{name} had been told that the wait ends at {told.ends_ms}"
+                yield Violation(checker="losses", at_ms=envelope.at_ms, message=message)
+
+
+@define
+class _Ear:
+    """What a process was told of delays.
+
+    Attributes:
+        ends_ms: when the one that runs ends, None for none.
+        lost: what was lost in the round that said so.
+        leader: process that led it.
+        joined_ms: when it joined last.
+        decided_ms: when it decided a round last.
+    """
+
+    ends_ms: int | None = None
+    lost: ResourceSet = EMPTY
+    leader: str = ""
+    joined_ms: int = 0
+    decided_ms: int = 0
+
+    def take(self, envelope: Envelope, lost: ResourceSet, leader: str) -> None:
+        """Take a record of the process; what the last round left waiting, and who led it."""
+        record, at_ms = envelope.record, envelope.at_ms
+        match record:
+            case ProcessStarted() | ProcessEnded() | StateChanged(after="losing"):
+                self.ends_ms = None
+            case StateChanged(after="joining"):
+                self.joined_ms = at_ms
+            case StateChanged(after="leading"):
+                self.decided_ms = at_ms
+            case AssignmentReceived() if record.scheduled_rebalance_timeout_ms:
+                self.ends_ms = at_ms + record.scheduled_rebalance_timeout_ms
+                self.lost, self.leader = lost, leader
+            case AssignmentReceived() if not record.follow_up:
+                self.ends_ms = None
+            case _:
+                pass
+
+
+def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round | None]:
+    """Rounds in order; None where one was refused, or led without everybody's word."""
+    received: dict[int, list[Envelope]] = {}
+    unsound: set[tuple[str, int]] = set()
+    for one in telemetry:
+        if isinstance(one.record, AssignmentReceived):
+            received.setdefault(one.generation, []).append(one)
+        if isinstance(one.record, RoundRefused | SubscriptionUnreadable):
+            unsound.add((one.client, one.generation))
+    decided_ms: dict[str, int] = {}
+    membership: dict[str, int] = {}
+    for one in telemetry:
+        match one.record:
+            case ProcessStarted() | StateChanged(after="losing"):
+                membership[one.client] = membership.get(one.client, 0) + 1
+            case StateChanged(after="leading"):
+                decided_ms[one.client] = one.at_ms
+            case RoundLed() if (one.client, one.generation) in unsound:
+                yield None
+            case RoundLed():
+                yield _round(
+                    one,
+                    decided_ms.get(one.client, one.at_ms),
+                    f"{one.client}/{membership.get(one.client, 0)}",
+                    received.get(one.generation, []),
+                )
+            case _:
+                pass
+
+
+def _round(led: Envelope, at_ms: int, client: str, received: list[Envelope]) -> _Round:
+    held, kept, leader_heard = {}, {}, False
+    for one in received:
+        if isinstance(one.record, AssignmentReceived):
+            held[one.member] = one.record.gained | one.record.kept
+            kept[one.member] = one.record.kept
+            leader_heard |= one.record.leader and one.client == led.client
+    assert isinstance(led.record, RoundLed)
+    return _Round(
+        at_ms=at_ms,
+        client=client,
+        generation=led.generation,
+        led=led.record,
+        held=held,
+        kept=kept,
+        leader_heard=leader_heard,
+    )
+
+
+def _follows(before: _Round, after: _Round) -> bool:
+    """Whether the leader of a round led the one before too, and knows that it was heard."""
+    return (
+        after.client == before.client
+        and after.generation == before.generation + 1
+        and before.leader_heard
+        and all(member in before.held for member in before.led.members)
+    )
+
+
+@define(kw_only=True)
+class _Step:
+    """Two rounds of one leader, and what is known of losses between them."""
+
+    before: _Round
+    after: _Round
+    identities: dict[str, str]
+    since: dict[Resource, tuple[int, str]]
+    waits: Waits
+
+    @property
+    def fresh(self) -> tuple[str, ...]:
+        """Members of this round that the last one did not have."""
+        known = set(self.before.led.members)
+        return tuple(member for member in self.after.led.members if member not in known)
+
+    @property
+    def departed(self) -> tuple[str, ...]:
+        """Members of the last round that this one does not have."""
+        there = set(self.after.led.members)
+        return tuple(member for member in self.before.led.members if member not in there)
+
+    def since_now(self) -> dict[Resource, tuple[int, str]]:
+        """When each resource that is lost now was lost, and by which member."""
+        owner = {r: member for member in self.departed for r in self._had(member)}
+        return {
+            resource: self.since.get(resource, (self.after.at_ms, owner.get(resource, _UNKNOWN)))
+            for resource in self.after.led.lost
+        }
+
+    def objections(self) -> Iterator[str]:
+        """What is wrong."""
+        before, after, now_ms = self.before.led, self.after.led, self.after.at_ms
+        if not self.departed and (new := after.lost - before.lost):
+            yield f"{new.to_dict()} is called lost though nobody departed"
+        if given_up := before.revoked & after.lost:
+            yield f"{given_up.to_dict()} was given up and is called lost"
+        if _only_told_again(before, after):
+            yield f"only {after.revoked.to_dict()} is still being stopped, and all have to rejoin"
+        until_ms = now_ms + after.scheduled_rebalance_timeout_ms
+        grace_ms = self.waits.tolerance_ms + self.waits.delay_ms // 20
+        for resource, (lost_ms, owner) in self.since_now().items():
+            if until_ms > lost_ms + self.waits.delay_ms + grace_ms:
+                yield f"{resource}, lost at {lost_ms}, is to wait until {until_ms}"
+            if self._is_back(owner):
+                yield f"{resource} is kept from {owner}, which is back"
+        yield from self._given_early()
+
+    def _is_back(self, owner: str) -> bool:
+        instance = self.identities.get(owner, "")
+        return bool(instance) and any(self.identities.get(m) == instance for m in self.fresh)
+
+    def _given_early(self) -> Iterator[str]:
+        """What was given to others before its owner's time was over."""
+        early_ms = self.after.at_ms + self.waits.tolerance_ms + self.waits.delay_ms // 20
+        owner_of = {r: (self.after.at_ms, m) for m in self.departed for r in self._had(m)}
+        owner_of |= self.since
+        given: dict[str, Resource] = {}
+        for resource, (lost_ms, owner) in owner_of.items():
+            if owner == _UNKNOWN:
+                continue  # the wait began under an earlier leader
+            if resource in self.after.led.granted and early_ms < lost_ms + self.waits.delay_ms:
+                given.setdefault(owner, resource)
+        returned = {o for o in given if o and (self._is_back(o) or o in self.after.led.members)}
+        dynamic = [member for member in self.fresh if not self.identities.get(member)]
+        others = [owner for owner in given if owner not in returned]
+        for owner in others:
+            if self.identities.get(owner):
+                yield f"{given[owner]} of {owner} is given away, and not to its owner"
+        if len(others) > len(dynamic):
+            yield f"{list(given.values())} are given away before their time"
+
+    def _had(self, member: str) -> ResourceSet:
+        """What a member that departed had claimed, and was not to give up."""
+        return self.before.kept[member] - self.before.led.revoked
+
+
+def _only_told_again(before: RoundLed, after: RoundLed) -> bool:
+    return bool(
+        after.follow_up
+        and after.revoked
+        and not after.revoked - before.revoked
+        and not after.waiting - after.revoked
+        and not after.granted
+        and not after.contested
+        and after.members == before.members
+    )
+
+
+def _moves(before: RoundLed | None, after: RoundLed) -> bool:
+    asked = EMPTY if before is None else before.revoked
+    return bool((after.revoked & after.waiting) - after.contested - asked)
+
+
+def _hasty(step: _Step, moved_ms: int | None) -> Iterator[str]:
+    """Moves before the interval is over."""
+    interval_ms = step.waits.interval_ms
+    if not interval_ms or moved_ms is None or not _moves(step.before.led, step.after.led):
+        return
+    passed_ms = step.after.at_ms - moved_ms
+    if passed_ms + step.waits.tolerance_ms + interval_ms // 20 < interval_ms:
+        yield f"moves {passed_ms} ms after the last moves"
+
+
+def _identities(telemetry: Sequence[Envelope]) -> dict[str, str]:
+    """Static id of every member that has one, by member id."""
+    instance_of: dict[str, str] = {}
+    found: dict[str, str] = {}
+    for one in telemetry:
+        if isinstance(one.record, ProcessStarted):
+            instance_of[one.client] = one.record.instance_id
+        elif one.member and instance_of.get(one.client):
+            found[one.member] = instance_of[one.client]
+    return found

@@ -1,0 +1,93 @@
+"""What members do with what they are told: they hear what the leader said, and act on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    MembershipLost,
+    RoundLed,
+    StateChanged,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from coopgroup.telemetry import Envelope
+
+__all__ = ["check_members"]
+
+# Answers after which a member is out of its generation; after any other it holds on to its own.
+_FENCED = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH")
+
+
+def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> Iterator[Violation]:
+    """Members hear of rounds and delays to come, rejoin when they should, and lose when they must.
+
+    Args:
+        telemetry: of the run.
+        is_eager: whether members give up everything in each round, and rejoin only then.
+    """
+    yield from _check_announcements(telemetry)
+    lost_ms: dict[str, int] = {}
+    for number, envelope in enumerate(telemetry):
+        client, record, at_ms = envelope.client, envelope.record, envelope.at_ms
+        message = ""
+        match record:
+            case StateChanged(after="losing"):
+                lost_ms[client] = at_ms
+            case MembershipLost():
+                request, _, error = record.cause.partition(" answered ")
+                if error and (error not in _FENCED or _keeps_claims(request, error)):
+                    message = f"lost {record.resources.to_dict()} for nothing: {record.cause}"
+            case StateChanged(before="losing", after="joining") if lost_ms.get(client) == at_ms:
+                message = "joins before the application knows of its loss"
+            case AssignmentReceived() if record.follow_up and not is_eager:
+                after = _next_state(telemetry, number)
+                if after == "stable":
+                    message = "is told of a follow-up round and does not rejoin"
+            case _:
+                pass
+        if message:
+            yield Violation(checker="members", at_ms=at_ms, message=f"{client} {message}")
+
+
+def _keeps_claims(request: str, error: str) -> bool:
+    """KAFKA-14016: a sync that came too late says nothing of what is held."""
+    return request == "SyncGroup" and error == "ILLEGAL_GENERATION"
+
+
+def _next_state(telemetry: Sequence[Envelope], number: int) -> str:
+    """State that a member enters with the assignment of a record."""
+    client, at_ms = telemetry[number].client, telemetry[number].at_ms
+    for envelope in telemetry[number + 1 :]:
+        if envelope.at_ms != at_ms:
+            break
+        if envelope.client == client and isinstance(envelope.record, StateChanged):
+            return envelope.record.after
+    return ""
+
+
+def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
+    """Everybody hears what the leader announced; of two leaders of a generation, of one of them."""
+    said: dict[int, set[tuple[bool, int]]] = {}
+    for one in telemetry:
+        if isinstance(one.record, RoundLed):
+            delay_ms = one.record.scheduled_rebalance_timeout_ms
+            announced = {(one.record.follow_up, delay_ms)}
+            if one.record.revoked:  # who is still stopping something is told so once more
+                announced.add((True, delay_ms))
+            said.setdefault(one.generation, set()).update(announced)
+    for one in telemetry:
+        if not isinstance(one.record, AssignmentReceived) or one.generation not in said:
+            continue
+        heard = (one.record.follow_up, one.record.scheduled_rebalance_timeout_ms)
+        if heard not in said[one.generation]:
+            yield Violation(
+                checker="members",
+                at_ms=one.at_ms,
+                message=f"{one.client} hears of (follow-up, delay) {heard}, and the leader said "
+                f"{sorted(said[one.generation])}",
+            )

@@ -1,0 +1,343 @@
+"""The swarm: runs of small groups, each drawn from one seed, so that many are all different.
+
+    run = draw(seed=17)
+    played = play(run)          # `swarm_play`
+    assert not played.violations
+
+Rules of this file: a run is a value that says everything that will happen, and `draw` looks at
+nothing but the seed. So a run can be written down, made smaller and played again (`minimise`,
+`swarm_file`), and what an act means does not depend on the acts before it: one that names a process
+that is not there, or is busy with something else, has no effect.
+
+Theory of operation (swarm testing): each seed first draws which faults there are at all, and which
+kinds of acts. A run in which everything can happen rarely gets far; many runs, each with a few
+things that can happen, do. Times are short, so that much happens in little virtual time.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from typing import TYPE_CHECKING, Final
+
+from attrs import field, frozen
+
+from coopgroup.simulator.brokers import NODES
+from coopgroup.simulator.scenario import LEADER, Choice, Identity
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["TOPICS", "Act", "ActKind", "Faults", "SwarmRun", "draw"]
+
+TOPICS: Final = ("T", "U")
+"""Names that processes subscribe to."""
+
+_SUBSCRIPTIONS: Final = (("T",), ("T",), ("T",), ("T", "U"), ("U",))
+_GAPS_MS: Final = (0, 5, 30, 100, 300, 800)
+_DOWN_MS: Final = (1, 50, 200, 800)
+_FOR_MS: Final = (50, 300, 500, 700, 1_500)
+_PROCESSES_MAX: Final = 4
+_ACTS_MAX: Final = 8
+# What a request may be refused with, that a member must get over.
+_CODES: Final = {
+    "JoinGroup": (-1, 14, 15, 16, 22, 25, 27),
+    "SyncGroup": (-1, 14, 15, 16, 22, 25, 27),
+    "Heartbeat": (-1, 14, 15, 16, 22, 25, 27),
+    "OffsetCommit": (14, 15, 16, 22, 25, 27),
+}
+# A join or a sync counts on its arrival within a tenth of the rebalance time-out.
+_LATE_MS: Final = {
+    "JoinGroup": (10, 40),
+    "SyncGroup": (10, 40),
+    "Heartbeat": (10, 150, 700),
+    "OffsetCommit": (10, 150, 700),
+}
+
+
+class ActKind(enum.StrEnum):
+    """What can happen to a group; `process` says to whom, `for_ms` for how long."""
+
+    START = "start"
+    """A process starts, with `topics`, `identity` and `skew_ppm`."""
+
+    CLOSE = "close"
+    """A consumer is closed; its process comes back `for_ms` after its end, if that is not 0."""
+
+    CRASH = "crash"
+    """A process is killed; it comes back after `for_ms`, if that is not 0."""
+
+    STALL = "stall"
+    """An application exceeds `max.poll.interval.ms`."""
+
+    PAUSE = "pause"
+    """A process stands still for `for_ms`."""
+
+    CUT = "cut"
+    """Nothing gets through between a process and the brokers for `for_ms`."""
+
+    SUBSCRIBE = "subscribe"
+    """A process subscribes to other `topics`."""
+
+    GARBLE = "garble"
+    """The next JoinGroup of a process has a subscription that nobody can read."""
+
+    FORGE = "forge"
+    """The next JoinGroup of a process claims all there is beside what it owns, as a client might
+    that knows no generations: in the generation of its claims, less `number`."""
+
+    UPSET = "upset"
+    """The next `request` of a process meets with a `mishap`; `number` is the code that it is
+    refused with, `for_ms` the time by which it is late. So do those after it, `times` in all."""
+
+    MOVE = "move coordinator"
+    """The broker `number` takes the group over; after `for_ms` without one, if that is not 0."""
+
+    RESIZE = "resize topic"
+    """The first of `topics` has `number` partitions from now on."""
+
+
+@frozen(kw_only=True)
+class Act:
+    """One thing that happens.
+
+    Attributes:
+        after_ms: time since the act before it.
+        kind: what; it also says which of the others mean anything.
+        process: name of a process, or `LEADER`.
+        for_ms: how long.
+        topics: names of topics, ascending.
+        identity: by what the process proves who it is.
+        skew_ppm: by how much its clock runs fast, in millionths.
+        request: Kafka's name of a request.
+        mishap: name of a `Mishap`.
+        number: a count, a code or a broker.
+        times: how often.
+    """
+
+    after_ms: int = 0
+    kind: ActKind
+    process: str = ""
+    for_ms: int = 0
+    topics: tuple[str, ...] = ()
+    identity: Identity = Identity.NONE
+    skew_ppm: int = 0
+    request: str = ""
+    mishap: str = ""
+    number: int = 0
+    times: int = 1
+
+
+@frozen(kw_only=True)
+class Faults:
+    """What may go wrong at any time; all parts from 0 to 1.
+
+    Attributes:
+        loss: part of the requests, and of the answers, that is lost.
+        delay_ms_max: longest time that a request or an answer takes.
+        slow: part of the resources whose stop takes long.
+        slow_ms_max: longest time that such a stop takes.
+        lead_ms_max: longest time that a leader takes for a round.
+        no_metadata: part of the rounds whose leader gets no metadata in time.
+        commit_interval_ms: pace of commits by the clock; many are under way where it is short.
+        awaits_commits: whether applications wait for the commit of what they stop.
+    """
+
+    loss: float = 0.0
+    delay_ms_max: int = 2
+    slow: float = 0.0
+    slow_ms_max: int = 100
+    lead_ms_max: int = 10
+    no_metadata: float = 0.0
+    commit_interval_ms: int = 250
+    awaits_commits: bool = True
+
+
+@frozen(kw_only=True)
+class SwarmRun:
+    """Everything that a run needs.
+
+    Attributes:
+        seed: of all dice of the run.
+        policy: of the group.
+        assignor: its name.
+        rebalance_timeout_ms: of every member.
+        faults: what may go wrong at any time.
+        acts: what happens, in order; then everything heals.
+        healed_after_ms: time from the last act until everything heals.
+    """
+
+    seed: int
+    policy: Choice = field(factory=lambda: Choice(name="simple"))
+    assignor: str = "sticky"
+    rebalance_timeout_ms: int = 1_500
+    faults: Faults = Faults()
+    acts: tuple[Act, ...] = ()
+    healed_after_ms: int = 0
+
+
+def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
+    """Draw a run.
+
+    Args:
+        seed: everything follows from it.
+        policy: of the group, None for any.
+    """
+    chance = random.Random(f"swarm/{seed}")  # noqa: S311 - must be repeatable
+    drawn = _policy(chance)
+    return SwarmRun(
+        seed=seed,
+        policy=drawn if policy is None else policy,
+        assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
+        rebalance_timeout_ms=chance.choice((600, 1_500, 3_000)),
+        faults=_faults(chance),
+        acts=_Author(chance).acts(),
+        healed_after_ms=chance.choice(_GAPS_MS),
+    )
+
+
+def _policy(chance: random.Random) -> Choice:
+    """One of the policies, with short times."""
+    delay_ms = chance.choice((0, 300, 1_500))
+    initial_ms = chance.choice((0, 0, 200))
+    waits = {"scheduled_rebalance_timeout_ms": delay_ms, "initial_delay_ms": initial_ms}
+    match chance.choice(("simple", "deferred", "deferred", "incremental", "incremental")):
+        case "deferred":
+            return Choice(name="deferred", options=waits)
+        case "incremental":
+            ration = {
+                "max_moves_per_round": chance.choice((1, 2)),
+                "move_interval_ms": chance.choice((0, 200, 500)),
+            }
+            return Choice(name="incremental", options={**waits, **ration})
+        case _:
+            return Choice(name="simple")
+
+
+def _faults(chance: random.Random) -> Faults:
+    """No fault at all in some runs, so that what goes wrong there has no excuse."""
+    if chance.random() < 0.3:
+        return Faults()
+    return Faults(
+        loss=chance.choice((0.0, 0.0, 0.02, 0.1)),
+        delay_ms_max=chance.choice((2, 10, 40)),
+        slow=chance.choice((0.0, 0.2, 0.5)),
+        slow_ms_max=chance.choice((100, 400, 2_000)),
+        lead_ms_max=chance.choice((10, 10, 400)),
+        no_metadata=chance.choice((0.0, 0.0, 0.1)),
+        commit_interval_ms=chance.choice((30, 250, 250)),
+        awaits_commits=chance.random() < 0.5,
+    )
+
+
+class _Author:
+    """Writes what happens in a run.
+
+    It keeps count of the processes that would be there if all went well, so that most acts find
+    the process that they name.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._started = 0
+        self._there: list[str] = []
+        self._static: set[str] = set()
+
+    def acts(self) -> tuple[Act, ...]:
+        """Topics and some processes, then some acts of the kinds that this run has."""
+        chance = self._chance
+        acts = [self._resize(topic, after_ms=0) for topic in TOPICS]
+        acts += [self._start() for _ in range(chance.randint(1, 4))]
+        kinds = [kind for kind in ActKind if chance.random() < 0.4] or [ActKind.CRASH]
+        if ActKind.FORGE in kinds and ActKind.GARBLE in kinds:
+            kinds.remove(ActKind.GARBLE)  # nobody can tell a false claim where the true one is lost
+        for _ in range(chance.randint(2, _ACTS_MAX)):
+            acts.append(self._act(chance.choice(kinds)))
+            if acts[-1].kind is ActKind.PAUSE and chance.random() < 0.5:
+                acts.append(self._cut_after(acts[-1]))
+        return tuple(acts)
+
+    def _act(self, kind: ActKind) -> Act:
+        chance = self._chance
+        if kind is ActKind.START or not self._there:
+            return self._start()
+        gap_ms = chance.choice(_GAPS_MS)
+        match kind:
+            case ActKind.CLOSE | ActKind.CRASH:
+                act = self._end(kind, gap_ms)
+            case ActKind.MOVE:
+                act = Act(
+                    after_ms=gap_ms,
+                    kind=kind,
+                    number=chance.choice(NODES),
+                    for_ms=chance.choice((0, 20, 200, 800)),
+                )
+            case ActKind.RESIZE:
+                act = self._resize(chance.choice(("T", "T", "U")), after_ms=gap_ms)
+            case ActKind.SUBSCRIBE:
+                anonymous = [name for name in self._there if name not in self._static]
+                topics = chance.choice(_SUBSCRIPTIONS)
+                name = chance.choice(anonymous or self._there)
+                act = Act(after_ms=gap_ms, kind=kind, process=name, topics=topics)
+            case ActKind.UPSET:
+                act = self._upset(gap_ms)
+            case ActKind.FORGE:
+                name, number = self._anybody(), chance.choice((0, 1))
+                act = Act(after_ms=gap_ms, kind=kind, process=name, number=number)
+            case _:
+                for_ms = chance.choice(_FOR_MS)
+                act = Act(after_ms=gap_ms, kind=kind, process=self._anybody(), for_ms=for_ms)
+        return act
+
+    def _cut_after(self, pause: Act) -> Act:
+        """Who goes on after a pause hears what waited for it, and then nothing any more."""
+        return Act(after_ms=pause.for_ms, kind=ActKind.CUT, process=pause.process, for_ms=1_500)
+
+    def _anybody(self) -> str:
+        names: Sequence[str] = (*self._there, LEADER)
+        return self._chance.choice(names)
+
+    def _start(self) -> Act:
+        chance = self._chance
+        if len(self._there) >= _PROCESSES_MAX:
+            return self._end(ActKind.CLOSE, chance.choice(_GAPS_MS))
+        self._started += 1
+        name = f"p{self._started}"
+        self._there.append(name)
+        identity = chance.choice((Identity.NONE, Identity.NONE, Identity.STATIC, *Identity))
+        if identity is Identity.STATIC:
+            self._static.add(name)
+        return Act(
+            after_ms=chance.choice((0, 5, 100, 400)),
+            kind=ActKind.START,
+            process=name,
+            topics=chance.choice(_SUBSCRIPTIONS),
+            identity=identity,
+            skew_ppm=chance.choice((0, 0, 0, -400, 400, 30_000)),
+        )
+
+    def _end(self, kind: ActKind, gap_ms: int) -> Act:
+        chance = self._chance
+        name = self._anybody()
+        back_ms = chance.choice((0, *_DOWN_MS))
+        if not back_ms and name in self._there:
+            self._there.remove(name)
+        return Act(after_ms=gap_ms, kind=kind, process=name, for_ms=back_ms)
+
+    def _resize(self, topic: str, *, after_ms: int) -> Act:
+        count = self._chance.randint(1, 6) if topic == "T" else self._chance.randint(0, 3)
+        return Act(after_ms=after_ms, kind=ActKind.RESIZE, topics=(topic,), number=count)
+
+    def _upset(self, gap_ms: int) -> Act:
+        chance = self._chance
+        request = chance.choice(tuple(_CODES))
+        return Act(
+            after_ms=gap_ms,
+            kind=ActKind.UPSET,
+            process=self._anybody(),
+            request=request,
+            mishap=chance.choice(("REQUEST_LOST", "ANSWER_LOST", "REFUSED", "REFUSED", "DELAYED")),
+            number=chance.choice(_CODES[request]),
+            for_ms=chance.choice(_LATE_MS[request]),
+            times=chance.choice((1, 1, 4, 20)),
+        )

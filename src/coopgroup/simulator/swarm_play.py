@@ -1,0 +1,431 @@
+"""Plays a run of the swarm: lets its acts happen, heals everything, and says what was wrong.
+
+Rules of this file: whatever is drawn can be played, and what cannot happen is passed over. A run
+is judged by the checkers, which read its telemetry; by what the hosts object to; and, once all has
+healed, by whether the group comes to rest in time with everything worked on and committed.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+import attrs
+from attrs import define, field, frozen
+
+from coopgroup.assignors.registry import create_assignor
+from coopgroup.member import MemberConfig, MemberState
+from coopgroup.member.events import RejoinRequested, SubscriptionChanged
+from coopgroup.member.transitions import AT_WORK
+from coopgroup.model import group_api
+from coopgroup.policies.registry import create_policy
+from coopgroup.protocol import decode_subscription, encode_subscription
+from coopgroup.simulator.checkers import Expectations, check_run
+from coopgroup.simulator.hand_overs import HandOvers
+from coopgroup.simulator.network import Mishap, Upset
+from coopgroup.simulator.process import Habits
+from coopgroup.simulator.scenario import LEADER, Cost, Identity, Span
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.swarm import ActKind
+from coopgroup.simulator.transcript import Transcript
+from coopgroup.simulator.world import Violation
+from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from coopgroup.simulator.brokers import Brokers
+    from coopgroup.simulator.network import Call
+    from coopgroup.simulator.process import Process
+    from coopgroup.simulator.swarm import Act, SwarmRun
+    from coopgroup.telemetry import Envelope, Record
+
+__all__ = ["CONFIG", "Played", "play", "set_topics", "settle", "small_group", "story"]
+
+CONFIG: Final = MemberConfig(
+    group_id="g",
+    session_timeout_ms=600,
+    rebalance_timeout_ms=1_500,
+    heartbeat_interval_ms=190,
+    window_heartbeat_interval_ms=120,
+    retry_backoff_ms=20,
+    retry_backoff_max_ms=100,
+    request_timeout_ms=300,
+    revocation_grace_ms=30,
+)
+"""Settings with short times; a run may have another rebalance time-out."""
+
+HEALED_WITHIN_MS: Final = 9_000
+"""Two sessions and two rebalance time-outs of a member that nobody waits for, and some."""
+_QUIET_MS: Final = 700
+_LOOK_MS: Final = 100
+_READABLE_AFTER_MS: Final = 200
+_RATE_PER_S: Final = 50.0
+# More is written only by a group that goes round and round; ten times as much as in any other.
+_RECORDS_MAX: Final = 10_000
+_STORY_LINES_MAX: Final = 80
+_TROUBLE: Final = frozenset({ActKind.PAUSE, ActKind.CUT, ActKind.MOVE, ActKind.UPSET})
+
+
+@frozen(kw_only=True, eq=False)
+class Played:
+    """What came of a run.
+
+    Attributes:
+        run: what was played.
+        violations: in order of time; none in a run that went well.
+        telemetry: everything that was written down.
+        transcript: the same for people, with the requests; empty where nobody asked for it.
+    """
+
+    run: SwarmRun
+    violations: tuple[Violation, ...]
+    telemetry: tuple[Envelope, ...]
+    transcript: tuple[str, ...]
+
+
+def play(run: SwarmRun, *, transcript: bool = False) -> Played:
+    """Play a run to its end.
+
+    Args:
+        run: what happens.
+        transcript: whether to write it down for people, which takes time.
+    """
+    faults = run.faults
+    simulation = small_group(
+        seed=run.seed,
+        config=attrs.evolve(CONFIG, rebalance_timeout_ms=run.rebalance_timeout_ms),
+        habits=_habits(run),
+        delay_ms_max=faults.delay_ms_max,
+        loss=faults.loss,
+        commit_interval_ms=faults.commit_interval_ms,
+    )
+    simulation.costs.slow, simulation.costs.slow_ms = faults.slow, Span(1, faults.slow_ms_max)
+    world = simulation.world
+    written = Transcript() if transcript else None
+    world.transcript = cast("Transcript", HandOvers(simulation, written))
+    player = _Player(simulation=simulation)
+    for act in run.acts:
+        simulation.run(act.after_ms)
+        player.act(act)
+        if len(world.telemetry) > _RECORDS_MAX:
+            break
+    simulation.run(run.healed_after_ms)
+    plain = not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
+    violations = settle(simulation, plain=plain, away=player.away)
+    violations += tuple(_needless_losses(run, world.telemetry))
+    return Played(
+        run=run,
+        violations=violations,
+        telemetry=tuple(world.telemetry),
+        transcript=() if written is None else tuple(written.lines),
+    )
+
+
+def small_group(
+    *,
+    seed: int,
+    habits: Habits,
+    config: MemberConfig = CONFIG,
+    delay_ms_max: int = 2,
+    loss: float = 0.0,
+    commit_interval_ms: int = 250,
+) -> Simulation:
+    """A group whose time-outs are short, so that much happens in little virtual time."""
+    return Simulation.create(
+        config=config,
+        habits=habits,
+        seed=seed,
+        delay_ms=Span(1, delay_ms_max),
+        loss=loss,
+        costs=(Cost(stop_ms=Span(1, 10), restore_ms=Span(0, 10)),),
+        commit_interval_ms=commit_interval_ms,
+    )
+
+
+def set_topics(simulation: Simulation, counts: dict[str, int]) -> None:
+    """Topics and partitions appear or vanish.
+
+    A topic that is made anew stays empty: commits of its former life may still be under way, and
+    the offsets of the two could not be told apart.
+    """
+    for name in sorted(counts):
+        count, before = counts[name], simulation.brokers.topics.get(name, 0)
+        if count != before:
+            ever = len(simulation.load.resources.restrict_names([name]))
+            fresh = range(before if count > before else 0, count)
+            rates = [0.0 if partition < ever else _RATE_PER_S for partition in fresh]
+            simulation.set_topic(name, count, rates)
+
+
+def settle(
+    simulation: Simulation, *, plain: bool = True, away: Collection[str] = ()
+) -> tuple[Violation, ...]:
+    """Heal everything, let the group come to rest, and say what was wrong with the whole run.
+
+    Nothing is produced any more: as long as lags change, so may the target of an assignor that goes
+    by them, and with it what rest would be.
+
+    Args:
+        simulation: the group.
+        plain: whether all have subscribed to the same all the time, and claimed what they had. If
+            not, no record shows what had to be stopped anyway, and what was a move.
+        away: processes that will be back by themselves; a group does not rest without them.
+    """
+    policy = simulation.habits.policy
+    simulation.habits.lead_ms = Span(1, 10)
+    simulation.heal()
+    for name, count in simulation.brokers.topics.items():
+        simulation.set_rate(name, tuple(range(count)), 0)
+    calm_from_ms = simulation.world.now_ms
+    delay_ms = getattr(policy, "scheduled_rebalance_timeout_ms", None)
+    ration = getattr(policy, "ration", None)
+    more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
+    more_ms += 10 * ration.interval_ms if ration else 0
+    _let_rest(simulation, calm_from_ms + HEALED_WITHIN_MS + more_ms, away)
+    if (leader := simulation.leader) is not None and leader.identity is not Identity.NONE:
+        # It may have come back without a round, and missed what changed while it was away.
+        leader.give(RejoinRequested(reason="a look at what exists"))
+        _let_rest(simulation, simulation.world.now_ms + HEALED_WITHIN_MS + more_ms)
+    end_ms = simulation.world.now_ms
+    topics = {topic for process in simulation.alive for topic in process.topics}
+    expected = Expectations(
+        owned=simulation.brokers.existing().restrict_names(topics),
+        calm_from_ms=calm_from_ms,
+        quiet_from_ms=end_ms - _QUIET_MS + 1,
+        end_ms=end_ms,
+        slack_ms=HEALED_WITHIN_MS,
+        delay_ms=delay_ms,
+        with_losses=plain,
+        max_moves_per_round=ration.moves_max if ration and plain else None,
+        move_interval_ms=ration.interval_ms if ration and plain else 0,
+    )
+    found = [*simulation.world.violations, *_check_committed(simulation, expected)]
+    found += _check_even(simulation, end_ms)
+    found += check_run(simulation.world.telemetry, expected)
+    return tuple(sorted(found, key=lambda one: one.at_ms))
+
+
+def story(run: SwarmRun) -> str:
+    """Play a run once more, and tell what happened until something was wrong."""
+    played = play(run, transcript=True)
+    if not played.violations:
+        return f"SEED={run.seed} {run.policy}: nothing is wrong"
+    first_s = played.violations[0].at_ms / 1_000
+    until = [line for line in played.transcript if float(line.split()[0]) <= first_s]
+    wrong = [f"{one.at_ms / 1_000:.3f} {one.checker}: {one.message}" for one in played.violations]
+    return "\n".join([f"SEED={run.seed} {run.policy}", *until[-_STORY_LINES_MAX:], *wrong])
+
+
+def _habits(run: SwarmRun) -> Habits:
+    return Habits(
+        assignor=create_assignor(run.assignor),
+        policy=create_policy(run.policy.name, run.policy.options),
+        lead_ms=Span(1, run.faults.lead_ms_max),
+        retry_ms=200,
+        jitter_ms=10,
+        no_metadata=run.faults.no_metadata,
+        awaits_commits=run.faults.awaits_commits,
+    )
+
+
+def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ()) -> None:
+    """Let time pass until all are back and the group has been at rest, but not for ever."""
+    world, since_ms = simulation.world, simulation.world.now_ms
+    while world.now_ms < until_ms:
+        simulation.run(_LOOK_MS)
+        if len(world.telemetry) > _RECORDS_MAX:
+            world.object_to("rest", "the group goes round and round")
+            return
+        if not away and simulation.is_at_rest():
+            rounds = (e.at_ms for e in reversed(world.telemetry) if _is_of_a_round(e.record))
+            if world.now_ms - max(next(rounds, 0), since_ms) >= _QUIET_MS:
+                return
+
+
+def _is_of_a_round(record: Record) -> bool:
+    return isinstance(record, AssignmentReceived | MembershipLost | ProcessEnded)
+
+
+def _check_committed(simulation: Simulation, expected: Expectations) -> list[Violation]:
+    """Everything was worked off long ago; so it has been committed, too."""
+    lags = simulation.load.lags(expected.owned, expected.end_ms)
+    late = lags.resources.take(lags.values > 0)
+    if not late:
+        return []
+    message = f"not committed at the end: {late.to_dict()}"
+    return [Violation(checker="commits", at_ms=expected.end_ms, message=message)]
+
+
+def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
+    """Where all want the same and a sticky assignor counts, nobody ends with two more than another.
+
+    One that came back as the same holds what it held, and nothing is taken from it for that.
+    """
+    alive = simulation.alive
+    sticky = simulation.habits.assignor.name in {"sticky", "cooperative-sticky"}
+    if not sticky or any(p.topics != alive[0].topics for p in alive):
+        return []
+    counts = {process.name: len(process.application.working) for process in alive}
+    if not counts or max(counts.values()) - min(counts.values()) <= 1:
+        return []
+    return [Violation(checker="rest", at_ms=end_ms, message=f"uneven at the end: {counts}")]
+
+
+def _needless_losses(run: SwarmRun, telemetry: Sequence[Envelope]) -> Iterator[Violation]:
+    """Where nothing stands between members and the group coordinator, no lease ever ends."""
+    if run.faults.loss or any(act.kind in _TROUBLE for act in run.acts):
+        return
+    for one in telemetry:
+        if isinstance(one.record, MembershipLost) and one.record.cause == "lease expired":
+            message = f"{one.client} loses {one.record.resources.to_dict()} for nothing"
+            yield Violation(checker="members", at_ms=one.at_ms, message=message)
+
+
+@define(kw_only=True, eq=False)
+class _Player:
+    """Lets acts happen.
+
+    Attributes:
+        simulation: where.
+        garbled: processes whose next join is to be garbled, and how.
+        away: processes that have ended, or are to end, and will be back.
+    """
+
+    simulation: Simulation
+    garbled: dict[str, Act] = field(factory=dict)
+    away: set[str] = field(factory=set)
+
+    def __attrs_post_init__(self) -> None:
+        """Stand between the network and the brokers."""
+        network = self.simulation.network
+        network.brokers = cast("Brokers", _Garbler(self.simulation, network.brokers, self.garbled))
+
+    def act(self, act: Act) -> None:
+        """One thing happens."""
+        simulation = self.simulation
+        match act.kind:
+            case ActKind.START:
+                self._start(act)
+            case ActKind.MOVE:
+                simulation.move_coordinator(act.number, act.for_ms)
+            case ActKind.RESIZE:
+                set_topics(simulation, dict.fromkeys(act.topics, act.number))
+            case ActKind.UPSET:
+                self._upset(act)
+            case _:
+                leads = act.process == LEADER
+                process = simulation.leader if leads else simulation.process(act.process)
+                if process is not None and process.alive:
+                    self._happen_to(process, act)
+
+    def _start(self, act: Act) -> None:
+        before = self.simulation.process(act.process)
+        if before is None or not before.alive:
+            self.simulation.start(
+                act.process, act.topics, identity=act.identity, skew_ppm=act.skew_ppm
+            )
+
+    def _upset(self, act: Act) -> None:
+        leader = self.simulation.leader
+        client = act.process if act.process != LEADER else "" if leader is None else leader.name
+        mishap = Mishap[act.mishap]
+        upset = Upset(
+            request=getattr(group_api, f"{act.request}Request"),
+            mishap=mishap,
+            client=client,
+            code=act.number,
+            delay_ms=act.for_ms if mishap is Mishap.DELAYED else 0,
+        )
+        for _ in range(act.times):
+            self.simulation.network.upset(upset)
+
+    def _happen_to(self, process: Process, act: Act) -> None:
+        """One thing happens to one process."""
+        world = self.simulation.world
+        match act.kind:
+            case ActKind.CLOSE | ActKind.CRASH:
+                if act.for_ms:
+                    self.away.add(process.name)
+                    process.on_end = partial(world.later, act.for_ms, self._come_back, process)
+                end = process.close if act.kind is ActKind.CLOSE else process.crash
+                end()
+            case ActKind.STALL:
+                process.stall()
+            case ActKind.PAUSE:
+                process.pause()
+                world.later(act.for_ms, process.resume)
+            case ActKind.CUT:
+                self.simulation.cut(process, act.for_ms)
+            case ActKind.GARBLE | ActKind.FORGE:
+                # One that comes back takes what the group stores of it, without a round.
+                if process.identity is Identity.NONE:
+                    self.garbled[process.name] = act
+            case _:
+                self._subscribe(process, act.topics)
+
+    def _come_back(self, process: Process) -> None:
+        self.away.discard(process.name)
+        self.simulation.start_again(process)
+
+    def _subscribe(self, process: Process, topics: tuple[str, ...]) -> None:
+        """A process subscribes to something else, where its consumer can be asked to."""
+        at_work = process.state in AT_WORK or process.state is MemberState.LOSING
+        if at_work and not process.paused and not process.application.closing:
+            process.topics = topics
+            process.give(SubscriptionChanged(topics=topics))
+
+
+def _is_stopping(process: Process) -> bool:
+    member = process.session.member
+    return bool(member.revoking or member.stopped)
+
+
+@define(eq=False)
+class _Garbler:
+    """Brokers behind a wire that changes the subscriptions of some joins.
+
+    Nothing tells the group when a member can be read again, so its process asks for a round.
+
+    Attributes:
+        simulation: of all this.
+        brokers: that serve everything.
+        garbled: processes whose next join with an id is changed, and how.
+    """
+
+    simulation: Simulation
+    brokers: Brokers
+    garbled: dict[str, Act]
+
+    def serve(self, call: Call) -> None:
+        """Take a request that has arrived."""
+        request, name = call.send.request, call.process.name
+        if (
+            isinstance(request, group_api.JoinGroupRequest)
+            and request.member_id
+            and name in self.garbled
+            and not _is_stopping(call.process)  # a stranger rejoins when it has stopped all
+        ):
+            act = self.garbled.pop(name)
+            protocols = tuple((chosen, self._garble(act, m)) for chosen, m in request.protocols)
+            garbled = attrs.evolve(request, protocols=protocols)
+            call.send = attrs.evolve(call.send, request=garbled)
+            self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)
+        self.brokers.serve(call)
+
+    def _garble(self, act: Act, metadata: bytes) -> bytes:
+        if act.kind is ActKind.GARBLE:
+            return b"\0"
+        true = decode_subscription(metadata)
+        everything = self.simulation.brokers.existing().restrict_names(true.topics)
+        generation = max(true.generation - act.number, -1)
+        return encode_subscription(
+            attrs.evolve(true, owned=true.owned | everything, generation=generation)
+        )
+
+    def _ask(self, name: str) -> None:
+        process = self.simulation.process(name)
+        if process is not None and process.alive and process.state in AT_WORK:
+            process.give(RejoinRequested(reason="it can be read again"))
+        else:
+            self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)
