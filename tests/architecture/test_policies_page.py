@@ -1,0 +1,52 @@
+"""The page about policies has what its script makes: a table and a picture for each use case."""
+
+import re
+
+import pytest
+
+from docs.make_policies_page import (
+    BEGIN,
+    DOCS,
+    END,
+    MEASURES,
+    PAGE,
+    POLICIES,
+    USE_CASES,
+    UseCase,
+    with_section,
+)
+
+BYTES_MAX = 200_000
+NAMES = [use_case.name for use_case in USE_CASES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_table_has_a_figure_for_each_measure_and_policy(name: str) -> None:
+    """When it has not: python docs/make_policies_page.py."""
+    section = PAGE.read_text().partition(BEGIN.format(name=name))[2]
+    lines = section.partition(END.format(name=name))[0].strip().splitlines()
+    (_, *policies), _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert tuple(policies) == POLICIES
+    assert [row[0] for row in rows] == [title for title, _ in MEASURES.values()]
+    assert all(any(one.isdigit() for one in cell) for row in rows for cell in row[1:])
+
+
+@pytest.mark.parametrize("use_case", USE_CASES, ids=NAMES)
+def test_picture_is_shown_and_has_a_panel_for_each_policy(use_case: UseCase) -> None:
+    """When it has not: python docs/make_policies_page.py."""
+    path = DOCS / "images" / f"policies-{use_case.name}.svg"
+    assert f"](images/{path.name})" in PAGE.read_text()
+    drawn = path.read_text()
+    assert len(drawn) < BYTES_MAX
+    texts = re.findall("<text[^>]*>([^<]*)</text>", drawn)
+    assert texts[: len(POLICIES)] == list(POLICIES)
+
+
+def test_with_section_when_run_twice_replaces_only_what_is_between_the_marks() -> None:
+    """The rest of the page is written by people."""
+    page = f"before\n{BEGIN.format(name='a')}\n{END.format(name='a')}\nafter\n"
+    once = with_section(page, "a", "table")
+    assert once == f"before\n{BEGIN.format(name='a')}\n\ntable\n\n{END.format(name='a')}\nafter\n"
+    assert with_section(once, "a", "table") == once
+    with pytest.raises(ValueError, match="no section b"):
+        with_section(page, "b", "table")
