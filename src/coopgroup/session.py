@@ -341,7 +341,13 @@ def _stepped(
     session: Session, event: MemberEvent, now_ms: int
 ) -> tuple[Session, tuple[MemberEffect, ...]]:
     member, effects = step_member(session.member, event, now_ms=now_ms)
-    return _remember(attrs.evolve(session, member=member)), effects
+    session = Session(
+        member=member,
+        policy_state=session.policy_state,
+        led_generation=session.led_generation,
+        asked_for_ms=session.asked_for_ms,
+    )
+    return _remember(session), effects
 
 
 def _policy_deadline_ms(session: Session) -> int | None:

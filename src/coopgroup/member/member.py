@@ -5,7 +5,7 @@ Rules of this file: values and questions about them; nothing here moves a member
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 from attrs import frozen
@@ -101,7 +101,7 @@ class Outstanding:
     generation: int
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)
 class Member:
     """A group member.
 
@@ -177,6 +177,24 @@ class Member:
     round_open_at_ms: int = 0
     scheduled_rejoin_ms: int | None = None
     rejoin_reason: str = ""
+
+    def replaced(self, changes: dict[str, Any]) -> Member:
+        """The member with other values of some fields.
+
+        Most of what happens to a member changes a few of its many fields, several times in one
+        step. So it has a dictionary instead of slots: to copy that costs a fraction of
+        `attrs.evolve`, which looks at every field.
+
+        Raises:
+            TypeError: there is no such field.
+        """
+        fields = vars(self) | changes
+        if len(fields) > len(vars(self)):
+            message = f"a member has no {', '.join(sorted(changes.keys() - vars(self).keys()))}"
+            raise TypeError(message)
+        made = object.__new__(Member)
+        object.__setattr__(made, "__dict__", fields)
+        return made
 
     @property
     def in_generation(self) -> bool:

@@ -56,9 +56,9 @@ class Turn:
     now_ms: int
     effects: list[Effect] = field(factory=list)
 
-    def set(self, **changes: Any) -> None:  # noqa: ANN401  (attrs.evolve checks the names)
+    def set(self, **changes: Any) -> None:  # noqa: ANN401  (`Member.replaced` checks the names)
         """Replace fields of the member."""
-        self.member = attrs.evolve(self.member, **changes)
+        self.member = self.member.replaced(changes)
 
     def emit(self, effect: Effect) -> None:
         """Add an effect."""

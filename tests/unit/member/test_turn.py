@@ -1,0 +1,32 @@
+"""The work space of a step: fields are replaced, and the member before stays as it was."""
+
+import attrs
+import pytest
+
+from coopgroup.member.member import new_member
+from coopgroup.member.turn import Turn
+from tests.support.members import CONFIG
+
+
+def test_set_when_done_makes_another_member_of_the_same_fields() -> None:
+    """A step is pure for its caller."""
+    before = new_member(CONFIG)
+    turn = Turn(member=before, now_ms=0)
+    turn.set(generation=3, leads=True)
+    assert turn.member == attrs.evolve(before, generation=3, leads=True)
+    assert before == new_member(CONFIG)
+
+
+def test_set_when_there_is_no_such_field_raises() -> None:
+    """A slip of the pen is no new field."""
+    turn = Turn(member=new_member(CONFIG), now_ms=0)
+    with pytest.raises(TypeError, match="a member has no colour, weight"):
+        turn.set(weight=1, colour="red", leads=True)
+
+
+def test_member_when_replaced_stays_frozen() -> None:
+    """The copy is as frozen as what it was made of."""
+    turn = Turn(member=new_member(CONFIG), now_ms=0)
+    turn.set(leads=True)
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        turn.member.leads = False  # type: ignore[misc]
