@@ -22,6 +22,14 @@ SHARED = [
     if vector.kind in {"subscription", "kafka_assignment"} and vector.canonical
 ]
 
+OURS = [
+    vector
+    for vector in load_vectors()
+    if (vector.kind, vector.canonical) == ("assignment", True)
+    and not (vector.value or {})["revoked"]
+]
+"""Lists of revocations are no user data, so foreign readers may stumble at them."""
+
 
 def kafka_python_bytes(vector: Vector) -> bytes:
     """What kafka-python writes for the value of a vector."""
@@ -93,6 +101,17 @@ def test_kio_when_given_our_bytes_reads_the_value(vector: Vector) -> None:
     message = kio_message(vector)
     read, used = entity_reader(type(message))(vector.content, 2)
     assert (read, used) == (message, len(vector.content) - 2)
+
+
+@pytest.mark.parametrize("vector", OURS, ids=str)
+def test_kafkas_readers_when_given_our_assignment_find_what_is_assigned(vector: Vector) -> None:
+    """What follows is skipped: kafka-python and kio take our `revoked` for the user data."""
+    row = vector.value or {}
+    module = import_module("kio.schema.consumer_protocol_assignment.v2.data")
+    seen, _ = entity_reader(module.ConsumerProtocolAssignment)(vector.content, 2)
+    assert seen.assigned_partitions == _kio_partitions(module, row["assigned"])
+    theirs = ConsumerProtocolAssignment.decode(vector.content)
+    assert {part.topic: part.partitions for part in theirs.assigned_partitions} == row["assigned"]
 
 
 def _kio_partitions(module: Any, resources: dict[str, list[int]]) -> tuple[Any, ...]:  # noqa: ANN401 - any version's module

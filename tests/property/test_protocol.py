@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coopgroup.errors import DecodeError
+from coopgroup.model import NO_LOSS
 from coopgroup.protocol import (
     ASSIGNMENT_NEWEST,
     KAFKA_ASSIGNMENT_NEWEST,
@@ -56,6 +57,20 @@ ASSIGNMENT_ROWS = st.fixed_dictionaries(
         "scheduled_rebalance_timeout_ms": st.integers(0, 2**31 - 1),
     }
 )
+SILENT_ROWS = ASSIGNMENT_ROWS.map(lambda row: {**row, "scheduled_rebalance_timeout_ms": 0})
+"""After a time-out that is set one field more may follow."""
+PACED_ASSIGNMENT_ROWS = st.builds(
+    lambda row, timeout_ms, loss_ms: (
+        row
+        | {
+            "scheduled_rebalance_timeout_ms": timeout_ms,
+            "loss_timeout_ms": loss_ms if loss_ms == NO_LOSS else timeout_ms + loss_ms,
+        }
+    ),
+    ASSIGNMENT_ROWS,
+    st.integers(1, 2**30 - 1),
+    st.just(NO_LOSS) | st.integers(1, 2**30),
+)
 KAFKA_ASSIGNMENT_ROWS = st.fixed_dictionaries(
     {
         "version": st.integers(0, KAFKA_ASSIGNMENT_NEWEST),
@@ -63,12 +78,21 @@ KAFKA_ASSIGNMENT_ROWS = st.fixed_dictionaries(
         "user_data_hex": hexes,
     }
 )
-USER_DATA_ROWS = st.fixed_dictionaries(
-    {"version": st.just(1), "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1)}
+USER_DATA_ROWS = st.one_of(
+    st.fixed_dictionaries(
+        {"version": st.just(1), "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1)}
+    ),
+    st.fixed_dictionaries(
+        {
+            "version": st.just(2),
+            "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1),
+            "remaining_loss_ms": st.integers(NO_LOSS, 2**31 - 1),
+        }
+    ),
 )
 ROWS = st.one_of(
     st.tuples(st.just("subscription"), SUBSCRIPTION_ROWS),
-    st.tuples(st.just("assignment"), ASSIGNMENT_ROWS),
+    st.tuples(st.just("assignment"), ASSIGNMENT_ROWS | PACED_ASSIGNMENT_ROWS),
     st.tuples(st.just("kafka_assignment"), KAFKA_ASSIGNMENT_ROWS),
     st.tuples(st.just("user_data"), USER_DATA_ROWS),
 )
@@ -109,7 +133,7 @@ def written_version(value: Value) -> int:
         case KafkaAssignment():
             return min(value.version, KAFKA_ASSIGNMENT_NEWEST)
         case UserData():
-            return 1
+            return 1 if value.remaining_loss_ms is None else 2
 
 
 @given(ROWS)
@@ -172,7 +196,7 @@ def test_bytes_when_a_known_version_goes_on_are_refused(
     kind: str, draws: st.DataObject, appended: bytes
 ) -> None:
     """What a version does not have is not skipped."""
-    rows = SUBSCRIPTION_ROWS if kind == "subscription" else ASSIGNMENT_ROWS
+    rows = SUBSCRIPTION_ROWS if kind == "subscription" else SILENT_ROWS | PACED_ASSIGNMENT_ROWS
     row = {**draws.draw(rows), "version": NEWEST[kind]}
     assert decoded_or_refused(kind, reference_encode(kind, row) + appended) is None
 

@@ -19,8 +19,9 @@ from coopgroup.leader import (
     decide_round,
     member_assignments,
 )
-from coopgroup.model import MemberClaim, ResourceSet
+from coopgroup.model import NO_LOSS, MemberClaim, ResourceSet
 from coopgroup.policies import Policy, PolicyState, RoundContext
+from coopgroup.protocol import Assignment
 from tests.support.groups import Indices, Told
 
 
@@ -34,6 +35,7 @@ class Actor:
         generation: in which it was told so.
         instance_id: static id, or None.
         rejoins_at_ms: end of the delay that it knows of, None for none.
+        waits_until_ms: when the wait for lost owners ends that it knows of, None for none.
         slow: what it needs long to stop, once told so.
         told_to_stop: what the last round that it heard of told it to stop.
     """
@@ -43,12 +45,19 @@ class Actor:
     generation: int
     instance_id: str | None = None
     rejoins_at_ms: int | None = None
+    waits_until_ms: int | None = None
     slow: ResourceSet = attrs.field(factory=ResourceSet)
     told_to_stop: ResourceSet = attrs.field(factory=ResourceSet)
 
     def remaining_delay_ms(self, now_ms: int) -> int | None:
         """As its subscription says it."""
         return None if self.rejoins_at_ms is None else max(0, self.rejoins_at_ms - now_ms)
+
+    def remaining_loss_ms(self, now_ms: int) -> int | None:
+        """As its subscription says it, where it says more than the delay."""
+        if self.waits_until_ms == self.rejoins_at_ms:
+            return None
+        return NO_LOSS if self.waits_until_ms is None else max(0, self.waits_until_ms - now_ms)
 
 
 @attrs.define(kw_only=True)
@@ -170,6 +179,7 @@ class Drill:
             generation=actor.generation,
             instance_id=actor.instance_id,
             remaining_delay_ms=actor.remaining_delay_ms(now_ms),
+            remaining_loss_ms=actor.remaining_loss_ms(now_ms),
         )
 
     def _take_effect(
@@ -191,8 +201,11 @@ class Drill:
             actor.generation = self.generation
             if self.timeout_ms:
                 actor.rejoins_at_ms = now_ms + self.timeout_ms
+                actor.waits_until_ms = _waits_until_ms(answer, now_ms)
             elif answer.revoked is None:  # a follow-up round keeps what a member knows
-                actor.rejoins_at_ms = None
+                actor.rejoins_at_ms = actor.waits_until_ms = None
+            elif actor.rejoins_at_ms is not None and actor.rejoins_at_ms <= now_ms:
+                actor.rejoins_at_ms = actor.waits_until_ms  # the pause is over, the wait goes on
         self.check_single_owners()
         return told
 
@@ -204,6 +217,14 @@ class Drill:
             for resource in actor.owned
         )
         assert [resource for resource, count in owners.items() if count > 1] == []
+
+
+def _waits_until_ms(answer: Assignment, now_ms: int) -> int | None:
+    if answer.loss_timeout_ms == NO_LOSS:
+        return None
+    if answer.loss_timeout_ms is None:
+        return now_ms + answer.scheduled_rebalance_timeout_ms
+    return now_ms + answer.loss_timeout_ms
 
 
 def steady(told: Mapping[str, Told]) -> bool:

@@ -19,7 +19,7 @@ from attrs import frozen
 from coopgroup.assignors.registry import create_assignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.leader import Lags, TopicMetadata
-from coopgroup.model import MemberClaim, ResourceSet
+from coopgroup.model import NO_LOSS, MemberClaim, ResourceSet
 from coopgroup.policies.base import RoundContext
 from coopgroup.policies.registry import create_policy
 from coopgroup.policies.state import state_from_json, state_to_json
@@ -61,6 +61,7 @@ _MEMBER_FIELDS: Final = (
     "instance_id",
     "rack",
     "remaining_delay_ms",
+    "remaining_loss_ms",
 )
 
 
@@ -335,7 +336,7 @@ def _member(
     subscription = tuple(topics)
     if subscription not in known:
         known[subscription] = tuple(sorted(set(topics)))
-    delay = row.get("remaining_delay_ms")
+    delay, loss = row.get("remaining_delay_ms"), row.get("remaining_loss_ms")
     return MemberClaim(
         member_id=member_id,
         topics=known[subscription],
@@ -346,6 +347,9 @@ def _member(
         remaining_delay_ms=None
         if delay is None
         else _integer(delay, f"{place}remaining_delay_ms", 0, _INT32[1]),
+        remaining_loss_ms=None
+        if loss is None
+        else _integer(loss, f"{place}remaining_loss_ms", NO_LOSS, _INT32[1]),
     )
 
 

@@ -53,10 +53,13 @@ _Row: TypeAlias = dict[str, Any]
 _NOT_HEX: Final = re.compile(r"[^0-9a-fA-F]")
 _HEX_PER_BYTE: Final = 2
 _TIMEOUT: Final = "scheduled_rebalance_timeout_ms"
+_LOSS_TIMEOUT: Final = "loss_timeout_ms"  # shown only where the bytes have it
 _SUBSCRIPTION_FIELDS: Final = frozenset(
     {"version", "topics", "user_data_hex", "owned", "generation", "rack"}
 )
-_ASSIGNMENT_FIELDS: Final = frozenset({"version", "assigned", "revoked", _TIMEOUT, "user_data_hex"})
+_ASSIGNMENT_FIELDS: Final = frozenset(
+    {"version", "assigned", "revoked", _TIMEOUT, _LOSS_TIMEOUT, "user_data_hex"}
+)
 
 
 def decoded_item(text: str, kind: Kind, dialect: Dialect) -> str:
@@ -133,8 +136,8 @@ def _subscription_row(content: bytes) -> _Row:
 
 def _assignment_row(content: bytes) -> _Row:
     assignment = decode_assignment(content)
-    revoked = assignment.revoked
-    return {
+    revoked, loss_ms = assignment.revoked, assignment.loss_timeout_ms
+    return ({} if loss_ms is None else {_LOSS_TIMEOUT: loss_ms}) | {
         "version": assignment.version,
         "assigned": assignment.assigned.to_dict(),
         "revoked": None if revoked is None else revoked.to_dict(),
@@ -180,6 +183,7 @@ def _encoded_assignment(row: _Row) -> bytes:
         assigned=_resources(row["assigned"], "assigned"),
         revoked=_nullable_resources(row, "revoked"),
         scheduled_rebalance_timeout_ms=_integer(row, _TIMEOUT, default=0),
+        loss_timeout_ms=_nullable_integer(row, _LOSS_TIMEOUT),
     )
     return encode_assignment(assignment, _integer(row, "version", default=ASSIGNMENT_NEWEST))
 
@@ -188,6 +192,7 @@ def _encoded_kafka_assignment(row: _Row) -> bytes:
     _require_fields(row, _ASSIGNMENT_FIELDS, "assigned")
     _require_null(row, "revoked")
     _require_null(row, _TIMEOUT)
+    _require_null(row, _LOSS_TIMEOUT)
     assignment = KafkaAssignment(
         assigned=_resources(row["assigned"], "assigned"), user_data=_user_data(row)
     )
@@ -255,10 +260,13 @@ def _nullable_resources(row: _Row, field: str) -> ResourceSet | None:
 
 
 def _integer(row: _Row, field: str, *, default: int) -> int:
+    value = _nullable_integer(row, field)
+    return default if value is None else value
+
+
+def _nullable_integer(row: _Row, field: str) -> int | None:
     value = row.get(field)
-    if value is None:
-        return default
-    if type(value) is not int:
+    if value is not None and type(value) is not int:
         _refuse(field, value, "an integer or null")
     return value
 

@@ -13,13 +13,14 @@ from attrs import frozen
 
 from coopgroup.leader.decision import DecidedRound, decide_round, refused_round
 from coopgroup.leader.request import RoundRequest, TopicMetadata
-from coopgroup.model import ResourceSet, resolve_claims
+from coopgroup.model import NO_LOSS, ResourceSet, resolve_claims
 from coopgroup.model.plan import revoked_by_member
 from coopgroup.protocol import Assignment, encode_assignment
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
     from coopgroup.leader.request import Lags
+    from coopgroup.model import RoundPlan
     from coopgroup.policies.base import Policy, RoundContext
     from coopgroup.policies.state import PolicyState
     from coopgroup.telemetry import Record
@@ -106,14 +107,24 @@ def member_assignments(decided: DecidedRound) -> tuple[Assignment, ...]:
         revoked = revoked_by_member(group, plan.assigned)
     elif plan.stopping is not None and plan.stopping.any():
         revoked = tuple(stop or None for stop in revoked_by_member(group, plan.assigned))
+    loss_timeout_ms = _loss_timeout_ms(plan)
     return tuple(
         Assignment(
             assigned=assigned,
             revoked=stopped,
             scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
+            loss_timeout_ms=loss_timeout_ms,
         )
         for assigned, stopped in zip(group.by_member(plan.assigned), revoked, strict=True)
     )
+
+
+def _loss_timeout_ms(plan: RoundPlan) -> int | None:
+    """What is announced of a wait beside the time-out: nothing that this one says itself."""
+    timeout_ms, loss_ms = plan.scheduled_rebalance_timeout_ms, plan.loss_timeout_ms
+    if loss_ms is None or not timeout_ms:
+        return None
+    return loss_ms if loss_ms == NO_LOSS or loss_ms > timeout_ms else None
 
 
 def _last_seen(request: RoundRequest, context: RoundContext) -> ResourceSet:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.model import NOBODY, plan_that_moves_nothing, resolve_claims
+from coopgroup.model import NO_LOSS, NOBODY, plan_that_moves_nothing, resolve_claims
 from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.safety import check_target, violations
@@ -126,7 +126,7 @@ def refused_round(
     """
     plan = plan_that_moves_nothing(group)
     if not plan.follow_up:
-        plan = attrs.evolve(plan, scheduled_rebalance_timeout_ms=_running_delay_ms(group))
+        plan = _with_running_delay(group, plan)
     return DecidedRound(
         group=group,
         plan=plan,
@@ -193,9 +193,17 @@ def _read_only_group(group: GroupSnapshot) -> GroupSnapshot:
     return group
 
 
-def _running_delay_ms(group: GroupSnapshot) -> int:
-    delays = [member.remaining_delay_ms or 0 for member in group.members]
-    return min((delay for delay in delays if delay > 0), default=0)
+def _with_running_delay(group: GroupSnapshot, plan: RoundPlan) -> RoundPlan:
+    waits = {member.known_loss_ms or 0 for member in group.members} - {0}
+    delays = {member.remaining_delay_ms or 0 for member in group.members} - {0}
+    if not waits | delays:
+        return plan
+    delay_ms, wait_ms = min(waits | delays), min(waits, default=NO_LOSS)
+    return attrs.evolve(
+        plan,
+        scheduled_rebalance_timeout_ms=delay_ms,
+        loss_timeout_ms=None if wait_ms == delay_ms else wait_ms,
+    )
 
 
 def _state_after_refusal(

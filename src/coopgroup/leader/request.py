@@ -14,7 +14,7 @@ from attrs import frozen
 
 from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
 from coopgroup.model import EMPTY, MemberClaim, ResourceSet
-from coopgroup.protocol import decode_subscription, decode_user_data
+from coopgroup.protocol import UserData, decode_subscription, decode_user_data
 from coopgroup.telemetry import SubscriptionUnreadable
 
 if TYPE_CHECKING:
@@ -112,6 +112,7 @@ class Lags:
         return lags
 
 
+_NO_USER_DATA: Final = UserData()
 NO_LAGS: Final = Lags(resources=EMPTY, values=np.zeros(0, dtype=np.int64))
 
 
@@ -156,6 +157,7 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
 
 def _read_claim(member: JoinedMember, index_min: int) -> MemberClaim:
     subscription = decode_subscription(member.metadata, index_min=index_min)
+    ours = _user_data(subscription.user_data)
     return MemberClaim(
         member_id=member.member_id,
         topics=tuple(sorted(set(subscription.topics))),
@@ -163,13 +165,13 @@ def _read_claim(member: JoinedMember, index_min: int) -> MemberClaim:
         generation=subscription.generation,
         instance_id=member.group_instance_id,
         rack=subscription.rack,
-        remaining_delay_ms=_remaining_delay_ms(subscription.user_data),
+        remaining_delay_ms=ours.remaining_delay_ms,
+        remaining_loss_ms=ours.remaining_loss_ms,
     )
 
 
-def _remaining_delay_ms(user_data: bytes | None) -> int | None:
+def _user_data(content: bytes | None) -> UserData:
     try:
-        ours = decode_user_data(user_data)
+        return decode_user_data(content) or _NO_USER_DATA
     except DecodeError:
-        return None  # other clients put what they like there (KIP-429's fallback generation, say)
-    return None if ours is None else ours.remaining_delay_ms
+        return _NO_USER_DATA  # others put what they like there (KIP-429's fallback generation, say)

@@ -24,6 +24,7 @@ from coopgroup.member.error_actions import (
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.member.identity import keep_identity
 from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
+from coopgroup.model import NO_LOSS
 from coopgroup.model.group_api import (
     Answer,
     FindCoordinatorAnswer,
@@ -181,7 +182,7 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
             request=RequestKind.SYNC_GROUP.value, error=str(error), action="keep what is held"
         )
         turn.emit(Report(record=record))
-        turn.set(scheduled_rejoin_ms=None, rejoin_at_ms=None)
+        turn.set(scheduled_rejoin_ms=None, loss_deadline_ms=None, rejoin_at_ms=None)
         stops = turn.member.revoking or turn.member.stopped
         trigger = Trigger.ASSIGNED_WITH_REVOCATION if stops else Trigger.ASSIGNED
         turn.move(trigger, "unreadable assignment")
@@ -209,13 +210,15 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
     )
     turn.emit(Report(record=record))
     commits, lapsed = commit_queue.lapse(member.commits, gained)
+    scheduled_ms, loss_ms = _delays_ms(turn, assignment)
     turn.finish_commits(lapsed)
     turn.set(
         commits=commits,
         owned=owned | assignment.assigned,
         revoking=member.revoking | stopping,
         rejoin_at_ms=None,
-        scheduled_rejoin_ms=_scheduled_ms(turn, assignment),
+        scheduled_rejoin_ms=scheduled_ms,
+        loss_deadline_ms=loss_ms,
     )
     if stopping:
         turn.emit(RevokeResources(resources=stopping))
@@ -226,18 +229,27 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
     turn.set(heartbeat_at_ms=min(turn.member.heartbeat_at_ms, soon_ms))
 
 
-def _scheduled_ms(turn: Turn, assignment: Assignment) -> int | None:
-    """When the leader wants everybody back after this round, in ms; None for never.
+def _delays_ms(turn: Turn, assignment: Assignment) -> tuple[int | None, int | None]:
+    """When the leader wants all back after this round, and when a wait for a loss ends, in ms.
 
     A round with a follow-up is not the last word and says nothing of a delay, so one that runs
-    goes on. What was over when the join was sent was told by it.
+    goes on. What was over when the join was sent was told by it; after a pause between moves the
+    wait for a loss is what is left.
     """
+    member, now_ms = turn.member, turn.now_ms
     if assignment.scheduled_rebalance_timeout_ms > 0:
-        return turn.now_ms + assignment.scheduled_rebalance_timeout_ms
-    running_ms = turn.member.scheduled_rejoin_ms
-    if assignment.revoked is None or running_ms is None:
-        return None
-    return running_ms if running_ms > turn.member.joined_at_ms else None
+        scheduled_ms = now_ms + assignment.scheduled_rebalance_timeout_ms
+        loss_ms = assignment.loss_timeout_ms
+        if loss_ms is None:
+            return scheduled_ms, scheduled_ms
+        return scheduled_ms, None if loss_ms == NO_LOSS else now_ms + loss_ms
+    if assignment.revoked is None:
+        return None, None
+    running_ms, waits_ms = (
+        time_ms if time_ms is not None and time_ms > member.joined_at_ms else None
+        for time_ms in (member.scheduled_rejoin_ms, member.loss_deadline_ms)
+    )
+    return waits_ms if running_ms is None else running_ms, waits_ms
 
 
 def _settle(turn: Turn, assignment: Assignment) -> None:

@@ -139,14 +139,15 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
         turn.end_identity()
     member = turn.member
     if turn.member.state is not MemberState.LEAVING:
-        turn.set(topics=(), scheduled_rejoin_ms=None)
+        turn.set(topics=(), scheduled_rejoin_ms=None, loss_deadline_ms=None)
         return
     # KIP-345: a static member keeps its place; its session time-out decides. So does one that can
     # come back as the same.
     silent = member.config.instance_id is not None or member.identity is not None
     turn.give_up_membership()
     turn.forget(RequestKind.LEAVE_GROUP)  # of an earlier membership, which an application stalled
-    turn.set(rejoin_reason=event.reason, topics=(), scheduled_rejoin_ms=None)
+    turn.set(rejoin_reason=event.reason, topics=())
+    turn.set(scheduled_rejoin_ms=None, loss_deadline_ms=None)
     if silent or not member.member_id or member.coordinator is None:
         turn.leave_group_behind()
 

@@ -14,7 +14,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.member.commits import Commits
 from coopgroup.member.error_actions import RequestKind
 from coopgroup.member.transitions import AT_WORK, MemberState
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.model.claims import NO_GENERATION
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ class Member:
         round_open_at_ms: sending of the last heartbeat whose answer proved that the round of the
             waiting join or sync was still open.
         scheduled_rejoin_ms: when the leader wants everybody back, None for never.
+        loss_deadline_ms: when the wait for lost owners ends, None for no such wait. Later than
+            the rejoin where the leader wants everybody back only to go on with paced moves.
         rejoin_reason: why a round is wanted, "" when none is.
         commits: offsets on their way.
     """
@@ -176,6 +178,7 @@ class Member:
     joined_at_ms: int = 0
     round_open_at_ms: int = 0
     scheduled_rejoin_ms: int | None = None
+    loss_deadline_ms: int | None = None
     rejoin_reason: str = ""
 
     def replaced(self, changes: dict[str, Any]) -> Member:
@@ -268,6 +271,15 @@ class Member:
         if self.scheduled_rejoin_ms is None:
             return None
         return max(0, self.scheduled_rejoin_ms - now_ms)
+
+    def remaining_loss_ms(self, now_ms: int) -> int | None:
+        """How long the wait for lost owners still runs, in ms; 0 when just over.
+
+        NO_LOSS for no such wait; None where it is what the scheduled delay is for.
+        """
+        if self.loss_deadline_ms == self.scheduled_rejoin_ms:
+            return None
+        return NO_LOSS if self.loss_deadline_ms is None else max(0, self.loss_deadline_ms - now_ms)
 
 
 def lease_is_over(member: Member, now_ms: int) -> bool:

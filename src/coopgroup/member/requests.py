@@ -152,7 +152,10 @@ def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, in
 def _join_request(turn: Turn) -> JoinGroupRequest:
     member, config = turn.member, turn.member.config
     user_data = encode_user_data(
-        UserData(remaining_delay_ms=member.remaining_delay_ms(turn.now_ms))
+        UserData(
+            remaining_delay_ms=member.remaining_delay_ms(turn.now_ms),
+            remaining_loss_ms=member.remaining_loss_ms(turn.now_ms),
+        )
     )
     subscription = encode_subscription(
         Subscription(

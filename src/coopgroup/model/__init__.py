@@ -1,13 +1,14 @@
 """Frozen values that the whole package speaks in, and the algebra on sets of resources."""
 
 from coopgroup.model.claims import MemberClaim, resolve_claims
-from coopgroup.model.group import NOBODY, GroupMember, GroupSnapshot, ReplicaRacks
+from coopgroup.model.group import NO_LOSS, NOBODY, GroupMember, GroupSnapshot, ReplicaRacks
 from coopgroup.model.plan import RoundPlan, plan_that_moves_nothing
 from coopgroup.model.resource_set import EMPTY, Resource, ResourceSet
 
 __all__ = [
     "EMPTY",
     "NOBODY",
+    "NO_LOSS",
     "GroupMember",
     "GroupSnapshot",
     "MemberClaim",

@@ -42,6 +42,7 @@ class MemberClaim:
         instance_id: static id, None for a dynamic member.
         rack: rack of the process, None when unknown.
         remaining_delay_ms: scheduled delay that it knows to be running, in ms; None for none.
+        remaining_loss_ms: given where that is a pause between moves; see `GroupMember`.
         readable: False when the subscription could not be decoded; the rest is then empty.
     """
 
@@ -52,6 +53,7 @@ class MemberClaim:
     instance_id: str | None = None
     rack: str | None = None
     remaining_delay_ms: int | None = None
+    remaining_loss_ms: int | None = None
     readable: bool = True
 
 
@@ -98,6 +100,7 @@ def _member(claim: MemberClaim) -> GroupMember:
         instance_id=claim.instance_id,
         rack=claim.rack,
         remaining_delay_ms=claim.remaining_delay_ms,
+        remaining_loss_ms=claim.remaining_loss_ms,
         has_claims=bool(claim.owned),
         readable=claim.readable,
     )

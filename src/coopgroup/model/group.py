@@ -21,9 +21,11 @@ from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array, Reso
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NOBODY", "GroupMember", "GroupSnapshot", "ReplicaRacks"]
+__all__ = ["NOBODY", "NO_LOSS", "GroupMember", "GroupSnapshot", "ReplicaRacks"]
 
 NOBODY: Final = -1
+NO_LOSS: Final = -1
+"""In place of a time: moves wait for their turn, and nothing waits for a lost owner."""
 
 
 @frozen(kw_only=True)
@@ -36,6 +38,9 @@ class GroupMember:
         rack: rack of the process (`client.rack`, KIP-881), None when unknown.
         remaining_delay_ms: scheduled delay that the member knows to be running, in ms; 0 when
             it has just run out; None when it knows of none.
+        remaining_loss_ms: given where that delay is a pause between moves: what is left of the
+            wait for a lost owner, or for a group's first members, in ms; NO_LOSS when the member
+            knows of no such wait. None where the delay above is for it.
         has_claims: whether it claims any resource, in this group's metadata or not.
         readable: whether its subscription could be decoded. Of a member that is not, neither
             topics nor claims are known.
@@ -45,8 +50,16 @@ class GroupMember:
     instance_id: str | None = None
     rack: str | None = None
     remaining_delay_ms: int | None = None
+    remaining_loss_ms: int | None = None
     has_claims: bool = False
     readable: bool = True
+
+    @property
+    def known_loss_ms(self) -> int | None:
+        """What it knows to be left of the wait for a lost owner, in ms; None for no wait."""
+        if self.remaining_loss_ms is None:
+            return self.remaining_delay_ms
+        return None if self.remaining_loss_ms == NO_LOSS else self.remaining_loss_ms
 
 
 @frozen(kw_only=True, eq=False)

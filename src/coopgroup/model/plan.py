@@ -31,6 +31,9 @@ class RoundPlan:
             rejoin at once (an empty, not a null, list of revocations).
         scheduled_rebalance_timeout_ms: when all shall rejoin though nothing happens, in ms from
             now; 0 for never. Only ever set in a round in which nobody revokes.
+        loss_timeout_ms: given where that time-out is a pause between moves: when the first wait for
+            a lost owner, or for a group's first members, ends, in ms from now, which is later;
+            NO_LOSS when there is no such wait. None where the time-out above is for it.
         lost: bool (R,): lost, and after this round still waiting for the owner to return.
         created: bool (R,): never owned so far, granted in this round.
         waiting: bool (R,): in target, not yet released by the present owner; never a lost one.
@@ -50,6 +53,7 @@ class RoundPlan:
     waiting: BoolArray
     held: BoolArray | None = None
     stopping: BoolArray | None = None
+    loss_timeout_ms: int | None = None
 
 
 def revoked_claims(group: GroupSnapshot, assigned: Int32Array) -> BoolArray:

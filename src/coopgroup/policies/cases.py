@@ -153,8 +153,12 @@ def _aligned(group: GroupSnapshot, holdings: Holdings) -> Int32Array:
 
 
 def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int) -> Loss:
-    """A loss that began before this leader looked: what the members know of its delay counts."""
-    remaining = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+    """A loss that began before this leader looked: what the members know of its delay counts.
+
+    The rest of a pause between moves does not: a member that knows of nothing else knows of no
+    loss, so this one is new.
+    """
+    remaining = [m.known_loss_ms for m in group.members if m.known_loss_ms is not None]
     return Loss(
         owner=None,
         instance_id=None,

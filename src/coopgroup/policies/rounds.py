@@ -140,12 +140,10 @@ def stage_round(
         candidates = np.zeros_like(candidates)
     moves = _rationed(group, target, context, candidates, ration)
     held = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
-    times = (
-        outlook.losses.wait_until_ms,
-        outlook.initial_until_ms if held.any() else None,
-        moves.due_ms if moves.pending else None,
+    wait_ends_ms = _earliest(
+        outlook.losses.wait_until_ms, outlook.initial_until_ms if held.any() else None
     )
-    due_ms = min((time for time in times if time is not None), default=None)
+    due_ms = _earliest(wait_ends_ms, moves.due_ms if moves.pending else None)
     staging = Staging(
         target=target,
         gift=gift,
@@ -155,6 +153,7 @@ def stage_round(
         held=held,
         stopping=outlook.stopping,
         due_ms=due_ms,
+        wait_ends_ms=wait_ends_ms,
         now_ms=context.now_ms,
     )
     plan = stage_resources(group, outlook.unclaimed, staging)
@@ -178,6 +177,10 @@ def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlo
         stopping=stopping_claims(group, context),
         initial_until_ms=initial_until_ms(group, context, delays.initial_ms),
     )
+
+
+def _earliest(*times_ms: int | None) -> int | None:
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
 
 def _pending(context: RoundContext) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from coopgroup.errors import AssignorError
-from coopgroup.model import NOBODY
+from coopgroup.model import NO_LOSS, NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,6 +200,9 @@ def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
     timeout_ms: Any = plan.scheduled_rebalance_timeout_ms
     if not 0 <= timeout_ms <= _TIMEOUT_MS_MAX:
         yield f"scheduled rebalance timeout of {timeout_ms} ms, expected 0 to {_TIMEOUT_MS_MAX}"
+    loss_ms: Any = plan.loss_timeout_ms
+    if loss_ms is not None and not NO_LOSS <= loss_ms <= _TIMEOUT_MS_MAX:
+        yield f"loss timeout of {loss_ms} ms, expected {NO_LOSS} to {_TIMEOUT_MS_MAX}"
     if timeout_ms and plan.follow_up:
         yield f"scheduled rebalance timeout of {timeout_ms} ms though a follow-up round comes"
     if timeout_ms:

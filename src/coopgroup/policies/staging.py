@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import frozen
 
-from coopgroup.model import NOBODY, RoundPlan
+from coopgroup.model import NO_LOSS, NOBODY, RoundPlan
 from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.table import DecisionTable, Row, _0, _1, __
 
@@ -91,6 +91,8 @@ class Staging:
         held: bool (R,): held back while the group forms.
         stopping: bool (K,): claims that an earlier round told to be stopped.
         due_ms: when the next round should come though nothing happens, None for never.
+        wait_ends_ms: when the first wait for a lost owner, or for the group's first members, ends;
+            None for no such wait. A round that is due before that is for moves.
         now_ms: the leader's clock.
     """
 
@@ -102,6 +104,7 @@ class Staging:
     held: BoolArray
     stopping: BoolArray
     due_ms: int | None
+    wait_ends_ms: int | None
     now_ms: int
 
 
@@ -140,12 +143,14 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
     waiting = (staging.target != NOBODY) & (assigned != staging.target) & ~held & ~lost
     soon = waiting & (unclaimed.withheld | (granted & (not staging.settled)))
     follow_up = bool((stops & ~again).any() or soon.any())
-    announce = staging.due_ms is not None and not follow_up and not again.any()
+    silent = follow_up or again.any()
+    timeout_ms = 0 if silent else _remaining_ms(staging.due_ms, staging.now_ms)
     return RoundPlan(
         target=staging.target,
         assigned=assigned,
         follow_up=follow_up,
-        scheduled_rebalance_timeout_ms=_remaining_ms(staging) if announce else 0,
+        scheduled_rebalance_timeout_ms=timeout_ms,
+        loss_timeout_ms=_loss_timeout_ms(staging, timeout_ms),
         lost=lost,
         created=unclaimed.created & (assigned != NOBODY),
         waiting=waiting,
@@ -154,7 +159,14 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
     )
 
 
-def _remaining_ms(staging: Staging) -> int:
-    """What to announce: never 0, which would mean that no round comes."""
-    assert staging.due_ms is not None
-    return min(max(staging.due_ms - staging.now_ms, 1), _TIMEOUT_MS_MAX)
+def _remaining_ms(until_ms: int | None, now_ms: int) -> int:
+    """What to announce of a time: 0 for none, and never 0 else."""
+    return 0 if until_ms is None else min(max(until_ms - now_ms, 1), _TIMEOUT_MS_MAX)
+
+
+def _loss_timeout_ms(staging: Staging, timeout_ms: int) -> int | None:
+    """What to announce of waits beside a time-out; None where that is theirs, or there is none."""
+    wait_ms = _remaining_ms(staging.wait_ends_ms, staging.now_ms)
+    if wait_ms == timeout_ms or not timeout_ms:
+        return None
+    return wait_ms or NO_LOSS

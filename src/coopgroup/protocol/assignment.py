@@ -2,6 +2,9 @@
 
 `assigned` stands where Kafka's ConsumerProtocolAssignment has it, so Kafka's own tools can describe
 our groups. They cannot read a null `assigned`: it is never written, and refused when read.
+
+A version 2 may end in one field more, `loss_timeout_ms`. It stands there only where it says what
+the time-out before it does not: then moves go on at a pace, and that time-out is theirs.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
+from coopgroup.model import NO_LOSS
 from coopgroup.protocol.reader import ByteReader
 from coopgroup.protocol.resource_array import (
     packed_nullable_resources,
@@ -23,6 +27,7 @@ __all__ = ["ASSIGNMENT_NEWEST", "decode_assignment", "encode_assignment"]
 
 _OLDEST: Final = 1
 _TIMEOUT: Final = "scheduled_rebalance_timeout_ms"
+_LOSS_TIMEOUT: Final = "loss_timeout_ms"
 
 
 def encode_assignment(
@@ -37,7 +42,8 @@ def encode_assignment(
 
     Raises:
         EncodeError: the version does not exist or lacks a time-out that is set (a member that
-            never heard of it would wait for ever), or a field does not fit its wire type.
+            never heard of it would wait for ever), a field does not fit its wire type, or the
+            wait for a lost owner does not end after the time-out.
     """
     timeout_ms = assignment.scheduled_rebalance_timeout_ms
     parts = [
@@ -51,6 +57,8 @@ def encode_assignment(
         parts.append(packed_int32(timeout_ms, _TIMEOUT))
     elif timeout_ms:
         raise EncodeError(f"{_TIMEOUT}: {timeout_ms} has no place in version {version}")
+    if assignment.loss_timeout_ms is not None:
+        parts.append(_packed_loss_timeout(assignment.loss_timeout_ms, timeout_ms))
     return b"".join(parts)
 
 
@@ -76,13 +84,23 @@ def decode_assignment(content: bytes, *, index_min: int = 0) -> Assignment:
     assigned = read_resources(reader, "assigned", index_min=index_min)
     revoked = read_nullable_resources(reader, "revoked", index_min=index_min)
     timeout_ms = _read_timeout_ms(reader) if version >= 2 else 0
+    loss_timeout_ms = _read_loss_timeout_ms(reader, timeout_ms) if timeout_ms else None
     reader.require_end()
     return Assignment(
         assigned=assigned,
         revoked=revoked,
         scheduled_rebalance_timeout_ms=timeout_ms,
+        loss_timeout_ms=loss_timeout_ms,
         version=version,
     )
+
+
+def _packed_loss_timeout(loss_timeout_ms: int, timeout_ms: int) -> bytes:
+    if not timeout_ms:
+        raise EncodeError(f"{_LOSS_TIMEOUT}: {loss_timeout_ms} has no place without {_TIMEOUT}")
+    if loss_timeout_ms != NO_LOSS and loss_timeout_ms <= timeout_ms:
+        raise EncodeError(f"{_LOSS_TIMEOUT}: {loss_timeout_ms} is not after {timeout_ms}")
+    return packed_int32(loss_timeout_ms, _LOSS_TIMEOUT)
 
 
 def _read_timeout_ms(reader: ByteReader) -> int:
@@ -91,3 +109,16 @@ def _read_timeout_ms(reader: ByteReader) -> int:
     if timeout_ms < 0:
         raise InvalidValueError(f"{_TIMEOUT}: {timeout_ms} is negative", offset)
     return timeout_ms
+
+
+def _read_loss_timeout_ms(reader: ByteReader, timeout_ms: int) -> int | None:
+    """Read what may follow a time-out that is set; None when nothing does."""
+    if not reader.left:
+        return None
+    offset = reader.offset
+    loss_timeout_ms = reader.read_int32(_LOSS_TIMEOUT)
+    if loss_timeout_ms != NO_LOSS and loss_timeout_ms <= timeout_ms:
+        raise InvalidValueError(
+            f"{_LOSS_TIMEOUT}: {loss_timeout_ms} is not after {timeout_ms}", offset
+        )
+    return loss_timeout_ms

@@ -65,12 +65,15 @@ class Assignment:
         revoked: None for no follow-up round; empty for a follow-up round in which the member gives
             up nothing; else what it must stop and commit before it rejoins.
         scheduled_rebalance_timeout_ms: ms from now until the next round is due, 0 for none.
+        loss_timeout_ms: given where that round is due only because paced moves go on: ms from now
+            until the wait for a lost owner ends, which is later; NO_LOSS when nobody is waited for.
         version: of the bytes that this was read from.
     """
 
     assigned: ResourceSet
     revoked: ResourceSet | None = None
     scheduled_rebalance_timeout_ms: int = 0
+    loss_timeout_ms: int | None = None
     version: int = ASSIGNMENT_NEWEST
 
 
@@ -96,6 +99,9 @@ class UserData:
     Attributes:
         remaining_delay_ms: scheduled delay that the member knows to be running, in ms: 0 when it
             has just run out, None for none. A leader that is new to the group honours it.
+        remaining_loss_ms: given where that delay is a pause between paced moves: what is left of
+            the wait for a lost owner, in ms; NO_LOSS when the member knows of no such wait.
     """
 
     remaining_delay_ms: int | None = None
+    remaining_loss_ms: int | None = None

@@ -50,6 +50,20 @@ def test_encode_when_given_what_decode_printed_gives_the_bytes(vector: Vector) -
     assert encoded_item(line, *WAYS[vector.kind]) == vector.content.hex()
 
 
+def test_loss_timeout_is_shown_and_taken_only_where_it_is_set() -> None:
+    """An additive field: what lacks it looks as it always did."""
+    content = "000200000000ffffffff00000384ffffffff"
+    line = decoded_item(content, Kind.ASSIGNMENT, Dialect.COOPGROUP)
+    assert json.loads(line)["loss_timeout_ms"] == -1
+    assert encoded_item(line, Kind.ASSIGNMENT, Dialect.COOPGROUP) == content
+    plain = decoded_item(content[:-8], Kind.ASSIGNMENT, Dialect.COOPGROUP)
+    assert plain == line.replace('"loss_timeout_ms":-1,', "")
+    with pytest.raises(EncodeError, match=r"^loss_timeout_ms: got '1', expected an integer"):
+        encoded_item('{"assigned":{},"loss_timeout_ms":"1"}', Kind.ASSIGNMENT, Dialect.COOPGROUP)
+    with pytest.raises(EncodeError, match=r"^loss_timeout_ms: got 1, expected null"):
+        encoded_item('{"assigned":{},"loss_timeout_ms":1}', Kind.ASSIGNMENT, Dialect.KAFKA)
+
+
 @pytest.mark.parametrize("dialect", Dialect)
 def test_subscription_when_of_either_dialect_is_the_same(dialect: Dialect) -> None:
     """There is one subscription: Kafka's."""

@@ -142,6 +142,8 @@ def _readable_cuts(vector: Vector) -> list[int]:
     """Lengths at which a vector may be cut and still be a message."""
     _, used = reference_decode(vector.kind, vector.content)
     cuts = list(range(used, len(vector.content)))  # fields of the future
+    if "loss_timeout_ms" in (vector.value or {}):
+        cuts.append(used - 4)  # it may be absent
     if vector.kind == "subscription" and vector.version == 1:
         start_of_owned = used - _owned_bytes(vector)
         cuts += [start_of_owned] * (vector.name != "v1-ends-after-user-data")

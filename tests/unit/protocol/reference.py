@@ -112,7 +112,7 @@ def reference_encode(kind: str, row: Row) -> bytes:
     version = row["version"]
     parts = [MAGIC.get(kind, b""), struct.pack(">h", version)]
     for field in load_schema(kind)["fields"]:
-        if _in(field["versions"], version):
+        if _in(field["versions"], version) and not _left_out(field, row):
             parts += [_encoded(field, row[_row_name(field)], version)]
     return b"".join(parts)
 
@@ -137,14 +137,22 @@ def reference_decode(
     row: Row = {"version": version}
     for field in load_schema(kind)["fields"]:
         ends_early = (kind, version, offset) == ("subscription", 1, len(content))  # no owned: as v0
+        after = field.get("optionalAfter")
+        if after and (offset == len(content) or not row[_row_name({**field, "name": after})]):
+            continue
         if _in(field["versions"], version) and not ends_early:
             row[_row_name(field)], offset = _decoded(field, content, offset, met)
-            if row[_row_name(field)] == -1 and kind == "user_data":
+            if row[_row_name(field)] == -1 and field["name"] == "RemainingDelayMs":
                 row[_row_name(field)] = None
-        else:
+        elif kind != "user_data":
             lacks_nothing = "fields" in field and "nullableVersions" not in field
             row[_row_name(field)] = {} if lacks_nothing else None
     return row, offset
+
+
+def _left_out(field: Row, row: Row) -> bool:
+    """Whether a field that may stand at the end does not."""
+    return "optionalAfter" in field and row.get(_row_name(field)) is None
 
 
 def _row_name(field: Row) -> str:

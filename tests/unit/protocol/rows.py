@@ -47,6 +47,7 @@ def value_of(kind: str, row: Row) -> Value:
                 assigned=ResourceSet(row["assigned"]),
                 revoked=None if row["revoked"] is None else ResourceSet(row["revoked"]),
                 scheduled_rebalance_timeout_ms=row["scheduled_rebalance_timeout_ms"] or 0,
+                loss_timeout_ms=row.get("loss_timeout_ms"),
                 version=row["version"],
             )
         case "kafka_assignment":
@@ -56,11 +57,14 @@ def value_of(kind: str, row: Row) -> Value:
                 version=row["version"],
             )
         case _:
-            return UserData(remaining_delay_ms=row["remaining_delay_ms"])
+            return UserData(
+                remaining_delay_ms=row["remaining_delay_ms"],
+                remaining_loss_ms=row.get("remaining_loss_ms"),
+            )
 
 
 def encode(value: Value, version: int) -> bytes:
-    """The bytes of a value in one version; user data has but one."""
+    """The bytes of a value in one version; that of user data follows from what it says."""
     match value:
         case Subscription():
             return encode_subscription(value, version)

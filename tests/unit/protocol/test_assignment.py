@@ -1,9 +1,10 @@
 """Our assignment: both versions, null against empty, and what is refused."""
 
+import attrs
 import pytest
 
 from coopgroup.errors import EncodeError, UnsupportedVersionError
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.protocol import (
     Assignment,
     KafkaAssignment,
@@ -61,6 +62,39 @@ def test_timeout_when_it_cannot_be_told_is_refused(
     assert str(refused.value) == message
 
 
+@pytest.mark.parametrize("loss_ms", [NO_LOSS, 901, 2**31 - 1])
+def test_loss_timeout_when_it_is_set_follows_the_timeout(loss_ms: int) -> None:
+    """Four bytes at the very end; without them nothing is written that was not always written."""
+    plain = Assignment(assigned=HELD, scheduled_rebalance_timeout_ms=900)
+    paced = attrs.evolve(plain, loss_timeout_ms=loss_ms)
+    content = encode_assignment(paced)
+    assert content == encode_assignment(plain) + loss_ms.to_bytes(4, "big", signed=True)
+    assert decode_assignment(content) == paced
+    assert decode_assignment(content[:-4]) == plain
+
+
+@pytest.mark.parametrize(
+    ("version", "timeout_ms", "loss_ms", "message"),
+    [
+        (1, 0, 5, "loss_timeout_ms: 5 has no place without scheduled_rebalance_timeout_ms"),
+        (2, 0, NO_LOSS, "loss_timeout_ms: -1 has no place without scheduled_rebalance_timeout_ms"),
+        (2, 900, 900, "loss_timeout_ms: 900 is not after 900"),
+        (2, 900, -2, "loss_timeout_ms: -2 is not after 900"),
+        (2, 900, 2**31, "loss_timeout_ms: 2147483648 does not fit into 4 bytes"),
+    ],
+)
+def test_loss_timeout_when_it_cannot_be_told_is_refused(
+    version: int, timeout_ms: int, loss_ms: int, message: str
+) -> None:
+    """It stands only where it says what the time-out does not."""
+    assignment = Assignment(
+        assigned=HELD, scheduled_rebalance_timeout_ms=timeout_ms, loss_timeout_ms=loss_ms
+    )
+    with pytest.raises(EncodeError) as refused:
+        encode_assignment(assignment, version)
+    assert str(refused.value) == message
+
+
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("revoked", [None, EMPTY, HELD])
 def test_kafkas_reader_when_given_ours_finds_the_assigned(
@@ -70,6 +104,15 @@ def test_kafkas_reader_when_given_ours_finds_the_assigned(
     content = encode_assignment(Assignment(assigned=HELD, revoked=revoked), version)
     seen = decode_kafka_assignment(content)
     assert seen == KafkaAssignment(assigned=HELD, user_data=seen.user_data, version=version)
+
+
+@pytest.mark.parametrize("loss_ms", [NO_LOSS, 30_000])
+def test_kafkas_reader_when_a_loss_timeout_follows_skips_it(loss_ms: int) -> None:
+    """As it skips the time-out before it."""
+    assignment = Assignment(
+        assigned=HELD, scheduled_rebalance_timeout_ms=900, loss_timeout_ms=loss_ms
+    )
+    assert decode_kafka_assignment(encode_assignment(assignment)).assigned == HELD
 
 
 def test_connector_when_allowed_survives_the_round_trip() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from coopgroup.errors import EncodeError
+from coopgroup.model import NO_LOSS
 from coopgroup.protocol import UserData, decode_user_data, encode_user_data
 from coopgroup.protocol.user_data import MAGIC
 from tests.unit.protocol.contract import CodecContract
@@ -26,14 +27,32 @@ def test_decode_when_magic_is_incomplete_is_foreign(cut: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("delay_ms", "message"),
+    ("user_data", "message"),
     [
-        (-1, "remaining_delay_ms: -1 is negative"),
-        (2**31, "remaining_delay_ms: 2147483648 does not fit into 4 bytes"),
+        (UserData(remaining_delay_ms=-1), "remaining_delay_ms: -1 is negative"),
+        (
+            UserData(remaining_delay_ms=2**31),
+            "remaining_delay_ms: 2147483648 does not fit into 4 bytes",
+        ),
+        (UserData(remaining_loss_ms=-2), "remaining_loss_ms: -2 is negative"),
+        (
+            UserData(remaining_loss_ms=2**31),
+            "remaining_loss_ms: 2147483648 does not fit into 4 bytes",
+        ),
     ],
 )
-def test_encode_when_delay_has_no_wire_form_is_refused(delay_ms: int, message: str) -> None:
-    """-1 means none on the wire, so it must not come from a value."""
+def test_encode_when_a_time_has_no_wire_form_is_refused(user_data: UserData, message: str) -> None:
+    """A delay of -1 means none on the wire, so it must not come from a value."""
     with pytest.raises(EncodeError) as refused:
-        encode_user_data(UserData(remaining_delay_ms=delay_ms))
+        encode_user_data(user_data)
     assert str(refused.value) == message
+
+
+@pytest.mark.parametrize("loss_ms", [NO_LOSS, 30_000])
+def test_version_1_when_it_reads_what_version_2_says_finds_the_delay(loss_ms: int) -> None:
+    """A leader that knows only version 1 skips what follows: it waits as it always did."""
+    newer = encode_user_data(UserData(remaining_delay_ms=900, remaining_loss_ms=loss_ms))
+    older = encode_user_data(UserData(remaining_delay_ms=900))
+    version = slice(len(MAGIC), len(MAGIC) + 2)
+    assert (newer[version], older[version]) == (b"\0\2", b"\0\1")
+    assert newer[version.stop :].startswith(older[version.stop :])
