@@ -20,13 +20,14 @@ import enum
 import random
 from typing import TYPE_CHECKING, Final
 
+import attrs
 from attrs import field, frozen
 
 from coopgroup.simulator.brokers import NODES
 from coopgroup.simulator.scenario import LEADER, Choice, Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["TOPICS", "Act", "ActKind", "Faults", "SwarmRun", "draw"]
 
@@ -184,24 +185,34 @@ def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
         policy: of the group, None for any.
     """
     chance = random.Random(f"swarm/{seed}")  # noqa: S311 - must be repeatable
-    drawn = _policy(chance)
+    theme = chance.choice((*_Theme, _Theme.ANY, _Theme.WINDOW))
+    drawn = _policy(chance, theme)
     return SwarmRun(
         seed=seed,
         policy=drawn if policy is None else policy,
         assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
-        rebalance_timeout_ms=chance.choice((600, 1_500, 3_000)),
-        faults=_faults(chance),
-        acts=_Author(chance).acts(),
+        rebalance_timeout_ms=600 if theme is _Theme.CUT_OFF else chance.choice((600, 1_500, 3_000)),
+        faults=Faults() if theme is _Theme.WINDOW else _faults(chance),
+        acts=_Author(chance).acts(theme),
         healed_after_ms=chance.choice(_GAPS_MS),
     )
 
 
-def _policy(chance: random.Random) -> Choice:
+class _Theme(enum.Enum):
+    """What a run is about: what seldom comes together by chance alone is brought together."""
+
+    ANY = "any acts"
+    WINDOW = "members depart and come while lost resources wait, and nothing else goes wrong"
+    CUT_OFF = "a member does not get through with some of its requests, or with all"
+
+
+def _policy(chance: random.Random, theme: _Theme) -> Choice:
     """One of the policies, with short times."""
-    delay_ms = chance.choice((0, 300, 1_500))
+    delay_ms = 1_500 if theme is _Theme.WINDOW else chance.choice((0, 300, 1_500))
     initial_ms = chance.choice((0, 0, 200))
     waits = {"scheduled_rebalance_timeout_ms": delay_ms, "initial_delay_ms": initial_ms}
-    match chance.choice(("simple", "deferred", "deferred", "incremental", "incremental")):
+    names = ("deferred", "deferred", "incremental", "incremental", "simple")
+    match chance.choice(names[:4] if theme is _Theme.WINDOW else names):
         case "deferred":
             return Choice(name="deferred", options=waits)
         case "incremental":
@@ -243,19 +254,76 @@ class _Author:
         self._there: list[str] = []
         self._static: set[str] = set()
 
-    def acts(self) -> tuple[Act, ...]:
-        """Topics and some processes, then some acts of the kinds that this run has."""
+    def acts(self, theme: _Theme) -> tuple[Act, ...]:
+        """Topics and some processes, then acts of the kinds that this run has."""
         chance = self._chance
         acts = [self._resize(topic, after_ms=0) for topic in TOPICS]
-        acts += [self._start() for _ in range(chance.randint(1, 4))]
+        match theme:
+            case _Theme.WINDOW:
+                acts += [self._start() for _ in range(chance.randint(2, 4))]
+                acts += self._window()
+            case _Theme.CUT_OFF:
+                acts += [self._start() for _ in range(chance.randint(2, 3))]
+                acts += [act for _ in range(chance.randint(1, 2)) for act in self._cut_off()]
+            case _:
+                acts += [self._start() for _ in range(chance.randint(1, 4))]
+                acts += self._anything()
+        return tuple(acts)
+
+    def _anything(self) -> Iterator[Act]:
+        chance = self._chance
         kinds = [kind for kind in ActKind if chance.random() < 0.4] or [ActKind.CRASH]
         if ActKind.FORGE in kinds and ActKind.GARBLE in kinds:
             kinds.remove(ActKind.GARBLE)  # nobody can tell a false claim where the true one is lost
         for _ in range(chance.randint(2, _ACTS_MAX)):
-            acts.append(self._act(chance.choice(kinds)))
-            if acts[-1].kind is ActKind.PAUSE and chance.random() < 0.5:
-                acts.append(self._cut_after(acts[-1]))
-        return tuple(acts)
+            act = self._act(chance.choice(kinds))
+            yield act
+            if act.kind is ActKind.PAUSE and chance.random() < 0.5:
+                yield self._cut_after(act)
+
+    def _window(self) -> Iterator[Act]:
+        """Some depart one after the other; while the group waits, others come, and leaders go."""
+        chance = self._chance
+        for number in range(chance.randint(1, 3)):
+            name = chance.choice((*self._there, *self._there, LEADER))
+            yield Act(
+                after_ms=chance.choice((100, 300)) if number else 800,
+                kind=chance.choice((ActKind.CRASH, ActKind.CLOSE)),
+                process=name,
+                for_ms=chance.choice((0, 200, 800, 1_100)),
+            )
+        for _ in range(chance.randint(1, 3)):
+            kind = chance.choice((ActKind.START, ActKind.START, ActKind.CLOSE, ActKind.RESIZE))
+            if kind is ActKind.START and len(self._there) < _PROCESSES_MAX:
+                yield attrs.evolve(self._start(), after_ms=chance.choice((100, 400, 700)))
+            elif kind is ActKind.RESIZE:
+                yield self._resize("T", after_ms=chance.choice((100, 400)))
+            else:
+                yield Act(after_ms=300, kind=ActKind.CLOSE, process=LEADER, for_ms=100)
+        yield Act(after_ms=1_500, kind=ActKind.RESIZE, topics=("U",), number=chance.randint(1, 3))
+
+    def _cut_off(self) -> Iterator[Act]:
+        """A pause and then a cut, or requests of one kind that fail while others do not."""
+        chance = self._chance
+        name = self._anybody()
+        gap_ms = chance.choice((300, 350, 400, 450, 500))
+        if chance.random() < 0.5:
+            for_ms = chance.choice((200, 350, 500))
+            pause = Act(after_ms=gap_ms, kind=ActKind.PAUSE, process=name, for_ms=for_ms)
+            yield pause
+            yield self._cut_after(pause)
+        else:
+            yield Act(
+                after_ms=gap_ms,
+                kind=ActKind.UPSET,
+                process=name,
+                request=chance.choice(("JoinGroup", "SyncGroup")),
+                mishap=chance.choice(("REQUEST_LOST", "REFUSED")),
+                number=chance.choice((14, 27)),
+                times=20,
+            )
+        yield self._start()
+        yield Act(after_ms=1_500, kind=ActKind.RESIZE, topics=("U",), number=2)
 
     def _act(self, kind: ActKind) -> Act:
         chance = self._chance
