@@ -4,7 +4,8 @@ Every pool has a quota for each of its subscribers. Pools fill their free resour
 turns at levelling: a pool pours all that it has over its subscribers, like water over an uneven
 ground made of what they hold from other pools. Each turn that changes anything lowers the sum of
 squares of the counts or, at the same sum, raises how many resources stay, so the turns end. A pool
-whose members' loads have not moved since its last turn skips this one.
+whose members' loads have not moved since its last turn skips this one. What turns of single pools
+cannot reach, chains over several pools do (module `quota_flow`), unless there are very many.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from attrs import define
 
 from coopgroup.assignors.pools import owner_columns
+from coopgroup.assignors.quota_flow import ARCS_MAX, QuotaFlow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +69,14 @@ def settle_quotas(shares: Sequence[Share], member_count: int) -> None:
         added = _poured(loads[members], free, (nothing, nothing))
         share.quota += added
         loads[members] += added
-    moved_at = np.zeros(member_count, dtype=np.int64)
+    _sweep(shares, loads)
+    if len(shares) > 1:
+        _perfect(shares, loads)
+
+
+def _sweep(shares: Sequence[Share], loads: Int64Array) -> None:
+    """Let pools take turns at levelling until no pool gains from another one."""
+    moved_at = np.zeros(loads.size, dtype=np.int64)
     turn = 0
     for _ in range(_SWEEPS_MAX):
         before = turn
@@ -79,6 +88,24 @@ def settle_quotas(shares: Sequence[Share], member_count: int) -> None:
                 share.levelled_at = turn
         if turn == before:
             return
+
+
+def _perfect(shares: Sequence[Share], loads: Int64Array) -> None:
+    """Make quotas the best there are, if there are not too many and some are of one member."""
+    sizes = [share.pool.subscribers.size for share in shares]
+    members = np.concatenate([share.pool.subscribers for share in shares]).astype(np.int64)
+    if members.size > ARCS_MAX or np.unique(members).size == members.size:
+        return
+    flow = QuotaFlow(
+        pools=np.repeat(np.arange(len(shares)), sizes),
+        members=members,
+        owned=np.concatenate([share.owned for share in shares]),
+        quota=np.concatenate([share.quota for share in shares]),
+        loads=loads,
+    )
+    flow.settle()
+    for share, quota in zip(shares, np.split(flow.quota, np.cumsum(sizes)[:-1]), strict=True):
+        share.quota = quota
 
 
 def _level(share: Share, loads: Int64Array) -> BoolArray:

@@ -158,11 +158,25 @@ def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
         ),
     )
     monkeypatch.setattr(quotas, "_SWEEPS_MAX", 1)
+    monkeypatch.setattr(quotas, "ARCS_MAX", 0)
     early = StickyAssignor().assign(group, no_lags(group))
     check_each_resource_once(group, early)
     assert unfair_holders(group, early) != {}
     monkeypatch.undo()
     check_balanced(group, StickyAssignor().assign(group, no_lags(group)))
+
+
+def test_load_when_only_a_chain_can_level_it_is_passed_on() -> None:
+    """Three, two and one: nobody may shed to one with two fewer, and yet A gives to B, B to C."""
+    group = group_of(
+        {"ab": range(4), "bc": range(2)},
+        claim("A", {"ab": [0, 1, 2]}, topics=["ab"]),
+        claim("B", {"ab": [3], "bc": [0]}, topics=["ab", "bc"]),
+        claim("C", {"bc": [1]}, topics=["bc"]),
+    )
+    target = StickyAssignor().assign(group, no_lags(group))
+    assert load_of(group, target) == {"A": 2, "B": 2, "C": 2}
+    assert kept_count(group, target) == 4
 
 
 def test_contested_resources_when_nobody_owns_them_are_dealt_as_free() -> None:

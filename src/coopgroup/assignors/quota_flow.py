@@ -1,0 +1,174 @@
+"""The best quotas there are, where members subscribe to different things.
+
+Best means: first the smallest sum of squares of the counts, then the fewest moves. Pouring pool by
+pool (module `quotas`) comes close; what it misses are chains, in which a member that has too much
+gives to one that passes something else on to a third.
+
+Theory of operation: quotas are a flow from pools to members, and a flow is the cheapest one when
+no cycle of shifts makes it cheaper. Shifting one unit out of a member's quota costs a move if it
+owns that unit, shifting one in saves a move if it owned one more; a member's count rising from n to
+n + 1 costs 2n + 1 times more than all moves could. Distances along shifts are relaxed from all
+nodes at once (Bellman-Ford, in arrays); a cycle among the predecessors is a cycle of negative cost,
+and is cancelled. The cost falls with each one, so the search ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from coopgroup.model.resource_set import BoolArray, Int64Array
+
+__all__ = ["ARCS_MAX", "QuotaFlow"]
+
+ARCS_MAX: Final = 20_000
+"""Pairs of a pool and a subscriber up to which quotas are made the best there are."""
+
+_CYCLES_MAX: Final = 2_000
+_CHECK_EVERY: Final = 4
+
+
+@define(kw_only=True, eq=False)
+class QuotaFlow:
+    """Quotas of all E pairs of a pool and one of its subscribers.
+
+    Attributes:
+        pools: int64 (E,): number of each pair's pool, ascending.
+        members: int64 (E,): number of each pair's member.
+        owned: int64 (E,): how many the member owns of the pool.
+        quota: int64 (E,): how many it shall hold; changed by `settle`.
+        loads: int64 (M,): sum of each member's quotas; changed by `settle`.
+    """
+
+    pools: Int64Array
+    members: Int64Array
+    owned: Int64Array
+    quota: Int64Array
+    loads: Int64Array
+    _by_member: Int64Array = field(init=False)
+    _pool_starts: Int64Array = field(init=False)
+    _member_starts: Int64Array = field(init=False)
+    _seated: Int64Array = field(init=False)
+    _weight: int = field(init=False)
+
+    def settle(self) -> None:
+        """Cancel cycles until there is none that makes the quotas better."""
+        self._by_member = np.argsort(self.members, kind="stable")
+        self._pool_starts = np.flatnonzero(np.diff(self.pools, prepend=-1))
+        ordered = self.members[self._by_member]
+        self._member_starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        self._seated = ordered[self._member_starts]  # members that subscribe to any pool
+        self._weight = 2 * self.pools.size + 1  # more than the moves of any cycle
+        for _ in range(_CYCLES_MAX):
+            cycle = self._cycle()
+            if not cycle:
+                return
+            self._cancel(cycle)
+
+    def _cycle(self) -> list[int]:
+        """Find a cycle of negative cost: its nodes, each before the one that it shifts to.
+
+        Nodes are pools, then members, then the sum of squares, which gives and takes counts.
+        """
+        pool_count = int(self.pools[-1]) + 1
+        size = pool_count + self.loads.size + 1
+        distance = np.zeros(size, dtype=np.int64)
+        before = np.full(size, -1, dtype=np.int64)
+        for turn in range(1, 2 * size + 1):
+            if not self._relax(distance, before, pool_count):
+                return []
+            if turn % _CHECK_EVERY == 0 or turn == 2 * size:
+                found = _cycle_among(before)
+                if found:
+                    return found
+        return []
+
+    def _relax(self, distance: Int64Array, before: Int64Array, pool_count: int) -> bool:
+        """Shorten distances along all shifts once; say whether any became shorter."""
+        to_pool, to_member, sums = (
+            distance[:pool_count],
+            distance[pool_count:-1],
+            distance.size - 1,
+        )
+        out = np.where(self.quota <= self.owned, 1, 0) + to_member[self.members]
+        out[self.quota == 0] = np.iinfo(np.int64).max
+        best, pair = _least(out, self._pool_starts)
+        places = self.pools[self._pool_starts]
+        shorter = _shorten(to_pool, places, best)
+        before[places[shorter]] = pool_count + self.members[pair[shorter]]
+        changed = bool(shorter.any())
+
+        into = np.where(self.quota < self.owned, -1, 0) + to_pool[self.pools]
+        best, order = _least(into[self._by_member], self._member_starts)
+        shorter = _shorten(to_member, self._seated, best)
+        pair = self._by_member[order]
+        before[pool_count + self._seated[shorter]] = self.pools[pair[shorter]]
+        changed |= bool(shorter.any())
+
+        loads = self.loads[self._seated]
+        less = np.where(loads > 0, distance[sums] - self._weight * (2 * loads - 1), 0)
+        less[loads == 0] = np.iinfo(np.int64).max
+        shorter = _shorten(to_member, self._seated, less)
+        before[pool_count + self._seated[shorter]] = sums
+        changed |= bool(shorter.any())
+
+        more = to_member[self._seated] + self._weight * (2 * loads + 1)
+        lightest = int(np.argmin(more))
+        if more[lightest] < distance[sums]:
+            distance[sums] = more[lightest]
+            before[sums] = pool_count + self._seated[lightest]
+            changed = True
+        return changed
+
+    def _cancel(self, cycle: list[int]) -> None:
+        pool_count = int(self.pools[-1]) + 1
+        sums = pool_count + self.loads.size
+        for source, target in zip(cycle, [*cycle[1:], cycle[0]], strict=True):
+            if source == sums:
+                self.loads[target - pool_count] -= 1
+            elif target == sums:
+                self.loads[source - pool_count] += 1
+            elif target < pool_count:
+                self.quota[self._pair(target, source - pool_count)] -= 1
+            else:
+                self.quota[self._pair(source, target - pool_count)] += 1
+
+    def _pair(self, pool: int, member: int) -> int:
+        low = int(np.searchsorted(self.pools, pool))
+        high = int(np.searchsorted(self.pools, pool, side="right"))
+        return low + int(np.searchsorted(self.members[low:high], member))
+
+
+def _least(costs: Int64Array, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The least of each segment, and the first place where it stands."""
+    least = np.minimum.reduceat(costs, starts)
+    lengths = np.diff(starts, append=costs.size)
+    places = np.flatnonzero(costs == np.repeat(least, lengths))
+    return least, places[np.searchsorted(places, starts)]
+
+
+def _shorten(distance: Int64Array, nodes: Int64Array, costs: Int64Array) -> BoolArray:
+    shorter: BoolArray = costs < distance[nodes]
+    distance[nodes[shorter]] = costs[shorter]
+    return shorter
+
+
+def _cycle_among(before: Int64Array) -> list[int]:
+    """A cycle of predecessors, in the order of shifts; empty if there is none."""
+    nowhere = before.size
+    step = np.append(np.where(before < 0, nowhere, before), nowhere)
+    for _ in range(before.size.bit_length()):
+        step = step[step]
+    on_cycles = step[step != nowhere]
+    if not on_cycles.size:
+        return []
+    first = int(on_cycles[0])
+    cycle = [first]
+    node = int(before[first])
+    while node != first:
+        cycle.append(node)
+        node = int(before[node])
+    return cycle[::-1]
