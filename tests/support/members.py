@@ -139,11 +139,16 @@ class DrivenMember:
         return RoundDecided(number=number, assignments=(("m", b"assignment"),))
 
     def sync(
-        self, assigned: ResourceSet = HELD, *, follow_up: bool = False, delay_ms: int = 0
+        self,
+        assigned: ResourceSet = HELD,
+        *,
+        follow_up: bool = False,
+        delay_ms: int = 0,
+        loss_ms: int | None = None,
     ) -> "DrivenMember":
         """Answer the sync; a follow-up tells the member what it must stop."""
         revoked = self.member.owned - assigned if follow_up else None
-        answer = synced(assigned, revoked=revoked, delay_ms=delay_ms)
+        answer = synced(assigned, revoked=revoked, delay_ms=delay_ms, loss_ms=loss_ms)
         return self.answer(RequestKind.SYNC_GROUP, answer)
 
     def sync_again(self, assigned: ResourceSet = HELD) -> "DrivenMember":
@@ -178,11 +183,18 @@ def joined(generation: int, *, leads: bool = False, skip: bool = False) -> JoinG
 
 
 def synced(
-    assigned: ResourceSet, *, revoked: ResourceSet | None = None, delay_ms: int = 0
+    assigned: ResourceSet,
+    *,
+    revoked: ResourceSet | None = None,
+    delay_ms: int = 0,
+    loss_ms: int | None = None,
 ) -> SyncGroupAnswer:
     """A sync that succeeded."""
     assignment = Assignment(
-        assigned=assigned, revoked=revoked, scheduled_rebalance_timeout_ms=delay_ms
+        assigned=assigned,
+        revoked=revoked,
+        scheduled_rebalance_timeout_ms=delay_ms,
+        loss_timeout_ms=loss_ms,
     )
     return SyncGroupAnswer(error_code=0, assignment=encode_assignment(assignment))
 

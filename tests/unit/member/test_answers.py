@@ -5,7 +5,8 @@ import pytest
 
 from coopgroup.member import ErrorCode, MemberState, RequestKind, next_deadline_ms
 from coopgroup.member.effects import Report
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.member.events import LeaveRequested
+from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.model.group_api import JoinGroupRequest
 from coopgroup.protocol import decode_subscription, decode_user_data
 from coopgroup.telemetry import RequestRefused
@@ -87,11 +88,16 @@ def test_heartbeat_of_a_refused_round_does_not_end_the_row_of_failures() -> None
 
 def told_delay_ms(driven: DrivenMember) -> int | None:
     """What the join that the last step sent says of the remaining delay."""
+    return told_delays_ms(driven)[0]
+
+
+def told_delays_ms(driven: DrivenMember) -> tuple[int | None, int | None]:
+    """The same, and what it says of the wait for lost owners beside it."""
     request = driven.request(RequestKind.JOIN_GROUP).request
     assert isinstance(request, JoinGroupRequest)
     ours = decode_user_data(decode_subscription(request.protocols[0][1]).user_data)
     assert ours is not None
-    return ours.remaining_delay_ms
+    return ours.remaining_delay_ms, ours.remaining_loss_ms
 
 
 def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
@@ -150,6 +156,51 @@ def test_scheduled_rebalance_when_it_comes_due_in_a_round_with_a_follow_up_is_to
     assert driven.member.rejoin_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
     driven.wait(CONFIG.revocation_grace_ms)
     assert told_delay_ms(driven) == 0
+
+
+def test_pause_between_moves_when_over_is_told_as_no_loss() -> None:
+    """The regression: 0 alone means that the wait for a lost owner has run out."""
+    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=NO_LOSS).wait(900)
+    assert told_delays_ms(driven) == (0, NO_LOSS)
+
+
+def test_pause_between_moves_when_a_loss_waits_is_told_beside_what_remains_of_it() -> None:
+    """Both run, each on its own; what is due first makes the member rejoin."""
+    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
+    due_ms = driven.now_ms + 900
+    assert driven.member.wants_a_round_at_ms == due_ms
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert told_delays_ms(driven) == (due_ms - driven.now_ms, due_ms - driven.now_ms + 29_100)
+    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000).wait(900)
+    assert told_delays_ms(driven) == (0, 29_100)
+
+
+def test_wait_for_a_loss_when_moves_begin_after_the_pause_is_what_is_left() -> None:
+    """The round that revokes can announce nothing: the member goes on with what it knows."""
+    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
+    until_ms = driven.now_ms + 30_000
+    driven.wait(900).join(3).sync(HELD, follow_up=True)
+    assert told_delays_ms(driven) == (until_ms - driven.now_ms, None)
+    assert driven.member.scheduled_rejoin_ms == driven.member.loss_deadline_ms == until_ms
+
+
+def test_wait_for_a_loss_when_told_as_over_does_not_come_back() -> None:
+    """Neither does the pause before it."""
+    driven = syncing_again().sync(HELD, delay_ms=500, loss_ms=700)
+    driven.now_ms += 700
+    driven.wait(0).join(3).sync(HELD, follow_up=True)
+    assert told_delays_ms(driven) == (None, None)
+
+
+def test_wait_for_a_loss_ends_with_the_round_that_is_the_last_word() -> None:
+    """And with the membership: who comes again later has not waited."""
+    driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD)
+    assert driven.member.loss_deadline_ms is None
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(4).sync(HELD, delay_ms=50)
+    assert driven.member.remaining_loss_ms(driven.now_ms) is None
+    driven.give(LeaveRequested(reason="closed"))
+    assert driven.member.loss_deadline_ms is None
 
 
 def test_heartbeats_while_a_scheduled_delay_runs_are_frequent() -> None:
