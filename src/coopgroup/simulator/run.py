@@ -132,6 +132,7 @@ def member_config(group: Group) -> MemberConfig:
         session_timeout_ms=group.session_timeout_ms,
         rebalance_timeout_ms=group.rebalance_timeout_ms,
         heartbeat_interval_ms=group.heartbeat_interval_ms,
+        window_heartbeat_interval_ms=group.window_heartbeat_interval_ms,
         eager=group.policy.name == _EAGER,
     )
 

@@ -109,6 +109,7 @@ class Group:
         session_timeout_ms: silence after which the group coordinator removes a member.
         rebalance_timeout_ms: how long the group coordinator waits for members to rejoin.
         heartbeat_interval_ms: time between heartbeats of a member.
+        window_heartbeat_interval_ms: the same while a delay runs or something is being stopped.
         commit_interval_ms: time between commits of a member; 0 for commits on stops only.
     """
 
@@ -117,6 +118,7 @@ class Group:
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
     heartbeat_interval_ms: int = 3_000
+    window_heartbeat_interval_ms: int = 250
     commit_interval_ms: int = 5_000
 
 

@@ -168,6 +168,8 @@ def _group_problems(scenario: Scenario) -> Iterator[Problem]:
     yield from _at_least(("group", "session_timeout_ms"), group.session_timeout_ms, 1)
     yield from _at_least(("group", "rebalance_timeout_ms"), group.rebalance_timeout_ms, 1)
     yield from _at_least(("group", "heartbeat_interval_ms"), group.heartbeat_interval_ms, 1)
+    window_ms = group.window_heartbeat_interval_ms
+    yield from _at_least(("group", "window_heartbeat_interval_ms"), window_ms, 1)
     yield from _at_least(("group", "commit_interval_ms"), group.commit_interval_ms, 0)
     if group.heartbeat_interval_ms >= group.session_timeout_ms:
         yield Problem(

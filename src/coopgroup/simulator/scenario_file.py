@@ -330,6 +330,7 @@ _GROUP: Final = _Shape(
         "session_timeout_ms": _integer,
         "rebalance_timeout_ms": _integer,
         "heartbeat_interval_ms": _integer,
+        "window_heartbeat_interval_ms": _integer,
         "commit_interval_ms": _integer,
     },
 )

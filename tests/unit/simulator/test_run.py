@@ -5,6 +5,7 @@ import pytest
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.simulator import Scenario, simulate
+from coopgroup.simulator.run import member_config
 from coopgroup.simulator.scenario import Choice, Crash, Group, MemberSet, Network, Span, Topic
 from coopgroup.telemetry import to_json
 
@@ -27,6 +28,16 @@ def test_simulate_twice_is_the_same_run() -> None:
     assert list(map(to_json, one.telemetry)) == list(map(to_json, other.telemetry))
     assert one.measures == other.measures
     assert simulate(SCENARIO, seed=4, transcript=True).transcript != one.transcript
+
+
+def test_simulate_gives_members_the_pace_of_the_group_while_a_delay_runs() -> None:
+    """A large group can afford fewer heartbeats; members then hear later of those that return."""
+    group = attrs.evolve(SCENARIO.group, window_heartbeat_interval_ms=400)
+    assert member_config(group).window_heartbeat_interval_ms == 400
+    slow = simulate(attrs.evolve(SCENARIO, group=group), policy="deferred")
+    fast = simulate(SCENARIO, policy="deferred")
+    assert slow.telemetry != fast.telemetry
+    assert slow.violations == fast.violations == ()
 
 
 def test_simulate_writes_a_transcript_only_when_asked() -> None:

@@ -61,6 +61,7 @@ assignor = "lag-aware"
 session_timeout_ms = 10000
 rebalance_timeout_ms = 60000
 heartbeat_interval_ms = 1000
+window_heartbeat_interval_ms = 500
 commit_interval_ms = 0
 
 [policies.simple]
@@ -217,6 +218,7 @@ def test_everything_that_a_file_can_say_is_read() -> None:
             session_timeout_ms=10_000,
             rebalance_timeout_ms=60_000,
             heartbeat_interval_ms=1_000,
+            window_heartbeat_interval_ms=500,
             commit_interval_ms=0,
         ),
         policies=(Choice(name="simple"),),
@@ -469,6 +471,10 @@ def test_what_is_wrong_is_named_with_file_line_and_key(old: str, new: str, messa
                 "a.toml:15: group.heartbeat_interval_ms: got 50000,"
                 " expected less than session_timeout_ms (45000)"
             ),
+        ),
+        (
+            "[group]\nwindow_heartbeat_interval_ms = 0",
+            "a.toml:15: group.window_heartbeat_interval_ms: got 0, expected an integer from 1 on",
         ),
         (
             "[policies.delayed]\nx = 1",
