@@ -370,13 +370,22 @@ def _chosen(
 ) -> Any:  # noqa: ANN401 - an assignor or a policy, as `create` makes it
     value = row.get(name, default)
     if isinstance(value, str):
-        return create(value, {})
+        return _created(create, value, {})
     options = dict(_object(value, name, "a name, or an object with a name and options"))
     chosen = _string(
         _required(options, "name", f"{name}.", f"the name of the {name}"), f"{name}.name"
     )
     del options["name"]
-    return create(chosen, options)
+    return _created(create, chosen, options)
+
+
+def _created(
+    create: Callable[[str, Mapping[str, Any]], Any], name: str, options: Mapping[str, Any]
+) -> Any:  # noqa: ANN401 - see `_chosen`
+    try:
+        return create(name, options)
+    except ConfigurationError as error:  # said as Python would; the line is JSON
+        _refuse(error.field, error.value, error.expected)
 
 
 def _state(value: object) -> PolicyState | None:
@@ -410,6 +419,9 @@ def read_line(row: _Row, defaults: Defaults) -> PlanLine:
     members = _object(
         _required(row, "members", "", "an object of members"), "members", "an object of members"
     )
+    state = _state(row.get("state"))
+    # Whose answer is fed back has completed the round that it was for.
+    generation = 0 if state is None else state.generation + 1
     return PlanLine(
         claims=_claims(members),
         metadata=TopicMetadata(resources=ResourceSet(topics), racks=_racks(row, topics)),
@@ -418,8 +430,8 @@ def read_line(row: _Row, defaults: Defaults) -> PlanLine:
         policy=_chosen(row, "policy", defaults.policy, create_policy),
         context=RoundContext(
             leader_id=_leader(row, members),
-            generation=_integer(row.get("generation", 0), "generation", -1, _INT32[1]),
+            generation=_integer(row.get("generation", generation), "generation", -1, _INT32[1]),
             now_ms=_integer(row.get("now_ms", 0), "now_ms", *_INT64),
-            state=_state(row.get("state")),
+            state=state,
         ),
     )

@@ -98,6 +98,27 @@ def test_read_line_when_only_the_required_is_given_takes_the_defaults() -> None:
     assert (line.assignor.name, line.policy.name) == ("sticky", "simple")
 
 
+@pytest.mark.parametrize(
+    ("given", "generation"), [({}, 7), ({"generation": 6}, 6), ({"generation": 0}, 0)]
+)
+def test_read_line_when_a_state_comes_without_a_generation_has_completed_its_round(
+    given: dict[str, int], generation: int
+) -> None:
+    """Only a generation that is given can say that the leader's own sync failed."""
+    state = state_to_json(PolicyState(generation=6, members=("a",)))
+    assert read_line(changed(state=state, **given), DEFAULTS).context.generation == generation
+
+
+def test_read_line_when_an_option_is_wrong_shows_it_in_the_words_of_json() -> None:
+    """A line is JSON, and so is what is said of it."""
+    policy = {"name": "deferred", "scheduled_rebalance_timeout_ms": True}
+    assert "scheduled_rebalance_timeout_ms of policy deferred: got true, expected" in refusal(
+        changed(policy=policy)
+    )
+    policy = {"name": "incremental", "initial_delay_ms": None}
+    assert ": got null, expected an integer" in refusal(changed(policy=policy))
+
+
 def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
     """A line without members is in order."""
     line = read_line(changed(members={}), DEFAULTS)
