@@ -147,9 +147,13 @@ def _without_hearsay(context: RoundContext) -> RoundContext:
     state = context.state
     if state is None or context.generation > state.generation:
         return context
-    unheard = bool(state.stopping.resources)
+    unheard = state.stopping.resources
     state = attrs.evolve(
-        state, silent=(), stopping=NO_CLAIMS, moves_pending=state.moves_pending or unheard
+        state,
+        silent=(),
+        stopping=NO_CLAIMS,
+        moves_pending=state.moves_pending or bool(unheard),
+        planned=state.planned | unheard,
     )
     return attrs.evolve(context, state=state)
 

@@ -87,6 +87,7 @@ class Losses:
         lost: which of `losses` each lost resource is part of.
         wait_until_ms: earliest deadline of those that wait; None when nothing waits.
         joined: whether a member joined that is not taken for a departed one.
+        expired: whether anything that waited is given to whom the assignor likes.
     """
 
     claimant: Int32Array
@@ -95,6 +96,7 @@ class Losses:
     lost: Holdings
     wait_until_ms: int | None
     joined: bool
+    expired: bool
 
 
 def follow_losses(
@@ -117,6 +119,7 @@ def follow_losses(
             lost=NO_HOLDINGS,
             wait_until_ms=None,
             joined=newcomers.any_but(()),
+            expired=False,
         )
     cases = find_cases(group, context, unclaimed, delay_ms)
     dealt = newcomers.share_out(group, cases.orphaned)
@@ -134,6 +137,7 @@ def follow_losses(
         lost=lost,
         wait_until_ms=min((cases.losses[n].deadline_ms for n in urgent.tolist()), default=None),
         joined=newcomers.any_but(taken.union(dealt.tolist())),
+        expired=bool(((number != NOBODY) & ~waits & (given[number] == NOBODY)).any()),
     )
 
 

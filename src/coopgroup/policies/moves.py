@@ -6,9 +6,11 @@ what is lost, is no move. The choice is a function of the group alone, so that a
 Legend of the table `MOVE_MODES`, one decision a round:
 
     joined     an additional member joined: one that is not taken for a departed one
-    under_way  moves have begun: claims are being stopped, or rationed moves are left
     waits      a lost resource waits for its owner
-    returned   somebody got back what it had
+    begun      the group has changed for good, in this round or in one from which on the target was
+               never reached; or lost resources never wait, so that nobody is expected back
+    blind      the leader did not see what went before what it decides upon now
+    returned   somebody got back what it had, or may have done so meanwhile
     uneven     with everybody keeping what it has, counts are less even than in the target
 
 Legend of the table `RATION_ACTIONS`, one decision a round of a policy with a ration:
@@ -45,7 +47,7 @@ class MoveMode(Enum):
     """Whether a round moves anything that could stay."""
 
     MOVE = "towards the target"
-    REST = "everybody keeps what it has"
+    REST = "everybody keeps what it has, but for moves that an earlier round planned"
 
 
 class RationAction(Enum):
@@ -58,38 +60,41 @@ class RationAction(Enum):
 
 # fmt: off
 MOVE_MODES: Final = DecisionTable(
-    columns=("joined", "under_way", "waits", "returned", "uneven"),
+    columns=("joined", "waits", "begun", "blind", "returned", "uneven"),
     rows=(
-        #          joined under_way waits returned uneven
-        Row("@A", (_1,    __,       __,   __,      __), MoveMode.MOVE),
-        Row("@B", (_0,    _1,       __,   __,      __), MoveMode.MOVE),
-        Row("@C", (_0,    _0,       _1,   __,      __), MoveMode.REST),
-        Row("@D", (_0,    _0,       _0,   _1,      _0), MoveMode.REST),
-        Row("@E", (_0,    _0,       _0,   _1,      _1), MoveMode.MOVE),
-        Row("@F", (_0,    _0,       _0,   _0,      __), MoveMode.MOVE),
+        #          joined waits begun blind returned uneven
+        Row("@A", (_1,    __,   __,   __,   __,      __), MoveMode.MOVE),
+        Row("@B", (_0,    _1,   __,   __,   __,      __), MoveMode.REST),
+        Row("@C", (_0,    _0,   _1,   __,   __,      __), MoveMode.MOVE),
+        Row("@D", (_0,    _0,   _0,   _0,   __,      __), MoveMode.REST),
+        Row("@E", (_0,    _0,   _0,   _1,   _0,      __), MoveMode.MOVE),
+        Row("@F", (_0,    _0,   _0,   _1,   _1,      _0), MoveMode.REST),
+        Row("@G", (_0,    _0,   _0,   _1,   _1,      _1), MoveMode.MOVE),
     ),
 )
 RATION_ACTIONS: Final = DecisionTable(
     columns=("wanted", "due"),
     rows=(
         #          wanted due
-        Row("@G", (_0,    __), RationAction.NOTHING),
-        Row("@H", (_1,    _1), RationAction.REVOKE),
-        Row("@I", (_1,    _0), RationAction.LATER),
+        Row("@H", (_0,    __), RationAction.NOTHING),
+        Row("@I", (_1,    _1), RationAction.REVOKE),
+        Row("@J", (_1,    _0), RationAction.LATER),
     ),
 )
 # fmt: on
 """
 @A: Design II: "Additional members: Reassignment happens immediately via two step revoke + assign".
-@B: What began goes on, or a group in which somebody is always lost would never finish.
-@C: Design II: "In this case there should be no RevokeTopicPartitions".
-@D: The group is as it was before the loss. An assignor that is not sticky would shuffle it, for
-    nothing that counts.
-@E: The loss was not all that happened: resources were created, or members left for good.
-@F: Nothing was lost: the target is what the group is to become.
-@G: The interval matters only to moves.
-@H: A revoking round, from which the next interval counts.
-@I: Put off; the rest of the interval is announced, so that a round comes when it ends.
+@B: Design II: "In this case there should be no RevokeTopicPartitions". What was told to stop before
+    goes on stopping, and what was put off by a ration goes on at its pace; nothing is added.
+@C: What began goes on until the target is reached, also while that changes on the way.
+@D: Nothing has happened that lasts. That the target is elsewhere, because lags rose and fell, or
+    because an assignor that is not sticky deals by member ids, moves nothing.
+@E: The leader has no idea whether anything has begun, so that the target decides.
+@F: As far as it can know, the group is as it was before the loss.
+@G: The loss was not all that happened.
+@H: The interval matters only to moves.
+@I: A revoking round, from which the next interval counts.
+@J: Put off; the rest of the interval is announced, so that a round comes when it ends.
 """
 
 

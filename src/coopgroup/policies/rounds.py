@@ -14,6 +14,7 @@ from attrs import frozen
 
 from coopgroup.model import NOBODY
 from coopgroup.policies.base import Offer, StagedRound
+from coopgroup.policies.changes import changed_for_good
 from coopgroup.policies.initial import initial_until_ms
 from coopgroup.policies.losses import Losses, follow_losses
 from coopgroup.policies.moves import (
@@ -29,7 +30,7 @@ from coopgroup.policies.stopping import offered_owner, rightful_resources, stopp
 from coopgroup.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
 
 if TYPE_CHECKING:
-    from coopgroup.model import GroupSnapshot
+    from coopgroup.model import GroupSnapshot, RoundPlan
     from coopgroup.model.resource_set import BoolArray, Int32Array
     from coopgroup.policies.base import RoundContext
 
@@ -85,13 +86,18 @@ class _Moves:
 
     Attributes:
         chosen: bool (R,): in this round.
-        pending: whether there is more, put off to a later round.
+        put_off: bool (R,): in a later one.
         due_ms: before that time nothing more is taken, None for no such time.
     """
 
     chosen: BoolArray
-    pending: bool
+    put_off: BoolArray
     due_ms: int | None
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is more to come."""
+        return bool(self.put_off.any())
 
 
 def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> Offer:
@@ -124,20 +130,26 @@ def stage_round(
     outlook = _look(group, context, delays)
     could_stay = keepable(group)
     claimant = outlook.losses.claimant
-    # Who is back has its own at once, all of it, also where the target is elsewhere by now.
-    gift = np.where(group.may_hold(claimant), claimant, target).astype(np.int32)
+    # Who is back has its own at once, all of it, also where the target is elsewhere by now; unless
+    # others make room for somebody anyway, who would take it away again in the next round.
+    returns = group.may_hold(claimant) & ~((target != NOBODY) & outlook.losses.joined)
+    gift = np.where(returns, claimant, target).astype(np.int32)
     stopping = rightful_resources(group, outlook.stopping) & could_stay
     kept = np.where(could_stay & ~stopping, group.owner, gift).astype(np.int32)
+    begun = _begun(group, context, outlook, delays)
+    blind = context.state is None or context.state.blind
+    waits = outlook.losses.wait_until_ms is not None
     mode = MOVE_MODES.decide(
         joined=outlook.losses.joined,
-        under_way=bool(stopping.any()) or _pending(context),
-        waits=outlook.losses.wait_until_ms is not None,
-        returned=bool((claimant != NOBODY).any()),
+        waits=waits,
+        begun=begun,
+        blind=blind,
+        returned=bool((claimant != NOBODY).any()) or context.state is not None,
         uneven=less_even(group, kept, target),
     )
     candidates = could_stay & (group.owner != target) & ~stopping
     if mode is MoveMode.REST:
-        candidates = np.zeros_like(candidates)
+        candidates &= _planned(group, context)
     moves = _rationed(group, target, context, candidates, ration)
     held = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
     wait_ends_ms = _earliest(
@@ -162,7 +174,9 @@ def stage_round(
         losses=outlook.losses.losses,
         lost=outlook.losses.lost,
         moves_due_ms=moves.due_ms,
-        moves_pending=moves.pending,
+        moves_pending=begun if mode is MoveMode.REST else _unfinished(candidates, plan),
+        planned=group.resources.take(moves.put_off),
+        blind=blind and waits,
         initial_until_ms=outlook.initial_until_ms,
         next_round_ms=due_ms,
     )
@@ -183,8 +197,30 @@ def _earliest(*times_ms: int | None) -> int | None:
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
 
-def _pending(context: RoundContext) -> bool:
-    return context.state is not None and context.state.moves_pending
+def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delays: Delays) -> bool:
+    """Whether the group has changed for good, and the target was never reached since."""
+    state = context.state
+    if state is None or not delays.loss_ms:
+        return not delays.loss_ms
+    return (
+        state.moves_pending
+        or outlook.losses.expired
+        or changed_for_good(group, state, outlook.unclaimed)
+    )
+
+
+def _planned(group: GroupSnapshot, context: RoundContext) -> BoolArray:
+    """What an earlier round was to take from its owner, and put off: bool (R,)."""
+    planned = np.zeros(len(group.resources), dtype=np.bool_)
+    if context.state is not None:
+        places = group.resources.positions(context.state.planned)
+        planned[places[places >= 0]] = True
+    return planned
+
+
+def _unfinished(candidates: BoolArray, plan: RoundPlan) -> bool:
+    """Whether the target is not reached by a round that moves towards it."""
+    return bool(candidates.any() or plan.waiting.any() or plan.lost.any())
 
 
 def _rationed(
@@ -195,16 +231,15 @@ def _rationed(
     ration: Ration | None,
 ) -> _Moves:
     if ration is None:
-        return _Moves(chosen=candidates, pending=False, due_ms=None)
+        return _Moves(chosen=candidates, put_off=np.zeros_like(candidates), due_ms=None)
     due_ms = _moves_due_ms(group, context, ration.interval_ms)
     action = RATION_ACTIONS.decide(wanted=bool(candidates.any()), due=due_ms is None)
     if action is not RationAction.REVOKE:
-        later = action is RationAction.LATER
-        return _Moves(chosen=np.zeros_like(candidates), pending=later, due_ms=due_ms)
+        return _Moves(chosen=np.zeros_like(candidates), put_off=candidates, due_ms=due_ms)
     chosen = first_moves(group, target, candidates, ration.moves_max)
     return _Moves(
         chosen=chosen,
-        pending=bool((candidates & ~chosen).any()),
+        put_off=candidates & ~chosen,
         due_ms=context.now_ms + ration.interval_ms if ration.interval_ms else None,
     )
 

@@ -142,6 +142,8 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
     again = stops & staging.stopping
     waiting = (staging.target != NOBODY) & (assigned != staging.target) & ~held & ~lost
     soon = waiting & (unclaimed.withheld | (granted & (not staging.settled)))
+    if staging.settled:
+        waiting &= ~granted  # nobody is asked for it, so it is where it belongs
     follow_up = bool((stops & ~again).any() or soon.any())
     silent = follow_up or again.any()
     timeout_ms = 0 if silent else _remaining_ms(staging.due_ms, staging.now_ms)

@@ -2,7 +2,7 @@
 
 It lives in the leader's memory, and in the `state` field of `coopgroup plan` as JSON. It is
 written anew by each round and never changed in place. Version 1 of the JSON, which ends with
-`silent`, is still read.
+`silent`, and version 2, which ends with `next_round_ms`, are still read.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ __all__ = [
     "state_to_json",
 ]
 
-_STATE_VERSION: Final = 2
-_VERSIONS: Final = (1, 2)
+_STATE_VERSION: Final = 3
+_VERSIONS: Final = (1, 2, 3)
+_WITHOUT_PLANS: Final = 2
+_GENERATION_MAX: Final = 2**31 - 1
+_TIME_MS_MAX: Final = 2**63 - 1
 
 
 _SAME_ARRAY: Final = attrs.cmp_using(eq=np.array_equal)
@@ -115,10 +118,14 @@ class PolicyState:
         stopping: which of `members` were told to stop what.
         moves_due_ms: before that time nothing is taken from an owner that could keep it; None
             when it may be at any time.
-        moves_pending: whether such moves were wanted and put off.
+        moves_pending: whether the group has changed for good, and what that led to is not done.
         initial_until_ms: until when the first members of the group wait for others; None for not.
         next_round_ms: earliest time at which a round should come though nothing happens; None for
             none. The leader itself can ask for it where no delay could be announced.
+        planned: what is to be taken from owners that could keep it, and was put off.
+        blind: whether something has waited ever since a round that its leader had no memory in.
+        subscriptions: the distinct sets of subscribed names in the round; none where not known.
+        subscription_of: which of these each of `members` had.
     """
 
     generation: int
@@ -136,6 +143,10 @@ class PolicyState:
     moves_pending: bool = False
     initial_until_ms: int | None = None
     next_round_ms: int | None = None
+    planned: ResourceSet = EMPTY
+    blind: bool = False
+    subscriptions: tuple[tuple[str, ...], ...] = ()
+    subscription_of: tuple[int, ...] = ()
 
 
 def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[str, Any]:
@@ -156,7 +167,7 @@ def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[
     }
     if version == 1:
         return row
-    return row | {
+    row |= {
         "instance_ids": dict(state.instance_ids),
         "holdings": _holdings_to_json(state.holdings),
         "losses": [attrs.asdict(loss) for loss in state.losses],
@@ -170,6 +181,14 @@ def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[
         "moves_pending": state.moves_pending,
         "initial_until_ms": state.initial_until_ms,
         "next_round_ms": state.next_round_ms,
+    }
+    if version == _WITHOUT_PLANS:
+        return row
+    return row | {
+        "planned": state.planned.to_dict(),
+        "blind": state.blind,
+        "subscriptions": [list(names) for names in state.subscriptions],
+        "subscription_of": list(state.subscription_of),
     }
 
 
@@ -192,9 +211,12 @@ def state_from_json(row: Mapping[str, Any] | None) -> PolicyState | None:
 def _read(row: Mapping[str, Any]) -> PolicyState:
     if row["version"] not in _VERSIONS:
         raise ConfigurationError("state.version", row["version"], f"{_STATE_VERSION}")
+    members = tuple(str(member) for member in row["members"])
+    if list(members) != sorted(set(members)):
+        raise ConfigurationError("state.members", row["members"], "ids in order, each once")
     state = PolicyState(
-        generation=int(row["generation"]),
-        members=tuple(str(member) for member in row["members"]),
+        generation=_read_generation(row["generation"]),
+        members=members,
         known=ResourceSet(row["known"]),
         granted=ResourceSet(row["granted"]),
         released=ResourceSet(row["released"]),
@@ -202,7 +224,10 @@ def _read(row: Mapping[str, Any]) -> PolicyState:
     )
     if row["version"] == 1:
         return state
-    return attrs.evolve(
+    strangers = row["instance_ids"].keys() - set(members)
+    if strangers:
+        raise ConfigurationError("state.instance_ids", min(strangers), "ids of members only")
+    state = attrs.evolve(
         state,
         instance_ids=tuple(sorted((str(m), str(i)) for m, i in row["instance_ids"].items())),
         holdings=_read_holdings(row["holdings"], "holdings", len(state.members)),
@@ -214,6 +239,15 @@ def _read(row: Mapping[str, Any]) -> PolicyState:
         initial_until_ms=_read_time(row["initial_until_ms"]),
         next_round_ms=_read_time(row["next_round_ms"]),
     )
+    if row["version"] == _WITHOUT_PLANS:
+        return state
+    return attrs.evolve(
+        state,
+        planned=ResourceSet(row["planned"]),
+        blind=bool(row["blind"]),
+        subscriptions=tuple(tuple(str(n) for n in names) for names in row["subscriptions"]),
+        subscription_of=_read_subscription_of(row, len(members)),
+    )
 
 
 def _holdings_to_json(holdings: Holdings) -> dict[str, Any]:
@@ -224,7 +258,7 @@ def _read_loss(row: Mapping[str, Any]) -> Loss:
     return Loss(
         owner=None if row["owner"] is None else str(row["owner"]),
         instance_id=None if row["instance_id"] is None else str(row["instance_id"]),
-        deadline_ms=int(row["deadline_ms"]),
+        deadline_ms=_within(int(row["deadline_ms"])),
         given_ms=_read_time(row["given_ms"]),
     )
 
@@ -258,5 +292,28 @@ def _read_numbers(value: object, field_: str, count: int, below: int) -> Int32Ar
     return numbers.astype(np.int32)
 
 
+def _read_subscription_of(row: Mapping[str, Any], member_count: int) -> tuple[int, ...]:
+    count = member_count if row["subscriptions"] else 0
+    numbers = _read_numbers(
+        row["subscription_of"], "subscription_of", count, len(row["subscriptions"])
+    )
+    return tuple(numbers.tolist())
+
+
+def _read_generation(value: object) -> int:
+    generation = int(str(value))
+    if not -1 <= generation <= _GENERATION_MAX:
+        raise ConfigurationError(
+            "state.generation", value, f"an integer from -1 to {_GENERATION_MAX}"
+        )
+    return generation
+
+
 def _read_time(value: object) -> int | None:
-    return None if value is None else int(str(value))
+    return None if value is None else _within(int(str(value)))
+
+
+def _within(time_ms: int) -> int:
+    if not -_TIME_MS_MAX - 1 <= time_ms <= _TIME_MS_MAX:
+        raise ConfigurationError("state", time_ms, f"times in ms up to {_TIME_MS_MAX}")
+    return time_ms

@@ -126,6 +126,8 @@ def remember_round(
         ),
         holdings=Holdings(resources=_set(group, ~homeless), holder=assigned[~homeless]),
         stopping=_told_to_stop(group, assigned),
+        subscriptions=group.subscriptions,
+        subscription_of=tuple(group.class_of.tolist()),
     )
 
 

@@ -157,6 +157,8 @@ def test_group_when_it_starts_is_granted_everything_at_once() -> None:
         members=("A", "B"),
         granted=group.resources,
         holdings=Holdings(resources=group.resources, holder=np.array([0, 1, 0, 1], dtype=np.int32)),
+        subscriptions=(("T",),),
+        subscription_of=(0, 0),
     )
 
 

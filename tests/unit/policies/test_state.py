@@ -42,6 +42,10 @@ STATE = PolicyState(
     moves_due_ms=60,
     moves_pending=True,
     next_round_ms=60,
+    planned=ResourceSet({"T": [6]}),
+    blind=True,
+    subscriptions=(("T", "U"), ("T",)),
+    subscription_of=(1, 0),
 )
 OLD_ROW: dict[str, Any] = {
     "version": 1,
@@ -52,7 +56,7 @@ OLD_ROW: dict[str, Any] = {
     "released": {"T": [1]},
     "silent": ["b"],
 }
-ROW: dict[str, Any] = OLD_ROW | {
+SECOND_ROW: dict[str, Any] = OLD_ROW | {
     "version": 2,
     "instance_ids": {"b": "pod-1"},
     "holdings": {"resources": {"T": [0], "U": [-1]}, "holder": [1, 0]},
@@ -77,6 +81,13 @@ ROW: dict[str, Any] = OLD_ROW | {
     "initial_until_ms": None,
     "next_round_ms": 60,
 }
+ROW: dict[str, Any] = SECOND_ROW | {
+    "version": 3,
+    "planned": {"T": [6]},
+    "blind": True,
+    "subscriptions": [["T", "U"], ["T"]],
+    "subscription_of": [1, 0],
+}
 
 
 def test_state_when_written_is_plain_json_and_comes_back() -> None:
@@ -100,6 +111,16 @@ def test_state_when_of_version_1_is_read_without_what_that_lacked() -> None:
     assert state_to_json(state, version=1) == OLD_ROW
 
 
+def test_state_when_of_version_2_is_read_without_what_that_lacked() -> None:
+    """What was planned, and who subscribed to what, is not known of it."""
+    state = state_from_json(SECOND_ROW)
+    assert state == attrs.evolve(
+        STATE, planned=ResourceSet(), blind=False, subscriptions=(), subscription_of=()
+    )
+    assert state is not None
+    assert state_to_json(state, version=2) == SECOND_ROW
+
+
 def test_state_when_compared_minds_who_held_what() -> None:
     """Arrays are compared by content, and a state can be told from another by them alone."""
     other = Holdings(resources=STATE.holdings.resources, holder=np.array([1, 1], dtype=np.int32))
@@ -114,7 +135,35 @@ def test_state_when_null_is_none() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 3}, "state.version: got 3, expected 2"),
+        ({"version": 4}, "state.version: got 4, expected 3"),
+        (
+            {"members": ["b", "a"]},
+            "state.members: got ['b', 'a'], expected ids in order, each once",
+        ),
+        (
+            {"members": ["a", "a"]},
+            "state.members: got ['a', 'a'], expected ids in order, each once",
+        ),
+        (
+            {"instance_ids": {"c": "pod-1"}},
+            "state.instance_ids: got 'c', expected ids of members only",
+        ),
+        (
+            {"next_round_ms": 2**63},
+            f"state: got {2**63}, expected times in ms up to {2**63 - 1}",
+        ),
+        (
+            {"losses": [ROW["losses"][0], ROW["losses"][1] | {"deadline_ms": -(2**63) - 1}]},
+            f"state: got {-(2**63) - 1}, expected times in ms up to {2**63 - 1}",
+        ),
+        (
+            {"generation": 2**31},
+            f"state.generation: got {2**31}, expected an integer from -1 to {2**31 - 1}",
+        ),
+        (
+            {"subscription_of": [0, 2]},
+            "state.subscription_of: got [0, 2], expected 2 numbers from 0 to 1",
+        ),
         ({"losses": [{}]}, "expected the state of an earlier output line"),
         ({"next_round_ms": "soon"}, "expected the state of an earlier output line"),
         ({"stopping": [1]}, "expected the state of an earlier output line"),

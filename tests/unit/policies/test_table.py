@@ -63,8 +63,9 @@ def test_columns_when_decided_as_arrays_say_the_same_as_one_by_one(name: str) ->
 
 def test_decision_when_a_loss_waits_and_nobody_joined_is_rest() -> None:
     """Design II: "In this case there should be no RevokeTopicPartitions"."""
-    facts = {"joined": False, "under_way": False, "waits": True, "returned": True}
-    assert MOVE_MODES.decide(**facts, uneven=True) is MoveMode.REST
+    for others in itertools.product((False, True), repeat=4):
+        columns = dict(zip(MOVE_MODES.columns[2:], others, strict=True))
+        assert MOVE_MODES.decide(joined=False, waits=True, **columns) is MoveMode.REST
 
 
 @pytest.mark.parametrize("claimed", [True, False])

@@ -171,6 +171,8 @@ def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
             resource=np.array([0, 1], dtype=np.int32),
             claimant=np.array([0, 0], dtype=np.int32),
         ),
+        subscriptions=(("T", "U"), ()),
+        subscription_of=(0, 0, 1),
     )
 
 

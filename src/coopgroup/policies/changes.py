@@ -1,0 +1,85 @@
+"""Whether a group is another one for good since its leader looked last.
+
+Only then is there a reason to take anything from an owner that could keep it. A process that is
+restarted, an idle member that leaves, or lags that rise and fall are no such reason, however far
+the target of the assignor goes with them.
+
+Rules of this file: who joined for good and what expired is known elsewhere (`losses`); here are
+the other changes: of subscriptions, of what exists, and members that bring along what they had,
+though nobody waits for them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coopgroup.model import NOBODY
+
+if TYPE_CHECKING:
+    from coopgroup.model import GroupSnapshot
+    from coopgroup.policies.state import PolicyState
+    from coopgroup.policies.unclaimed import Unclaimed
+
+__all__ = ["changed_for_good"]
+
+
+def changed_for_good(group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed) -> bool:
+    """Whether subscriptions, resources, or who owns any are not what they were.
+
+    Args:
+        group: the group.
+        state: what the leader remembers of the last round.
+        unclaimed: what `find_unclaimed` said of the group.
+    """
+    return (
+        _resources_changed(group, state, unclaimed)
+        or _subscriptions_changed(group, state)
+        or _strangers_own(group, state)
+    )
+
+
+def _resources_changed(group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed) -> bool:
+    # What was granted for the first time and is still free is not new: its owner never heard of it.
+    created = group.resources.take(unclaimed.created)
+    if created and created - state.granted:
+        return True
+    held = state.holdings.resources
+    if held == group.resources:
+        return not group.assignable.all()
+    places = group.resources.positions(held)
+    return bool((places < 0).any() or not group.assignable[places].all())
+
+
+def _subscriptions_changed(group: GroupSnapshot, state: PolicyState) -> bool:
+    if not state.subscriptions:
+        return False  # remembered by an earlier release
+    before = dict(zip(state.members, state.subscription_of, strict=True))
+    known = set(state.subscriptions)
+    for member, number in zip(group.members, group.class_of.tolist(), strict=True):
+        topics = group.subscriptions[number]
+        if not member.readable:
+            continue
+        if member.member_id in before:
+            if state.subscriptions[before[member.member_id]] != topics:
+                return True
+        elif topics not in known:
+            return True
+    return False
+
+
+def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
+    """Whether a member that was not there, and is not waited for, rightfully owns anything."""
+    waiting = [loss for loss in state.losses if loss.given_ms is None]
+    if any(loss.owner is None for loss in waiting):
+        return False  # it may be one that is waited for
+    expected = {*state.members, *(loss.owner for loss in waiting)}
+    instances = {instance for _, instance in state.instance_ids}
+    instances.update(loss.instance_id for loss in waiting if loss.instance_id is not None)
+    owners = np.unique(group.owner[group.owner != NOBODY]).tolist()
+    return any(
+        group.members[number].member_id not in expected
+        and group.members[number].instance_id not in instances
+        for number in owners
+    )

@@ -1,0 +1,212 @@
+"""What is a reason to take a resource from an owner that could keep it, and what is none.
+
+The target goes elsewhere all the time here: another assignor stands for lags that rose and fell.
+"""
+
+import attrs
+import pytest
+
+from coopgroup.assignors import RangeAssignor, RoundRobinAssignor, StickyAssignor
+from coopgroup.model import ResourceSet
+from coopgroup.policies import DeferredPolicy, IncrementalPolicy, Policy
+from tests.support.groups import Told
+from tests.support.policy_drill import Drill, steady
+
+T1 = 60_000
+NOTHING: dict[str, list[int]] = {}
+POLICIES = [DeferredPolicy(), IncrementalPolicy(max_moves_per_round=1)]
+both = pytest.mark.parametrize("policy", POLICIES, ids=["deferred", "incremental"])
+
+
+def _t(*indices: int) -> dict[str, list[int]]:
+    return {"T": list(indices)} if indices else {}
+
+
+def _settled(policy: Policy, **owned: list[int]) -> Drill:
+    """A group at rest, whose target is elsewhere from now on."""
+    count = sum(map(len, owned.values()))
+    drill = Drill(policy=policy, assignor=RangeAssignor(), existing={"T": range(count)})
+    drill.settle(0, **owned)
+    assert drill.owned() == owned
+    drill.assignor = RoundRobinAssignor()
+    return drill
+
+
+def _six(policy: Policy) -> Drill:
+    return _settled(policy, A=[0, 1], B=[2, 3], C=[4, 5])
+
+
+def _revoked(told: dict[str, Told]) -> list[str]:
+    return [member for member, (_, revoked) in told.items() if revoked]
+
+
+@both
+def test_member_when_it_bounces_disturbs_nobody_however_the_target_goes(policy: Policy) -> None:
+    """Neither in the rounds of the bounce nor in a later one that has nothing to do with it."""
+    drill = _six(policy)
+    drill.leave("C")
+    assert steady(drill.round(10))
+    drill.join("Z")
+    for now in (20, 30):
+        told = drill.round(now)
+        assert told == {"A": (_t(0, 1), None), "B": (_t(2, 3), None), "Z": (_t(4, 5), None)}
+        assert drill.listed("waiting")["T"] == ([1, 2, 3] if now == 20 else [1, 2, 3, 4])
+
+
+@both
+def test_member_when_it_is_back_with_its_claims_disturbs_nobody(policy: Policy) -> None:
+    """What was lost is claimed, and the wait is over."""
+    drill = _six(policy)
+    gone = drill.actors["C"]
+    drill.leave("C")
+    drill.round(10)
+    drill.actors["C"] = gone
+    for now in (20, 30):
+        assert _revoked(drill.round(now)) == []
+
+
+@both
+def test_idle_member_when_it_leaves_disturbs_nobody(policy: Policy) -> None:
+    """It had nothing, so that nothing is lost."""
+    drill = _settled(policy, B=[0], C=[1], D=[2], Z=[])
+    drill.assignor = StickyAssignor()
+    drill.join("A", {"T": []})
+    drill.round(1)
+    drill.assignor = RangeAssignor()
+    drill.leave("Z")
+    assert _revoked(drill.round(10)) == []
+
+
+@both
+def test_member_when_it_bounces_where_shares_were_never_even_disturbs_nobody(
+    policy: Policy,
+) -> None:
+    """Range deals each topic by itself; that a target is more even is no reason to move now."""
+    drill = Drill(policy=policy, assignor=RangeAssignor(), existing={"T": range(3), "U": range(3)})
+    for member, indices in (("A", [0, 1]), ("B", [2])):
+        drill.join(member, {"T": indices, "U": indices}, topics=["T", "U"])
+    drill.round(0)
+    drill.assignor = StickyAssignor()
+    drill.leave("B")
+    drill.round(10)
+    drill.join("Z", topics=["T", "U"])
+    told = drill.round(20)
+    assert (told["Z"], _revoked(told)) == (({"T": [2], "U": [2]}, None), [])
+
+
+@both
+@pytest.mark.parametrize(
+    "change", ["additional", "expired", "created", "deleted", "subscription", "stranger"]
+)
+def test_group_when_it_has_changed_for_good_goes_to_the_target(policy: Policy, change: str) -> None:
+    """At once, or at the ration's pace: to the last resource."""
+    drill = _six(policy)
+    now = 10
+    match change:
+        case "additional":
+            drill.join("D")
+        case "expired":
+            drill.leave("C")
+            drill.round(now)
+            now += T1
+        case "created":
+            drill.existing = {"T": range(9)}
+        case "deleted":
+            drill.existing = {"T": range(5)}
+        case "subscription":
+            drill.actors["C"].topics = ("T", "U")
+        case _:
+            drill.actors["B"].owned = ResourceSet(_t(2))
+            drill.join("D", _t(3))
+    assert _revoked(drill.round(now)) != []
+    rounds = 0
+    while not steady(drill.round(now + rounds)):
+        rounds += 1
+    assert drill.decided is not None
+    plan = drill.decided.plan
+    assert plan.assigned.tolist() == plan.target.tolist()
+
+
+def test_change_when_a_loss_waits_moves_what_it_moves_when_that_is_over() -> None:
+    """Partitions were added in the window; who returns brings the group to where it belongs."""
+    drill = _six(DeferredPolicy())
+    drill.leave("C")
+    drill.existing = {"T": range(9)}
+    assert _revoked(drill.round(10)) == []
+    assert _revoked(drill.round(20)) == []
+    drill.join("C2")
+    assert _revoked(drill.round(30)) != []
+
+
+def test_loss_when_a_stop_is_slow_opens_no_other_moves() -> None:
+    """What was told to stop goes on stopping, and that is all."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(9)})
+    drill.settle(A=[0, 1, 2], B=[3, 4, 5], C=[6, 7, 8])
+    for actor in drill.actors.values():
+        actor.slow = actor.owned
+    drill.join("D")
+    before = {member: revoked or None for member, (_, revoked) in drill.round(10).items()}
+    assert sum(revoked is not None for revoked in before.values()) > 1
+    drill.leave("C")
+    drill.assignor = RoundRobinAssignor()
+    told = drill.round(50)
+    assert {member: revoked for member, (_, revoked) in told.items()} == {
+        member: before[member] for member in told
+    }
+    assert drill.listed("lost") != NOTHING
+
+
+def test_loss_when_moves_are_rationed_leaves_them_what_was_planned() -> None:
+    """Of what an earlier round put off, as much as the target still wants, and nothing else."""
+    drill = Drill(policy=IncrementalPolicy(max_moves_per_round=1), existing={"T": range(12)})
+    drill.settle(A=range(4), B=range(4, 8), C=range(8, 12))
+    drill.join("D")
+    drill.round(10)
+    assert drill.state is not None
+    planned = set(drill.state.planned.indices("T").tolist())
+    assert len(planned) == 2
+    drill.leave("C")
+    drill.assignor = RoundRobinAssignor()
+    moved: set[int] = set()
+    for now in range(20, 30):
+        told = drill.round(now)
+        moved.update(*(revoked["T"] for _, revoked in told.values() if revoked))
+    assert moved <= planned
+    assert (steady(drill.round(30)), drill.timeout_ms > 0) == (True, True)
+
+
+@pytest.mark.parametrize("claims", [True, False], ids=["with its claims", "without claims"])
+def test_leader_when_it_bounces_slowly_disturbs_nobody(claims: bool) -> None:
+    """The new one has no memory of the group, but sees it through the wait."""
+    drill = _six(DeferredPolicy())
+    gone = drill.actors["A"]
+    drill.leave("A")
+    assert _revoked(drill.round(10, leader="B")) == []
+    if claims:
+        drill.actors["A"] = gone
+    else:
+        drill.join("Z")
+    for now in (20, 30):
+        assert _revoked(drill.round(now)) == []
+    assert sorted(map(len, drill.owned().values())) == [2, 2, 2]
+
+
+def test_members_when_several_join_for_one_loss_share_it_at_once() -> None:
+    """What one got would be taken from it in the very next round."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(4)})
+    drill.settle(A=[0, 1], D=[2, 3])
+    drill.leave("D")
+    drill.join("E")
+    drill.join("F")
+    told = drill.round(10)
+    assert told == {"A": (_t(0, 1), None), "E": (_t(2), None), "F": (_t(3), None)}
+    assert steady(drill.round(20))
+
+
+def test_change_when_the_leader_is_of_an_earlier_release_is_seen_by_what_it_knows() -> None:
+    """Its memory does not say who subscribed to what."""
+    drill = _six(DeferredPolicy())
+    assert drill.state is not None
+    drill.state = attrs.evolve(drill.state, subscriptions=(), subscription_of=())
+    drill.actors["C"].topics = ("T", "U")
+    assert _revoked(drill.round(10)) == []
