@@ -22,6 +22,7 @@ from coopgroup.leader import (
 )
 from coopgroup.model import (
     EMPTY,
+    NO_LOSS,
     NOBODY,
     GroupSnapshot,
     MemberClaim,
@@ -40,6 +41,7 @@ from coopgroup.protocol import (
     UserData,
     decode_assignment,
     decode_subscription,
+    encode_assignment,
     encode_subscription,
     encode_user_data,
 )
@@ -151,7 +153,7 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
     """Subscription, claims, generation, rack, static id and running delay reach the claim."""
     subscription = Subscription(
         topics=("payments", "orders", "orders"),
-        user_data=encode_user_data(UserData(remaining_delay_ms=700)),
+        user_data=encode_user_data(UserData(remaining_delay_ms=700, remaining_loss_ms=9_000)),
         owned=orders(1, 2),
         generation=7,
         rack="r1",
@@ -169,6 +171,7 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
             instance_id="static-a",
             rack="r1",
             remaining_delay_ms=700,
+            remaining_loss_ms=9_000,
         ),
         MemberClaim(member_id="b", topics=("refunds",), generation=1),
     )
@@ -509,6 +512,58 @@ def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
     )
     decided = decided_by(assignor=FunctionAssignor(function=raising), claims=claims)
     assert {a.scheduled_rebalance_timeout_ms for a in member_assignments(decided)} == {400}
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ([(0, NO_LOSS), (300, NO_LOSS)], (300, NO_LOSS)),
+        ([(0, 5_000), (300, NO_LOSS)], (300, 5_000)),
+        ([(0, 200), (300, None)], (200, None)),
+        ([(None, 200), (0, 0)], (200, None)),
+        ([(0, 0), (0, NO_LOSS)], (0, None)),
+    ],
+)
+def test_decide_round_when_refused_tells_pauses_and_waits_apart(
+    known: list[tuple[int | None, int | None]], told: tuple[int, int | None]
+) -> None:
+    """As the members know them: what is due first, and the wait beside it where that is later."""
+    claims = tuple(
+        attrs.evolve(
+            claim(name, {"orders": [place]}), remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms
+        )
+        for place, (name, (delay_ms, loss_ms)) in enumerate(zip("ab", known, strict=True))
+    )
+    decided = decided_by(assignor=FunctionAssignor(function=raising), claims=claims)
+    assert {
+        (answer.scheduled_rebalance_timeout_ms, answer.loss_timeout_ms)
+        for answer in member_assignments(decided)
+    } == {told}
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "loss_ms", "told_ms"),
+    [
+        (900, None, None),
+        (900, NO_LOSS, NO_LOSS),
+        (900, 901, 901),
+        (900, 900, None),
+        (900, 5, None),
+        (0, NO_LOSS, None),
+        (0, 700, None),
+    ],
+)
+def test_loss_timeout_of_a_plan_is_told_where_it_says_more_than_the_timeout(
+    timeout_ms: int, loss_ms: int | None, told_ms: int | None
+) -> None:
+    """A policy of a user may change one without the other: no member gets what cannot be said."""
+    decided = decided_by()
+    plan = attrs.evolve(
+        decided.plan, scheduled_rebalance_timeout_ms=timeout_ms, loss_timeout_ms=loss_ms
+    )
+    answers = member_assignments(attrs.evolve(decided, plan=plan))
+    assert {answer.loss_timeout_ms for answer in answers} == {told_ms}
+    assert all(decode_assignment(encode_assignment(answer)) == answer for answer in answers)
 
 
 def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coopgroup.errors import AssignorError
-from coopgroup.model import GroupSnapshot, RoundPlan
+from coopgroup.model import NO_LOSS, GroupSnapshot, RoundPlan
 from coopgroup.model.resource_set import BoolArray, Int32Array
 from coopgroup.policies import check_target, violations
 from tests.support.groups import Indices, claim, group_of, holder_of, unreadable
@@ -215,6 +215,17 @@ def test_timeout_when_it_does_not_fit_the_wire_is_a_violation(timeout_ms: int) -
     plan = _plan(group, STEADY, timeout_ms=timeout_ms, follow_up=False)
     assert violations(group, plan) == (
         f"scheduled rebalance timeout of {timeout_ms} ms, expected 0 to 2147483647",
+    )
+
+
+@pytest.mark.parametrize("loss_ms", [-2, 2**31])
+def test_loss_timeout_when_it_does_not_fit_the_wire_is_a_violation(loss_ms: int) -> None:
+    """Rule (e) again; -1 says that nothing waits."""
+    group = _group()
+    plan = _plan(group, STEADY, timeout_ms=900, follow_up=False)
+    assert violations(group, attrs.evolve(plan, loss_timeout_ms=NO_LOSS)) == ()
+    assert violations(group, attrs.evolve(plan, loss_timeout_ms=loss_ms)) == (
+        f"loss timeout of {loss_ms} ms, expected -1 to 2147483647",
     )
 
 
