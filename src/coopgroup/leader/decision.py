@@ -21,6 +21,7 @@ from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.safety import check_target, violations
 from coopgroup.policies.state import NO_CLAIMS
+from coopgroup.policies.stopping import with_holders_rights
 from coopgroup.policies.unclaimed import find_unclaimed, remember_round
 from coopgroup.telemetry import RoundLed, RoundRefused
 
@@ -82,8 +83,9 @@ def decide_round(
         policy: says when.
         context: circumstances of the round.
     """
-    group = _read_only_group(resolve_claims(claims, metadata.resources, metadata.racks))
     context = _without_hearsay(context)
+    group = resolve_claims(claims, metadata.resources, metadata.racks)
+    group = _read_only_group(with_holders_rights(group, context))
     try:
         staged = _stage(group, lags, assignor, policy, context)
         with _asking(f"policy {policy.name}"):
@@ -124,6 +126,7 @@ def refused_round(
         policy: whose plan is not used.
         context: circumstances of the round.
     """
+    group = with_holders_rights(group, _without_hearsay(context))
     plan = plan_that_moves_nothing(group)
     if not plan.follow_up:
         plan = _with_running_delay(group, plan)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
 import numpy as np
 
 from coopgroup.model import NOBODY
@@ -19,7 +20,13 @@ if TYPE_CHECKING:
     from coopgroup.model.resource_set import BoolArray, Int32Array
     from coopgroup.policies.base import RoundContext
 
-__all__ = ["member_numbers", "offered_owner", "rightful_resources", "stopping_claims"]
+__all__ = [
+    "member_numbers",
+    "offered_owner",
+    "rightful_resources",
+    "stopping_claims",
+    "with_holders_rights",
+]
 
 
 def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
@@ -38,6 +45,35 @@ def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
     found = np.minimum(found, claims.size - 1)
     claimed[found[claims[found] == told]] = True
     return claimed
+
+
+def with_holders_rights(group: GroupSnapshot, context: RoundContext) -> GroupSnapshot:
+    """The group, rights of those restored who hold what somebody else is slow to stop.
+
+    A member that was told to stop a stale claim, and rejoins before it has, makes it in the newest
+    generation. The one that the last round left the resource with is its owner all the same, if
+    only claims that are being given up stand against it.
+
+    Args:
+        group: the group, claims resolved.
+        context: of the round.
+    """
+    stopping = stopping_claims(group, context)
+    if context.state is None or not stopping.any():
+        return group
+    places, claimants = group.claim_resources, group.claim_members
+    given_up = np.zeros(len(group.resources), dtype=np.bool_)
+    given_up[places[stopping]] = True
+    others = np.bincount(places[~stopping], minlength=len(group.resources))
+    held = context.state.holdings
+    at = group.resources.positions(held.resources)
+    holder = np.full(len(group.resources), NOBODY, dtype=np.int32)
+    holder[at[at >= 0]] = member_numbers(group, context.state.members)[held.holder[at >= 0]]
+    claim = ~stopping & (claimants == holder[places]) & given_up[places] & (others[places] == 1)
+    owner, contested = group.owner.copy(), group.contested.copy()
+    owner[places[claim]] = claimants[claim]
+    contested[places[claim]] = False
+    return attrs.evolve(group, owner=owner, contested=contested)
 
 
 def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Array:
