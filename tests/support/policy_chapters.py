@@ -14,7 +14,7 @@ LONG_MS: Final = 120_000  # nothing of a story takes so long
 DELAY_MS: Final = 10_000
 SCALE_DELAY_MS: Final = 2_000
 MOVES_MAX: Final = 2
-MOVE_INTERVAL_MS: Final = 300
+MOVE_INTERVAL_MS: Final = 1_000
 HEAVY_STOP_MS: Final = 4_000
 HEAVY: Final = (4, 5, 16, 17)  # whichever half of all moves, some of it is heavy
 THREE: Final = ("m1", "m2", "m3")
@@ -45,7 +45,7 @@ def _return_after_a_stranger(cast: Cast) -> None:
     cast.kill("m2")
     _until_noticed(cast)
     cast.start("m4")
-    cast.until(lambda: bool(_owned(cast, "m4")), "the stranger has something")
+    cast.until(lambda: bool(cast.owned("m4")), "the stranger has something")
     cast.group.wait_settled(quiet_s=1.0, timeout_s=3.0)  # never at rest: partitions wait
     cast.mark("returned")
     cast.start("m2")
@@ -75,12 +75,6 @@ def _leader(cast: Cast) -> str:
     """A broker makes a member id of the client id and a random part."""
     led = [one for one in cast.envelopes() if one.record in cast.rounds()]
     return led[-1].member.partition("-")[0]
-
-
-def _owned(cast: Cast, name: str) -> set[int]:
-    cast.group.watch.refresh()
-    path = cast.group.member(name).records_path
-    return next(one.owned for one in cast.group.watch.logs if one.records_path == path)
 
 
 DEATHS: Final = Chapter(
@@ -169,9 +163,9 @@ def _scale(cast: Cast) -> None:
 
 def _heavy(cast: Cast) -> None:
     cast.start("m2")
-    cast.until(lambda: bool(_owned(cast, "m2")), "the light ones move")
+    cast.until(lambda: bool(cast.owned("m2")), "the light ones move")
     cast.mark("light")
-    cast.until(lambda: len(_owned(cast, "m2")) == PARTITIONS // 2, "all has moved")
+    cast.until(lambda: len(cast.owned("m2")) == PARTITIONS // 2, "all has moved")
 
 
 DEPLOYMENTS: Final = Chapter(

@@ -83,8 +83,12 @@ def command(*, broker: str, as_json: bool) -> int:
 
 def policy_arguments(kind: str) -> dict[str, object]:
     """What the policy of a kind gets in place of the arguments that every trial gives it."""
-    waits = is_ours(kind) and policy_name(kind) != "simple"
-    return {"scheduled_rebalance_timeout_ms": LOSS_DELAY_MS} if waits else {}
+    if not is_ours(kind) or policy_name(kind) == "simple":
+        return {}
+    arguments: dict[str, object] = {"scheduled_rebalance_timeout_ms": LOSS_DELAY_MS}
+    if policy_name(kind) == "incremental":
+        arguments["move_interval_ms"] = 0  # no pause that looks as if the group were at rest
+    return arguments
 
 
 def is_ours(kind: str) -> bool:
