@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from coopgroup.model.resource_set import BoolArray, Int32Array
     from coopgroup.policies.base import RoundContext
     from coopgroup.policies.cases import LossCases
+    from coopgroup.policies.newcomers import Line
     from coopgroup.policies.unclaimed import Unclaimed
 
 __all__ = ["LOSS_ACTIONS", "LossAction", "Losses", "follow_losses"]
@@ -156,27 +157,47 @@ def _decide(
     """
     given = np.full(len(cases.losses) + 1, NOBODY, dtype=np.int32)
     waiting = np.zeros(len(cases.losses) + 1, dtype=np.bool_)
-    taken: set[int] = set()
-    number_of_id = {member: place for place, member in enumerate(group.member_ids)}
-    line = newcomers.line_up(number, group.resources.name_numbers, len(cases.losses))
-    for place in np.unique(number[number != NOBODY]).tolist():
-        loss = cases.losses[place]
-        owner = _present_owner(loss, number_of_id, newcomers.by_instance)
-        candidate = None if owner is not None else line.first_for(place)
+    line = newcomers.line_up(group, number, len(cases.losses))
+    places = np.unique(number[number != NOBODY]).tolist()
+    owners, candidates = _who_returns(group, cases, places, newcomers, line)
+    for place in places:
         action = LOSS_ACTIONS.decide(
-            back=owner is not None,
-            static=loss.instance_id is not None,
-            newcomer=candidate is not None,
-            expired=context.now_ms >= loss.deadline_ms,
+            back=place in owners,
+            static=cases.losses[place].instance_id is not None,
+            newcomer=place in candidates,
+            expired=context.now_ms >= cases.losses[place].deadline_ms,
         )
         waiting[place] = action is LossAction.WAIT
-        if action is LossAction.RETURN and owner is not None:
-            given[place] = owner
-            taken.add(owner)
-        elif action is LossAction.REPLACE and candidate is not None:
-            given[place] = line.take(candidate)
-            taken.add(candidate)
-    return given, waiting, taken
+        if action is LossAction.RETURN:
+            given[place] = owners[place]
+        elif action is LossAction.REPLACE:
+            given[place] = candidates[place]
+    return given, waiting, line.taken
+
+
+def _who_returns(
+    group: GroupSnapshot, cases: LossCases, places: list[int], newcomers: Newcomers, line: Line
+) -> tuple[dict[int, int], dict[int, int]]:
+    """Owners that are present, by loss, and newcomers that are taken for owners without an id.
+
+    Newcomers of the same client first, so that of a batch that bounces each gets its own back;
+    then the others, in the order of losses.
+    """
+    number_of_id = {member: place for place, member in enumerate(group.member_ids)}
+    owners: dict[int, int] = {}
+    for place in places:
+        owner = _present_owner(cases.losses[place], number_of_id, newcomers.by_instance)
+        if owner is not None:
+            owners[place] = line.take(owner)
+    candidates: dict[int, int] = {}
+    for first_for in (line.same_client_for, line.first_for):
+        for place in places:
+            loss = cases.losses[place]
+            if place not in owners and place not in candidates and loss.instance_id is None:
+                candidate = first_for(place, loss.owner)
+                if candidate is not None:
+                    candidates[place] = line.take(candidate)
+    return owners, candidates
 
 
 def _present_owner(

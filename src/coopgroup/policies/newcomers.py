@@ -12,23 +12,27 @@ claims. A member that knows of a delay was there when that was announced: it is 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from coopgroup.model import GroupSnapshot
-    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.model.resource_set import BoolArray, Int32Array
     from coopgroup.policies.base import RoundContext
 
 __all__ = ["Line", "Newcomers"]
 
+_DYNAMIC_ID: Final = re.compile(
+    r"(?P<client>.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL
+)
 _ONE_AT_LEAST: Final = 1 - 1e-9  # shares are sums of fractions
 
 
@@ -90,21 +94,26 @@ class Newcomers:
             ),
         )
 
-    def line_up(self, number: Int32Array, name_numbers: Int64Array, count: int) -> Line:
+    def line_up(self, group: GroupSnapshot, number: Int32Array, count: int) -> Line:
         """Let those without a static id stand in line for losses.
 
         Args:
+            group: the group with R resources.
             number: int32 (R,): which loss each resource is part of, NOBODY for none.
-            name_numbers: int64 (R,): number of each resource's name.
             count: how many losses there are.
         """
         fits = {}
-        for key in self.anonymous:
-            unfit = (number != NOBODY) & ~self.subscribed[key][name_numbers]
+        of_client: dict[tuple[str, int], deque[int]] = {}
+        for key, members in self.anonymous.items():
+            unfit = (number != NOBODY) & ~self.subscribed[key][group.resources.name_numbers]
             fits[key] = np.ones(count, dtype=np.bool_)
             fits[key][number[unfit]] = False
-        queues = {key: deque(numbers) for key, numbers in self.anonymous.items()}
-        return Line(fits=fits, queues=queues)
+            for member in members:
+                client = _client_of(group.members[member].member_id)
+                if client is not None:
+                    of_client.setdefault((client, key), deque()).append(member)
+        queues = {key: deque(members) for key, members in self.anonymous.items()}
+        return Line(fits=fits, queues=queues, of_client=of_client)
 
     def any_but(self, taken: Collection[int]) -> bool:
         """Whether any newcomer is an additional member.
@@ -149,25 +158,51 @@ class Line:
 
     Attributes:
         fits: by class, bool (L,): which losses it subscribes to all of.
-        queues: by class, numbers of those not yet taken, ascending.
+        queues: by class, numbers of its newcomers, ascending; some of them may be taken.
+        of_client: the same by client id and class, for those whose id says of which client it is.
+        taken: members that are out of the line.
     """
 
     fits: Mapping[int, BoolArray]
     queues: Mapping[int, deque[int]]
+    of_client: Mapping[tuple[str, int], deque[int]]
+    taken: set[int] = field(factory=set)
 
-    def first_for(self, loss: int) -> int | None:
-        """First in line that subscribes to all of a loss, None if there is none."""
-        return min(
-            (queue[0] for key, queue in self.queues.items() if queue and self.fits[key][loss]),
-            default=None,
+    def same_client_for(self, loss: int, owner: str | None) -> int | None:
+        """First in line of the client of a loss's owner; None if there is none that fits.
+
+        Kafka names a dynamic member `<client.id>-<uuid>`, so a process that is restarted has
+        another member id of the same client.
+        """
+        client = None if owner is None else _client_of(owner)
+        if client is None:
+            return None
+        return self._first(
+            self.of_client.get((client, key)) for key in self.fits if self.fits[key][loss]
         )
 
+    def first_for(self, loss: int, owner: str | None) -> int | None:  # noqa: ARG002 - as above
+        """First in line that subscribes to all of a loss, None if there is none."""
+        return self._first(self.queues[key] for key in self.fits if self.fits[key][loss])
+
     def take(self, member: int) -> int:
-        """Take a member that is first in line for something out of the line."""
-        for queue in self.queues.values():
-            if queue and queue[0] == member:
-                queue.popleft()
+        """Take a member out of the line, if it stands there."""
+        self.taken.add(member)
         return member
+
+    def _first(self, queues: Iterable[deque[int] | None]) -> int | None:
+        first = None
+        for queue in queues:
+            while queue and queue[0] in self.taken:
+                queue.popleft()
+            if queue and (first is None or queue[0] < first):
+                first = queue[0]
+        return first
+
+
+def _client_of(member_id: str) -> str | None:
+    match = _DYNAMIC_ID.fullmatch(member_id)
+    return None if match is None else match["client"]
 
 
 def _empty_handed(group: GroupSnapshot) -> BoolArray:

@@ -3,6 +3,8 @@
 All of it is played, under the deferred policy, so that what the leader remembers is tried too.
 """
 
+from uuid import UUID
+
 import pytest
 
 from coopgroup.assignors import RangeAssignor
@@ -259,3 +261,71 @@ def test_idle_member_that_knows_of_the_delay_is_nobody_who_returns() -> None:
     drill.round(20_000, leader="C")
     assert drill.owned() == {"B": [2], "C": [3], "E": []}
     assert (drill.listed("lost"), drill.timeout_ms) == (_t(1, 4), T1 - 20_000)
+
+
+# --- dynamic members that can be told apart -------------------------------------------------------
+
+
+def _uuid(number: int) -> str:
+    return str(UUID(int=number))
+
+
+def test_members_when_a_batch_bounces_get_each_its_own_back() -> None:
+    """Kafka names a dynamic member `<client.id>-<uuid>`: who has the same client id is taken first.
+
+    Ids in order of the new uuids would give each one what another had.
+    """
+    clients = ["pod", "pod-1", "pod-2", "web"]
+    drill = Drill(policy=DeferredPolicy())
+    for place, client in enumerate(clients, start=1):
+        drill.join(f"{client}-{_uuid(place)}", _t(place))
+    drill.join("keeper", {"U": [1]}, topics=["U"])
+    drill.existing = {"T": range(1, 5), "U": [1]}
+    drill.round(0, leader="keeper")
+    drill.leave(*(f"{client}-{_uuid(place)}" for place, client in enumerate(clients, start=1)))
+    drill.round(10)
+    for client in clients[:3]:
+        drill.join(f"{client}-{_uuid(99)}")
+    drill.join(f"a-stranger-{_uuid(99)}")
+    told = drill.round(20)
+    assert {member: owned for member, (owned, _) in told.items() if member != "keeper"} == {
+        f"a-stranger-{_uuid(99)}": _t(4),
+        f"pod-{_uuid(99)}": _t(1),
+        f"pod-1-{_uuid(99)}": _t(2),
+        f"pod-2-{_uuid(99)}": _t(3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("gone", "back"),
+    [
+        ("web-1", "web-2"),
+        (_uuid(1), _uuid(2)),
+        (f"web{_uuid(1)}", f"web{_uuid(2)}"),
+        (f"web-{_uuid(1)[:-1]}g", f"web-{_uuid(2)[:-1]}g"),
+    ],
+    ids=["no uuid", "no client id", "no dash", "no hexadecimal"],
+)
+def test_members_when_their_ids_do_not_tell_are_taken_in_order(gone: str, back: str) -> None:
+    """The order of their ids decides, as among members of one client id."""
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(**{"0": [1], "1": [2], gone: [3], "zz": [4]})
+    drill.leave("1", gone)
+    drill.join("00")
+    drill.join(back)
+    drill.round(10)
+    first, second = sorted(["1", gone]), sorted(["00", back])
+    had = {"1": [2], gone: [3]}
+    assert [drill.owned()[member] for member in second] == [had[member] for member in first]
+
+
+def test_newcomer_of_the_same_client_when_it_does_not_subscribe_is_not_taken_for_it() -> None:
+    """The subscription must fit here too."""
+    drill = _four()
+    drill.join(f"web-{_uuid(1)}", _t(5))
+    drill.existing = {"T": range(1, 6)}
+    drill.round(0)
+    drill.leave(f"web-{_uuid(1)}")
+    drill.join(f"web-{_uuid(2)}", topics=["U"])
+    drill.round(10)
+    assert (drill.listed("lost"), drill.timeout_ms) == (_t(5), T1)
