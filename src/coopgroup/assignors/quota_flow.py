@@ -1,13 +1,15 @@
 """The best quotas there are, where members subscribe to different things.
 
-Best means: first the smallest sum of squares of the counts, then the fewest moves. Pouring pool by
-pool (module `quotas`) comes close; what it misses are chains, in which a member that has too much
-gives to one that passes something else on to a third.
+Best means: first the smallest sum of squares of the counts, then the fewest moves, then the fewest
+resources with a member that they do not suit. Pouring pool by pool (module `quotas`) comes close;
+what it misses are chains, in which a member that has too much gives to one that passes something
+else on to a third.
 
 Theory of operation: quotas are a flow from pools to members, and a flow is the cheapest one when
 no cycle of shifts makes it cheaper. Shifting one unit out of a member's quota costs a move if it
-owns that unit, shifting one in saves a move if it owned one more; a member's count rising from n to
-n + 1 costs 2n + 1 times more than all moves could. Distances along shifts are relaxed from all
+owns that unit, shifting one in saves a move if it owned one more; a move costs more than all that
+is unsuited could, and a member's count that rises from n to n + 1 costs 2n + 1 times more than all
+moves could. Distances along shifts are relaxed from all
 nodes at once (Bellman-Ford, in arrays); a cycle among the predecessors is a cycle of negative cost,
 and is cancelled. The cost falls with each one, so the search ends.
 """
@@ -41,6 +43,7 @@ class QuotaFlow:
         owned: int64 (E,): how many the member owns of the pool.
         quota: int64 (E,): how many it shall hold; changed by `settle`.
         loads: int64 (M,): sum of each member's quotas; changed by `settle`.
+        unsuited: int64 (E,): 1 where the pool does not suit the member, else 0.
     """
 
     pools: Int64Array
@@ -48,10 +51,12 @@ class QuotaFlow:
     owned: Int64Array
     quota: Int64Array
     loads: Int64Array
+    unsuited: Int64Array
     _by_member: Int64Array = field(init=False)
     _pool_starts: Int64Array = field(init=False)
     _member_starts: Int64Array = field(init=False)
     _seated: Int64Array = field(init=False)
+    _move: int = field(init=False)
     _weight: int = field(init=False)
 
     def settle(self) -> None:
@@ -61,7 +66,8 @@ class QuotaFlow:
         ordered = self.members[self._by_member]
         self._member_starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         self._seated = ordered[self._member_starts]  # members that subscribe to any pool
-        self._weight = 2 * self.pools.size + 1  # more than the moves of any cycle
+        pairs = 2 * self.pools.size + 1  # more than a cycle has
+        self._move, self._weight = pairs, pairs**2
         for _ in range(_CYCLES_MAX):
             cycle = self._cycle()
             if not cycle:
@@ -93,7 +99,8 @@ class QuotaFlow:
             distance[pool_count:-1],
             distance.size - 1,
         )
-        out = np.where(self.quota <= self.owned, 1, 0) + to_member[self.members]
+        out = np.where(self.quota <= self.owned, self._move, 0) - self.unsuited
+        out += to_member[self.members]
         out[self.quota == 0] = np.iinfo(np.int64).max
         best, pair = _least(out, self._pool_starts)
         places = self.pools[self._pool_starts]
@@ -101,7 +108,8 @@ class QuotaFlow:
         before[places[shorter]] = pool_count + self.members[pair[shorter]]
         changed = bool(shorter.any())
 
-        into = np.where(self.quota < self.owned, -1, 0) + to_pool[self.pools]
+        into = np.where(self.quota < self.owned, -self._move, 0) + self.unsuited
+        into += to_pool[self.pools]
         best, order = _least(into[self._by_member], self._member_starts)
         shorter = _shorten(to_member, self._seated, best)
         pair = self._by_member[order]

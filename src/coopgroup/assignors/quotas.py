@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coopgroup.model.group import GroupSnapshot
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Share", "settle_quotas", "share_of"]
+__all__ = ["Share", "perfect_quotas", "settle_quotas", "share_of"]
 
 _SWEEPS_MAX: Final = 1_000
 
@@ -70,8 +70,9 @@ def settle_quotas(shares: Sequence[Share], member_count: int) -> None:
         share.quota += added
         loads[members] += added
     _sweep(shares, loads)
-    if len(shares) > 1:
-        _perfect(shares, loads)
+    of_how_many = sum(np.bincount(one.pool.subscribers, minlength=member_count) for one in shares)
+    if np.max(of_how_many, initial=0) > 1:
+        perfect_quotas(shares, loads, [np.zeros_like(share.quota) for share in shares])
 
 
 def _sweep(shares: Sequence[Share], loads: Int64Array) -> None:
@@ -90,22 +91,32 @@ def _sweep(shares: Sequence[Share], loads: Int64Array) -> None:
             return
 
 
-def _perfect(shares: Sequence[Share], loads: Int64Array) -> None:
-    """Make quotas the best there are, if there are not too many and some are of one member."""
+def perfect_quotas(
+    shares: Sequence[Share], loads: Int64Array, unsuited: Sequence[Int64Array]
+) -> bool:
+    """Make quotas the best there are, unless there are too many; say whether any changed.
+
+    Args:
+        shares: with quotas that are good already.
+        loads: int64 (M,): sum of each member's quotas; follows.
+        unsuited: of each share int64 (S,), 1 where it does not suit the subscriber, else 0.
+    """
     sizes = [share.pool.subscribers.size for share in shares]
-    members = np.concatenate([share.pool.subscribers for share in shares]).astype(np.int64)
-    if members.size > ARCS_MAX or np.unique(members).size == members.size:
-        return
+    if sum(sizes) > ARCS_MAX:
+        return False
+    quota = np.concatenate([share.quota for share in shares])
     flow = QuotaFlow(
         pools=np.repeat(np.arange(len(shares)), sizes),
-        members=members,
+        members=np.concatenate([share.pool.subscribers for share in shares]).astype(np.int64),
         owned=np.concatenate([share.owned for share in shares]),
-        quota=np.concatenate([share.quota for share in shares]),
+        quota=quota.copy(),
         loads=loads,
+        unsuited=np.concatenate(unsuited),
     )
     flow.settle()
-    for share, quota in zip(shares, np.split(flow.quota, np.cumsum(sizes)[:-1]), strict=True):
-        share.quota = quota
+    for share, settled in zip(shares, np.split(flow.quota, np.cumsum(sizes)[:-1]), strict=True):
+        share.quota = settled
+    return not np.array_equal(flow.quota, quota)
 
 
 def _level(share: Share, loads: Int64Array) -> BoolArray:

@@ -1,16 +1,21 @@
-"""`StickyAssignor`: balance first, fewest moves second.
+"""`StickyAssignor`: balance first, fewest moves second, racks third.
 
-With uniform subscriptions (one pool) both goals are met exactly: counts differ by at most one, and
-of all such targets this is one with the fewest moves: member i keeps min(owned, quota), and the
-larger quotas go to members that own more than the smaller quota. With mixed subscriptions no
-member can hand a resource to a subscriber that has two fewer, and moves are few.
+With uniform subscriptions (one pool) counts differ by at most one, and of all such targets this is
+one with the fewest moves: member i keeps min(owned, quota), and the larger quotas go to members
+that own more than the smaller quota. With mixed subscriptions the sum of squares of the counts is
+the least there is, so no member can shed to a smaller one that subscribes, not even by way of
+others; and of all such targets this is one with the fewest moves. (In groups with more than
+`quota_flow.ARCS_MAX` pairs of a pool and a subscriber: no member can shed to one that has two
+fewer, and moves are few.)
 
 Theory of operation, in two steps that know nothing of each other:
 
 1. How many. Every pool has a quota for each of its subscribers (module `quotas`).
 2. Which. A member above its quota gives up resources spread evenly over what it owns; free ones
    are dealt in order, members taking turns in proportion to what they lack. So the partitions of
-   one topic spread over the members (uneven topics: librdkafka#4044).
+   one topic spread over the members (uneven topics: librdkafka#4044). Where racks are known, what
+   does not suit its owner's rack goes first, and free ones go to racks that they suit
+   (module `sticky_racks`).
 
 Nothing changes when nothing has to: a balanced group keeps everything.
 """
@@ -23,10 +28,14 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.assignors.pools import subscriber_pools
-from coopgroup.assignors.quotas import Share, settle_quotas, share_of
+from coopgroup.assignors.quotas import Share, perfect_quotas, settle_quotas, share_of
+from coopgroup.assignors.sticky_racks import GroupRacks
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coopgroup.assignors.sticky_racks import PoolRacks
     from coopgroup.model.group import GroupSnapshot
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
@@ -71,22 +80,80 @@ def _sticky_target(group: GroupSnapshot) -> Int32Array:
     target = np.full(len(group.resources), NOBODY, dtype=np.int32)
     shares = [share_of(group, pool) for pool in subscriber_pools(group)]
     settle_quotas(shares, len(group.members))
-    for share in shares:
-        target[share.pool.resources] = share.pool.subscribers[_dealt(share)]
+    group_racks = GroupRacks.of(group)
+    racks = [None if group_racks is None else group_racks.of_pool(one.pool) for one in shares]
+    for share, some in zip(shares, racks, strict=True):
+        target[share.pool.resources] = share.pool.subscribers[_dealt(share, some)]
+    if any(some is not None for some in racks):
+        _better_suited(group, shares, racks, target)
     return target
 
 
-def _dealt(share: Share) -> Int32Array:
+def _better_suited(
+    group: GroupSnapshot,
+    shares: Sequence[Share],
+    racks: Sequence[PoolRacks | None],
+    target: Int32Array,
+) -> None:
+    """Make the best of racks, as balance and few moves allow; `target` follows."""
+    sorts: list[Share] = []
+    unsuited: list[Int64Array] = []
+    for share, some in zip(shares, racks, strict=True):
+        whole = (share.pool, np.zeros_like(share.quota))
+        for pool, unfit in (whole,) if some is None else some.sorts(share.pool):
+            sort = share_of(group, pool)
+            held = target[pool.resources]
+            sort.quota = np.bincount(held, minlength=len(group.members))[pool.subscribers]
+            sorts.append(sort)
+            unsuited.append(unfit)
+    loads = np.bincount(target[target != NOBODY], minlength=len(group.members))
+    if perfect_quotas(sorts, loads, unsuited):
+        for sort in sorts:
+            target[sort.pool.resources] = sort.pool.subscribers[_dealt(sort, None)]
+
+
+def _dealt(share: Share, racks: PoolRacks | None) -> Int32Array:
     """Say who gets which resource: int32 (P,), columns."""
     columns = share.owner.copy()
+    room = share.quota - np.minimum(share.owned, share.quota)
     surplus = share.owned > share.quota
     if surplus.any():
         giving = np.flatnonzero(surplus[columns] & (columns != NOBODY))
-        columns[giving[_given_up(columns[giving], share)]] = NOBODY
+        owners = columns[giving]
+        if racks is None:
+            gone = _given_up(owners, share)
+        else:
+            gladly = racks.giving_order(giving, owners.astype(np.int64), room)
+            gone = _given_up_gladly(owners, gladly, share)
+        columns[giving[gone]] = NOBODY
     free = np.flatnonzero(columns == NOBODY)
-    if free.size:
-        columns[free] = _turns(share.quota - np.minimum(share.owned, share.quota))
+    if free.size and racks is None:
+        columns[free] = _turns(room)
+    elif free.size and racks is not None:
+        sides = racks.sides_taking(free, room)
+        for side in np.unique(sides):
+            columns[free[sides == side]] = _turns(np.where(racks.side_of == side, room, 0))
     return columns
+
+
+def _given_up_gladly(owner: Int32Array, gladly: Int64Array, share: Share) -> BoolArray:
+    """Which resources of members above their quota go: those that they give most gladly.
+
+    Args:
+        owner: int32 (G,): column of each resource's owner, resources ascending.
+        gladly: int64 (G,): what goes first, least first.
+        share: quotas and counts of the owners.
+
+    Returns:
+        bool (G,).
+    """
+    order = np.lexsort((gladly, owner))
+    columns = owner[order]
+    edges = np.flatnonzero(np.diff(columns, prepend=NOBODY))
+    ranks = np.arange(columns.size) - np.repeat(edges, np.diff(edges, append=columns.size))
+    gone = np.empty(columns.size, dtype=np.bool_)
+    gone[order] = ranks < (share.owned - share.quota)[columns]
+    return gone
 
 
 def _given_up(owner: Int32Array, share: Share) -> BoolArray:

@@ -1,0 +1,207 @@
+"""Who gives up and who takes what, so that partitions are in the racks of their replicas (KIP-881).
+
+Rules of this file: how many each member gives up and takes is settled already, for balance and few
+moves come first. A member without a rack, and a partition whose replicas' racks are not known,
+suit everybody.
+
+Theory of operation: members in one rack are one side, partitions with replicas in the same racks
+are one sort. Which sort goes to which side, and how many of it, is a flow in a table of sorts and
+sides, and the largest one has the fewest mismatches. Inside a side members take turns, as ever.
+What one member gives up decides what others can take, so this is only nearly the best; unless there
+are very many, the quotas of every sort are then made the best there are (module `quota_flow`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import frozen
+
+from coopgroup.assignors.pools import Pool
+
+if TYPE_CHECKING:
+    from coopgroup.model.group import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray, Int64Array
+
+__all__ = ["GroupRacks", "PoolRacks"]
+
+_WORD_BITS: Final = 62
+
+
+@frozen(kw_only=True, eq=False)
+class GroupRacks:
+    """Racks of a group with M members and R resources.
+
+    Attributes:
+        racks: names, ascending.
+        rack_of: rack of each member, "" for none.
+        masks: int64 (R, words): bit n of word w is set for rack 62 w + n.
+    """
+
+    racks: tuple[str, ...]
+    rack_of: tuple[str, ...]
+    masks: Int64Array
+
+    @classmethod
+    def of(cls, group: GroupSnapshot) -> GroupRacks | None:
+        """Read a group's racks; None where those of members or replicas are not known."""
+        table = group.replica_racks
+        rack_of = tuple(member.rack or "" for member in group.members)
+        if table is None or not any(rack_of) or not table.racks:
+            return None
+        masks = np.zeros((len(group.resources), 1 + len(table.racks) // _WORD_BITS), dtype=np.int64)
+        rows = np.repeat(np.arange(len(group.resources)), np.diff(table.starts))
+        words, bits = np.divmod(table.numbers.astype(np.int64), _WORD_BITS)
+        np.bitwise_or.at(masks, (rows, words), np.left_shift(1, bits))
+        return cls(racks=table.racks, rack_of=rack_of, masks=masks)
+
+    def of_pool(self, pool: Pool) -> PoolRacks | None:
+        """The racks of one pool; None where everything suits everybody."""
+        sides, side_of = np.unique(
+            [self.rack_of[member] for member in pool.subscribers.tolist()], return_inverse=True
+        )
+        masks, sort_of = np.unique(self.masks[pool.resources], axis=0, return_inverse=True)
+        suits = np.array(
+            [[self._suits(mask, side) for side in sides.tolist()] for mask in masks.tolist()]
+        )
+        if suits.all():
+            return None
+        return PoolRacks(side_of=side_of, sort_of=sort_of.reshape(-1), suits=suits)
+
+    def _suits(self, mask: list[int], side: str) -> bool:
+        if not side or not any(mask):
+            return True
+        if side not in self.racks:
+            return False
+        word, bit = divmod(self.racks.index(side), _WORD_BITS)
+        return bool(mask[word] >> bit & 1)
+
+
+@frozen(kw_only=True, eq=False)
+class PoolRacks:
+    """Racks of a pool with S subscribers and P resources.
+
+    Attributes:
+        side_of: int64 (S,): side of each subscriber.
+        sort_of: int64 (P,): sort of each resource.
+        suits: bool (sorts, sides).
+    """
+
+    side_of: Int64Array
+    sort_of: Int64Array
+    suits: BoolArray
+
+    def sorts(self, pool: Pool) -> tuple[tuple[Pool, Int64Array], ...]:
+        """Cut the pool by sorts: each with int64 (S,), 1 where it does not suit the subscriber."""
+        return tuple(
+            (
+                Pool(subscribers=pool.subscribers, resources=pool.resources[self.sort_of == sort]),
+                (~suits[self.side_of]).astype(np.int64),
+            )
+            for sort, suits in enumerate(self.suits)
+        )
+
+    def giving_order(
+        self, resources: Int64Array, columns: Int64Array, room: Int64Array
+    ) -> Int64Array:
+        """How gladly each resource is given up by who has it: int64, least first.
+
+        What does not suit its owner goes first, then what suits most of those that take.
+
+        Args:
+            resources: int64 (G,): places in the pool.
+            columns: int64 (G,): who owns each.
+            room: int64 (S,): how many each subscriber takes.
+        """
+        sorts, sides = self.sort_of[resources], self.side_of[columns]
+        wanted = np.bincount(self.side_of, weights=room, minlength=self.suits.shape[1])
+        welcome = (self.suits @ wanted).astype(np.int64)
+        kept = self.suits[sorts, sides] * (int(room.sum()) + 1)
+        order: Int64Array = kept - welcome[sorts]
+        return order
+
+    def sides_taking(self, resources: Int64Array, room: Int64Array) -> Int64Array:
+        """Say which side takes each of the free resources: int64 (F,), as many suited as can be.
+
+        Args:
+            resources: int64 (F,): places in the pool.
+            room: int64 (S,): how many each subscriber takes; F in all.
+        """
+        sort_count, side_count = self.suits.shape
+        sorts = self.sort_of[resources]
+        supply = np.bincount(sorts, minlength=sort_count)
+        capacity = np.zeros(side_count, dtype=np.int64)
+        np.add.at(capacity, self.side_of, room)
+        flow = _largest_flow(self.suits, supply, capacity)
+        _fill(flow, supply, capacity)
+        taking = np.empty(resources.size, dtype=np.int64)
+        for sort in np.flatnonzero(supply).tolist():
+            shares = flow[sort]
+            along = np.concatenate([(2 * np.arange(n) + 1) / (2 * max(n, 1)) for n in shares])
+            sides = np.repeat(np.arange(side_count), shares)
+            taking[sorts == sort] = sides[np.lexsort((sides, along))]
+        return taking
+
+
+def _largest_flow(suits: BoolArray, supply: Int64Array, capacity: Int64Array) -> Int64Array:
+    """How many of each sort go to each side that they suit: int64 (sorts, sides)."""
+    flow = np.zeros(suits.shape, dtype=np.int64)
+    while True:
+        path = _path(suits, flow, supply, capacity)
+        if not path:
+            return flow
+        amount = min(
+            int(supply[path[0]] - flow[path[0]].sum()),
+            int(capacity[path[-1]] - flow[:, path[-1]].sum()),
+            *(int(flow[sort, side]) for side, sort in zip(path[1::2], path[2::2], strict=False)),
+        )
+        for sort, side in zip(path[::2], path[1::2], strict=True):
+            flow[sort, side] += amount
+        for side, sort in zip(path[1::2], path[2::2], strict=False):
+            flow[sort, side] -= amount
+
+
+def _path(
+    suits: BoolArray, flow: Int64Array, supply: Int64Array, capacity: Int64Array
+) -> list[int]:
+    """A shortest way from a sort that is left to a side with room: sort, side, sort, …, side."""
+    left = np.flatnonzero(supply > flow.sum(axis=1)).tolist()
+    open_side = capacity > flow.sum(axis=0)
+    came_from: dict[int, int] = {}  # side: the sort that it was reached from
+    giver: dict[int, int] = dict.fromkeys(left, -1)  # sort: the side that would give it back
+    queue = deque(left)
+    while queue:
+        sort = queue.popleft()
+        for side in np.flatnonzero(suits[sort]).tolist():
+            if side in came_from:
+                continue
+            came_from[side] = sort
+            if open_side[side]:
+                return _traced(side, came_from, giver)
+            for other in np.flatnonzero(flow[:, side]).tolist():
+                if other not in giver:
+                    giver[other] = side
+                    queue.append(other)
+    return []
+
+
+def _traced(side: int, came_from: dict[int, int], giver: dict[int, int]) -> list[int]:
+    path = [side]
+    while True:
+        sort = came_from[path[-1]]
+        path.append(sort)
+        if giver[sort] == -1:
+            return path[::-1]
+        path.append(giver[sort])
+
+
+def _fill(flow: Int64Array, supply: Int64Array, capacity: Int64Array) -> None:
+    """Send what suits nobody that has room to wherever there is room."""
+    for sort in np.flatnonzero(supply > flow.sum(axis=1)).tolist():
+        left = int(supply[sort] - flow[sort].sum())
+        for side in np.flatnonzero(capacity > flow.sum(axis=0)).tolist():
+            amount = min(left, int(capacity[side] - flow[:, side].sum()))
+            flow[sort, side] += amount
+            left -= amount
