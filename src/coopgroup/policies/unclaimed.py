@@ -34,6 +34,7 @@ from attrs import frozen
 from coopgroup.model import NOBODY
 from coopgroup.model.plan import revoked_claims
 from coopgroup.policies.state import Claims, Holdings, PolicyState
+from coopgroup.policies.stopping import member_numbers
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, ResourceSet
@@ -111,6 +112,7 @@ def remember_round(
     if state is not None:
         known |= _mask(group, state.known) | _owned_before(group, context, state)
         given_up |= _mask(group, state.released)  # also of what nobody subscribes to for a while
+        given_up |= ~group.subscribed() & _of_present_members(group, state)
     homeless = assigned == NOBODY
     return PolicyState(
         generation=context.generation,
@@ -129,6 +131,15 @@ def remember_round(
         subscriptions=group.subscriptions,
         subscription_of=tuple(group.class_of.tolist()),
     )
+
+
+def _of_present_members(group: GroupSnapshot, state: PolicyState) -> BoolArray:
+    """What a member that is here held after the last round, also if it no longer claims it."""
+    there = member_numbers(group, state.members)[state.holdings.holder] != NOBODY
+    places = group.resources.positions(state.holdings.resources)
+    mask = np.zeros(len(group.resources), dtype=np.bool_)
+    mask[places[there & (places >= 0)]] = True
+    return mask
 
 
 def _told_to_stop(group: GroupSnapshot, assigned: Int32Array) -> Claims:

@@ -210,3 +210,36 @@ def test_change_when_the_leader_is_of_an_earlier_release_is_seen_by_what_it_know
     drill.state = attrs.evolve(drill.state, subscriptions=(), subscription_of=())
     drill.actors["C"].topics = ("T", "U")
     assert _revoked(drill.round(10)) == []
+
+
+def test_topic_when_all_drop_it_and_take_it_up_again_is_not_lost() -> None:
+    """Nobody left: who had it is there, and gave it up."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(2), "U": range(2)})
+    for place, member in enumerate("AB"):
+        drill.join(member, {"T": [place], "U": [place]}, topics=["T", "U"])
+    drill.round(0)
+    for actor in drill.actors.values():
+        actor.topics = ("T",)
+        actor.owned = actor.owned.restrict_names(["T"])  # a member stops it by itself
+    assert steady(drill.round(10))
+    assert steady(drill.round(20))
+    for actor in drill.actors.values():
+        actor.topics = ("T", "U")
+    assert steady(drill.round(30))
+    assert (drill.timeout_ms, drill.owned("U")) == (0, {"A": [0], "B": [1]})
+
+
+def test_topic_when_all_drop_it_but_one_has_gone_is_lost_as_far_as_it_was_that_ones() -> None:
+    """Its owner may come back, and is waited for."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(2), "U": range(2)})
+    for place, member in enumerate("AB"):
+        drill.join(member, {"T": [place], "U": [place]}, topics=["T", "U"])
+    drill.round(0)
+    drill.leave("B")
+    drill.actors["A"].topics = ("T",)
+    drill.actors["A"].owned = drill.actors["A"].owned.restrict_names(["T"])
+    drill.round(10)
+    drill.actors["A"].topics = ("T", "U")
+    drill.round(20)
+    assert drill.listed("lost") == {"T": [1], "U": [1]}
+    assert (drill.owned("U"), drill.timeout_ms) == ({"A": [0]}, T1 - 10)

@@ -309,7 +309,7 @@ def test_members_when_a_batch_bounces_get_each_its_own_back() -> None:
 def test_members_when_their_ids_do_not_tell_are_taken_in_order(gone: str, back: str) -> None:
     """The order of their ids decides, as among members of one client id."""
     drill = Drill(policy=DeferredPolicy())
-    drill.settle(**{"0": [1], "1": [2], gone: [3], "zz": [4]})
+    drill.settle(0, **{"0": [1], "1": [2], gone: [3], "zz": [4]})
     drill.leave("1", gone)
     drill.join("00")
     drill.join(back)
