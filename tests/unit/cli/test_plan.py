@@ -418,3 +418,37 @@ def test_documented_examples_are_what_the_command_answers() -> None:
         for row, documented in zip(rows, blocks["json answer"], strict=True)
     ]
     assert shown == blocks["json answer"]
+
+
+@pytest.mark.parametrize(
+    ("known", "timeout_ms"),
+    [
+        ({}, 60_000),
+        ({"remaining_delay_ms": 0}, 0),
+        ({"remaining_delay_ms": 0, "remaining_loss_ms": None}, 0),
+        ({"remaining_delay_ms": 0, "remaining_loss_ms": -1}, 60_000),
+        ({"remaining_delay_ms": 0, "remaining_loss_ms": 7_000}, 7_000),
+    ],
+)
+def test_loss_waits_for_what_members_know_of_losses(
+    known: dict[str, int | None], timeout_ms: int
+) -> None:
+    """A paced scale-up whose leader, with 0 to 5, has died: a pause between moves is no wait."""
+    members = {
+        "B": {"topics": ["T"], "owned": {"T": [6, 7, 8, 9, 10, 11]}, "generation": 5} | known,
+        "C": {"topics": ["T"], "owned": {"T": [12, 13]}, "generation": 5} | known,
+    }
+    policy = {"name": "incremental", "max_moves_per_round": 1, "move_interval_ms": 1_000}
+    row = answer({"topics": {"T": 14}, "members": members, "policy": policy, "generation": 5})
+    assert row["lost"] == ({"T": [0, 1, 2, 3, 4, 5]} if timeout_ms else {})
+    if timeout_ms:
+        told_ms = {one["scheduled_rebalance_timeout_ms"] for one in row["members"].values()}
+        assert told_ms == {timeout_ms}
+
+
+@pytest.mark.parametrize("value", [-2, 2**31, "1", True])
+def test_remaining_loss_when_it_is_none_is_refused(value: object) -> None:
+    """One line that names the member and the field."""
+    member = {"topics": ["T"], "remaining_loss_ms": value}
+    status, (row,) = answers(json.dumps({"topics": {"T": 1}, "members": {"B": member}}).encode())
+    assert (status, row["error"].startswith("members.B.remaining_loss_ms: got ")) == (2, True)
