@@ -28,6 +28,7 @@ def test_work_when_capacity_is_endless_keeps_up() -> None:
 @pytest.mark.parametrize(
     ("capacity_per_s", "positions"),
     [
+        (90, [20, 40, 60]),  # nobody wants more than an equal share
         (60, [20, 40, 60]),  # just enough
         (45, [20, 35, 35]),  # the slowest gets all it wants, the others share the rest
         (30, [20, 20, 20]),
@@ -41,6 +42,17 @@ def test_work_when_capacity_is_short_is_shared_fairly(
     load = load_of(10, 20, 30)
     load.work(load.numbers(T), capacity_per_s, 0, 2_000)
     assert load.positions.tolist() == pytest.approx(positions)
+
+
+def test_numbers_when_topics_come_and_grow_are_places_in_the_arrays() -> None:
+    """Of one topic, of several, of nothing, and with holes in a topic."""
+    load = load_of(1, 2, 3)
+    load.produce("S", 5, [4, 5], 10)
+    load.produce("T", 3, [6], 20)
+    for wanted in (T, ResourceSet(), ResourceSet({"S": [6], "T": [0, 3]}), load.resources):
+        numbers = load.numbers(wanted)
+        assert numbers.tolist() == load.resources.positions(wanted).tolist()
+    assert load.rates[load.numbers(ResourceSet({"S": [5], "T": [3]}))].tolist() == [0.004, 0.006]
 
 
 def test_work_with_a_backlog_goes_on_until_it_is_gone() -> None:
