@@ -34,7 +34,7 @@ def round_row(decided: DecidedRound, now_ms: int) -> dict[str, Any]:
     take = group.resources.take
     targets = zip(group.member_ids, group.by_member(plan.target), strict=True)
     told = zip(group.member_ids, member_assignments(decided), strict=True)
-    return {
+    row = {
         "target": {member: resources.to_dict() for member, resources in targets},
         "members": {member: _member_row(assignment) for member, assignment in told},
         "lost": take(plan.lost).to_dict(),
@@ -43,6 +43,9 @@ def round_row(decided: DecidedRound, now_ms: int) -> dict[str, Any]:
         "state": state_to_json(decided.state),
         "events": [_event_row(record, now_ms) for record in decided.records],
     }
+    if plan.held is not None and plan.held.any():  # only groups that form have any
+        row["held"] = take(plan.held).to_dict()
+    return row
 
 
 def refused_row(error: Exception) -> dict[str, Any]:

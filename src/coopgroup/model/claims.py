@@ -101,7 +101,6 @@ def _member(claim: MemberClaim) -> GroupMember:
         rack=claim.rack,
         remaining_delay_ms=claim.remaining_delay_ms,
         remaining_loss_ms=claim.remaining_loss_ms,
-        has_claims=bool(claim.owned),
         readable=claim.readable,
     )
 

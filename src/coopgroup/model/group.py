@@ -41,7 +41,6 @@ class GroupMember:
         remaining_loss_ms: given where that delay is a pause between moves: what is left of the
             wait for a lost owner, or for a group's first members, in ms; NO_LOSS when the member
             knows of no such wait. None where the delay above is for it.
-        has_claims: whether it claims any resource, in this group's metadata or not.
         readable: whether its subscription could be decoded. Of a member that is not, neither
             topics nor claims are known.
     """
@@ -51,7 +50,6 @@ class GroupMember:
     rack: str | None = None
     remaining_delay_ms: int | None = None
     remaining_loss_ms: int | None = None
-    has_claims: bool = False
     readable: bool = True
 
     @property

@@ -96,7 +96,6 @@ def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
             rack="r1",
             remaining_delay_ms=70,
             remaining_loss_ms=900,
-            has_claims=True,
         ),
         GroupMember(member_id="c", readable=False),
         GroupMember(member_id="d"),
