@@ -22,6 +22,9 @@ __all__ = ["ERROR_ACTIONS", "Action", "ErrorCode", "RequestKind", "action_for", 
 class RequestKind(enum.Enum):
     """The requests that a member sends."""
 
+    # Looked up several times in each step: that of `Enum` hashes the name, in Python.
+    __hash__ = object.__hash__
+
     FIND_COORDINATOR = "FindCoordinator"
     JOIN_GROUP = "JoinGroup"
     SYNC_GROUP = "SyncGroup"

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from coopgroup.member.commits import take_batch
 from coopgroup.member.effects import Lane, Send
 from coopgroup.member.error_actions import RequestKind
@@ -226,5 +224,8 @@ def _commit_request(turn: Turn) -> OffsetCommitRequest | None:
         generation=turn.member.generation,
         member_id=turn.member.member_id,
         group_instance_id=turn.member.config.instance_id,
-        offsets=tuple(attrs.astuple(offset) for offset in offsets),
+        offsets=tuple(
+            (one.topic, one.partition, one.offset, one.leader_epoch, one.metadata)
+            for one in offsets
+        ),
     )

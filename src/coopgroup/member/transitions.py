@@ -27,6 +27,9 @@ __all__ = ["AT_WORK", "TRANSITIONS", "MemberState", "Trigger"]
 class MemberState(enum.Enum):
     """Where a member stands; each says what is true, what is sent, and how it ends."""
 
+    # Looked up several times in each step: that of `Enum` hashes the name, in Python.
+    __hash__ = object.__hash__
+
     UNSUBSCRIBED = "unsubscribed"
     """Not in the group, owns nothing, sends nothing. Ends with a subscription."""
 
@@ -67,6 +70,8 @@ class MemberState(enum.Enum):
 
 class Trigger(enum.Enum):
     """What an event means to the state machine."""
+
+    __hash__ = object.__hash__  # as above
 
     SUBSCRIBED = "subscribed"
     RETURN = "return"
