@@ -68,7 +68,7 @@ class Brokers:
         elif to is None or to.node_id != self.coordinator.node_id:
             self.reply(call, refusal(request, ErrorCode.NOT_COORDINATOR))
         else:
-            self.coordinator.receive(call, request, self.world.now_ms)
+            self.coordinator.receive(call, request, self.world.now_ms, client_id=call.process.name)
             self._send_answers()
 
     def move(self, node_id: int, down_ms: int = 0) -> None:

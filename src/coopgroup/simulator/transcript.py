@@ -1,8 +1,8 @@
 """`Transcript`: a run as lines for people, one an event.
 
-    12.345 orders-2 > JoinGroup of member-003, claims of generation 4: orders 0-3 7
-    12.351 orders-2 < JoinGroup: generation 5, led by member-001
-    12.351 orders-2   state joining -> syncing: joined
+    12.345 a-2 > JoinGroup of a-2-00000000-0000-0000-0000-000000000003, claims of generation 4: T 7
+    12.351 a-2 < JoinGroup: generation 5, led by a-1-00000000-0000-0000-0000-000000000001
+    12.351 a-2   state joining -> syncing: joined
 
 `>` is a request, `<` its outcome, everything else a record of the telemetry. A heartbeat that says
 nothing new, and a commit that was accepted, are left out: they would bury the rest.

@@ -84,9 +84,9 @@ def test_lines_tell_the_story_of_a_round() -> None:
     story = (
         "a   ProcessStarted topics=(T)",
         "a > JoinGroup of a new member, claims nothing",
-        "a < JoinGroup: MEMBER_ID_REQUIRED, member-001",
-        "a > JoinGroup of member-001, claims nothing",
-        "a < JoinGroup: generation 1, led by member-001",
+        "a < JoinGroup: MEMBER_ID_REQUIRED, a-00000000-0000-0000-0000-000000000001",
+        "a > JoinGroup of a-00000000-0000-0000-0000-000000000001, claims nothing",
+        "a < JoinGroup: generation 1, led by a-00000000-0000-0000-0000-000000000001",
         "a > SyncGroup of generation 1, decides for 1",
         "a < SyncGroup: T 0-1",
         "a   AssignmentReceived leader gained=[T 0-1]",

@@ -61,8 +61,17 @@ class GroupCoordinator:
         self.group = ClassicGroup(settings=self.settings)
         self._stored = self.group.stored()
 
-    def receive(self, token: Token, request: GroupRequest, now_ms: int) -> None:
-        """Take a request; answers appear in the outbox, now or later."""
+    def receive(
+        self, token: Token, request: GroupRequest, now_ms: int, *, client_id: str = "client"
+    ) -> None:
+        """Take a request; answers appear in the outbox, now or later.
+
+        Args:
+            token: that its answer will have.
+            request: what is asked.
+            now_ms: virtual time.
+            client_id: `client.id` of who asks, which the header of a request has.
+        """
         self.advance(now_ms)
         group = self.group
         generation = group.generation
@@ -71,7 +80,7 @@ class GroupCoordinator:
             case HeartbeatRequest():
                 heartbeat(group, token, request)
             case JoinGroupRequest():
-                writes = join_group(group, token, request)
+                writes = join_group(group, token, request, client_id)
             case SyncGroupRequest():
                 writes = sync_group(group, token, request)
             case LeaveGroupRequest():

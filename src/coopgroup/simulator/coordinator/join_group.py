@@ -23,8 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["join_group"]
 
 
-def join_group(group: ClassicGroup, token: Token, request: JoinGroupRequest) -> bool:
+def join_group(
+    group: ClassicGroup, token: Token, request: JoinGroupRequest, client_id: str
+) -> bool:
     """Take a join; it is answered now, or when the round is complete.
+
+    Args:
+        group: to join.
+        token: of the request.
+        request: the join.
+        client_id: with which the ids of its dynamic members begin.
 
     Returns:
         Whether the log must be written: a static member has a new id.
@@ -38,7 +46,7 @@ def join_group(group: ClassicGroup, token: Token, request: JoinGroupRequest) -> 
         group.answer(token, join_refusal(code, "" if is_failure else request.member_id))
         return False
     if not request.member_id:
-        return _join_unknown(group, token, request)
+        return _join_unknown(group, token, request, client_id)
     if request.member_id in group.pending:
         del group.pending[request.member_id]
         _add(group, token, request, request.member_id)
@@ -69,9 +77,11 @@ def _refused_code(group: ClassicGroup, request: JoinGroupRequest) -> int:
     return group.identity_code(request.member_id, request.group_instance_id)
 
 
-def _join_unknown(group: ClassicGroup, token: Token, request: JoinGroupRequest) -> bool:
+def _join_unknown(
+    group: ClassicGroup, token: Token, request: JoinGroupRequest, client_id: str
+) -> bool:
     instance_id = request.group_instance_id
-    member_id = group.new_member_id(instance_id)
+    member_id = group.new_member_id(client_id if instance_id is None else instance_id)
     if instance_id is None:
         group.expect(member_id, request.session_timeout_ms)
         group.answer(token, join_refusal(ErrorCode.MEMBER_ID_REQUIRED, member_id))

@@ -17,6 +17,7 @@ import heapq
 from collections.abc import Hashable
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
+from uuid import UUID
 
 import attrs
 from attrs import define, field, frozen
@@ -173,9 +174,13 @@ class ClassicGroup:
         """Answer a request."""
         self.outbox.append((token, answer))
 
-    def new_member_id(self, instance_id: str | None) -> str:
-        """An id that nobody had; a broker's are random, these are numbered."""
-        return f"{instance_id or 'member'}-{next(self._numbers):03}"
+    def new_member_id(self, name: str) -> str:
+        """An id that nobody had, which looks as a broker's does; their UUIDs are random.
+
+        Args:
+            name: the static id of the member, or the client id of one that has none.
+        """
+        return f"{name}-{UUID(int=next(self._numbers))}"
 
     @property
     def has_all_joined(self) -> bool:

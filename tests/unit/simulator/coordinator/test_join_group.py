@@ -1,5 +1,7 @@
 """JoinGroup: who may join, when a round begins, when it ends."""
 
+from uuid import UUID
+
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import JoinGroupAnswer
 from coopgroup.simulator.coordinator import CoordinatorSettings, GroupState
@@ -14,6 +16,18 @@ def test_join_when_new_gets_an_id_first() -> None:
     again = group.ask(join(answer.member_id), JoinGroupAnswer)
     assert (again.error_code, again.generation, again.leader_id) == (0, 1, answer.member_id)
     assert [one.member_id for one in again.members] == [answer.member_id]
+
+
+def test_ids_begin_with_the_client_id_or_the_static_id() -> None:
+    """As a broker's do, with a UUID behind; no two are the same."""
+    coordinator = DrivenCoordinator().coordinator
+    for number, request in enumerate((join(), join(), join(instance_id="static"))):
+        coordinator.receive(number, request, 1_000, client_id="billing-1")
+    answers = [answer for _, answer in coordinator.take_answers()]
+    names = [one.member_id for one in answers if isinstance(one, JoinGroupAnswer)]
+    assert [one[:-36] for one in names] == ["billing-1-", "billing-1-", "static-"]
+    assert len(set(names)) == 3
+    assert all(str(UUID(one[-36:])) == one[-36:] for one in names)
 
 
 def test_join_when_id_is_not_used_in_time_is_unknown() -> None:
