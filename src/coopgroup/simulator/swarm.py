@@ -191,8 +191,8 @@ def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
         seed=seed,
         policy=drawn if policy is None else policy,
         assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
-        rebalance_timeout_ms=600 if theme is _Theme.CUT_OFF else chance.choice((600, 1_500, 3_000)),
-        faults=Faults() if theme is _Theme.WINDOW else _faults(chance),
+        rebalance_timeout_ms=chance.choice((600, 1_500, 3_000)),
+        faults=_faults(chance, theme),
         acts=_Author(chance).acts(theme),
         healed_after_ms=chance.choice(_GAPS_MS),
     )
@@ -204,6 +204,8 @@ class _Theme(enum.Enum):
     ANY = "any acts"
     WINDOW = "members depart and come while lost resources wait, and nothing else goes wrong"
     CUT_OFF = "a member does not get through with some of its requests, or with all"
+    CLAIMS = "subscriptions claim what is another's, or cannot be read"
+    COMMITS = "commits are many and late, while resources go from hand to hand"
 
 
 def _policy(chance: random.Random, theme: _Theme) -> Choice:
@@ -225,20 +227,30 @@ def _policy(chance: random.Random, theme: _Theme) -> Choice:
             return Choice(name="simple")
 
 
-def _faults(chance: random.Random) -> Faults:
+def _faults(chance: random.Random, theme: _Theme) -> Faults:
     """No fault at all in some runs, so that what goes wrong there has no excuse."""
-    if chance.random() < 0.3:
-        return Faults()
-    return Faults(
-        loss=chance.choice((0.0, 0.0, 0.02, 0.1)),
-        delay_ms_max=chance.choice((2, 10, 40)),
-        slow=chance.choice((0.0, 0.2, 0.5)),
-        slow_ms_max=chance.choice((100, 400, 2_000)),
-        lead_ms_max=chance.choice((10, 10, 400)),
-        no_metadata=chance.choice((0.0, 0.0, 0.1)),
-        commit_interval_ms=chance.choice((30, 250, 250)),
-        awaits_commits=chance.random() < 0.5,
-    )
+    match theme:
+        case _Theme.WINDOW:
+            return Faults(lead_ms_max=chance.choice((10, 10, 400)))
+        case _Theme.CUT_OFF:
+            return Faults(delay_ms_max=40)
+        case _Theme.CLAIMS:
+            return Faults(slow=chance.choice((0.0, 0.2)), slow_ms_max=400)
+        case _Theme.COMMITS:
+            return Faults(delay_ms_max=40, commit_interval_ms=30, awaits_commits=False)
+        case _ if chance.random() < 0.3:
+            return Faults()
+        case _:
+            return Faults(
+                loss=chance.choice((0.0, 0.0, 0.02, 0.1)),
+                delay_ms_max=chance.choice((2, 10, 40)),
+                slow=chance.choice((0.0, 0.2, 0.5)),
+                slow_ms_max=chance.choice((100, 400, 2_000)),
+                lead_ms_max=chance.choice((10, 10, 400)),
+                no_metadata=chance.choice((0.0, 0.0, 0.1)),
+                commit_interval_ms=chance.choice((30, 250, 250)),
+                awaits_commits=chance.random() < 0.5,
+            )
 
 
 class _Author:
@@ -265,10 +277,41 @@ class _Author:
             case _Theme.CUT_OFF:
                 acts += [self._start() for _ in range(chance.randint(2, 3))]
                 acts += [act for _ in range(chance.randint(1, 2)) for act in self._cut_off()]
+            case _Theme.CLAIMS:
+                acts += [self._start(Identity.NONE) for _ in range(chance.randint(2, 3))]
+                acts += self._false_claims()
+            case _Theme.COMMITS:
+                acts += [self._start() for _ in range(chance.randint(1, 3))]
+                acts += self._late_commits()
             case _:
                 acts += [self._start() for _ in range(chance.randint(1, 4))]
                 acts += self._anything()
         return tuple(acts)
+
+    def _false_claims(self) -> Iterator[Act]:
+        """What is claimed falsely is claimed in a round that others bring about."""
+        chance = self._chance
+        kind = chance.choice((ActKind.FORGE, ActKind.FORGE, ActKind.GARBLE))
+        for _ in range(chance.randint(1, 3)):
+            name, number = self._anybody(), chance.choice((0, 1))
+            yield Act(after_ms=500, kind=kind, process=name, number=number)
+            yield self._start(Identity.NONE)
+
+    def _late_commits(self) -> Iterator[Act]:
+        """Commits fail, and are tried again, while somebody comes or goes."""
+        chance = self._chance
+        for _ in range(chance.randint(2, 4)):
+            yield Act(
+                after_ms=chance.choice((100, 300)),
+                kind=ActKind.UPSET,
+                process=self._anybody(),
+                request="OffsetCommit",
+                mishap=chance.choice(("ANSWER_LOST", "REFUSED", "DELAYED")),
+                number=chance.choice((14, 27)),
+                for_ms=150,
+                times=chance.choice((1, 4)),
+            )
+            yield self._start() if chance.random() < 0.5 else self._end(ActKind.CLOSE, 30)
 
     def _anything(self) -> Iterator[Act]:
         chance = self._chance
@@ -365,14 +408,15 @@ class _Author:
         names: Sequence[str] = (*self._there, LEADER)
         return self._chance.choice(names)
 
-    def _start(self) -> Act:
+    def _start(self, identity: Identity | None = None) -> Act:
         chance = self._chance
         if len(self._there) >= _PROCESSES_MAX:
             return self._end(ActKind.CLOSE, chance.choice(_GAPS_MS))
         self._started += 1
         name = f"p{self._started}"
         self._there.append(name)
-        identity = chance.choice((Identity.NONE, Identity.NONE, Identity.STATIC, *Identity))
+        if identity is None:
+            identity = chance.choice((Identity.NONE, Identity.NONE, Identity.STATIC, *Identity))
         if identity is Identity.STATIC:
             self._static.add(name)
         return Act(

@@ -79,7 +79,7 @@ def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violat
         telemetry: of the run.
         waits: of the policy.
     """
-    identities = _identities(telemetry)
+    identities, topics = _identities(telemetry)
     since: dict[Resource, tuple[int, str]] = {}
     moved_ms: int | None = None
     before: _Round | None = None
@@ -91,7 +91,14 @@ def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violat
                 moved_ms = after.at_ms if _moves(None, after.led) else None
             before = after
             continue
-        step = _Step(before=before, after=after, identities=identities, since=since, waits=waits)
+        step = _Step(
+            before=before,
+            after=after,
+            identities=identities,
+            topics=topics,
+            since=since,
+            waits=waits,
+        )
         for message in (*step.objections(), *_hasty(step, moved_ms)):
             yield Violation(checker="losses", at_ms=after.at_ms, message=message)
         since = step.since_now()
@@ -224,7 +231,6 @@ def _follows(before: _Round, after: _Round) -> bool:
         after.client == before.client
         and after.generation == before.generation + 1
         and before.leader_heard
-        and all(member in before.held for member in before.led.members)
     )
 
 
@@ -235,6 +241,7 @@ class _Step:
     before: _Round
     after: _Round
     identities: dict[str, str]
+    topics: dict[str, set[str]]
     since: dict[Resource, tuple[int, str]]
     waits: Waits
 
@@ -265,6 +272,10 @@ class _Step:
             yield f"{new.to_dict()} is called lost though nobody departed"
         if given_up := before.revoked & after.lost:
             yield f"{given_up.to_dict()} was given up and is called lost"
+        if after.lost and not self.fresh and not before.revoked and after.policy == "deferred":
+            moves = (after.revoked & after.waiting) - after.contested
+            if moves:
+                yield f"moves {moves.to_dict()} while {after.lost.to_dict()} waits"
         if _only_told_again(before, after):
             yield f"only {after.revoked.to_dict()} is still being stopped, and all have to rejoin"
         until_ms = now_ms + after.scheduled_rebalance_timeout_ms
@@ -275,10 +286,24 @@ class _Step:
             if self._is_back(owner):
                 yield f"{resource} is kept from {owner}, which is back"
         yield from self._given_early()
+        yield from self._kept_from_newcomers()
 
     def _is_back(self, owner: str) -> bool:
         instance = self.identities.get(owner, "")
         return bool(instance) and any(self.identities.get(m) == instance for m in self.fresh)
+
+    def _kept_from_newcomers(self) -> Iterator[str]:
+        """One member without a static id departed; who comes without one is taken for it."""
+        waiting = (*self.since.values(), *self.since_now().values())
+        owners = {owner for _, owner in waiting}
+        if not self.after.led.lost:
+            return
+        if len(owners) != 1 or _UNKNOWN in owners or any(self.identities.get(o) for o in owners):
+            return
+        names = {resource.name for resource in self.after.led.lost}
+        for member in self.fresh:
+            if not self.identities.get(member) and names <= self.topics.get(member, set()):
+                yield f"{self.after.led.lost.to_dict()} is kept from {member}, which is new"
 
     def _given_early(self) -> Iterator[str]:
         """What was given to others before its owner's time was over."""
@@ -302,7 +327,7 @@ class _Step:
 
     def _had(self, member: str) -> ResourceSet:
         """What a member that departed had claimed, and was not to give up."""
-        return self.before.kept[member] - self.before.led.revoked
+        return self.before.kept.get(member, EMPTY) - self.before.led.revoked
 
 
 def _only_told_again(before: RoundLed, after: RoundLed) -> bool:
@@ -332,13 +357,16 @@ def _hasty(step: _Step, moved_ms: int | None) -> Iterator[str]:
         yield f"moves {passed_ms} ms after the last moves"
 
 
-def _identities(telemetry: Sequence[Envelope]) -> dict[str, str]:
-    """Static id of every member that has one, by member id."""
-    instance_of: dict[str, str] = {}
-    found: dict[str, str] = {}
+def _identities(telemetry: Sequence[Envelope]) -> tuple[dict[str, str], dict[str, set[str]]]:
+    """Static id of every member that has one, and topics of every member, by member id."""
+    process: dict[str, ProcessStarted] = {}
+    identities: dict[str, str] = {}
+    topics: dict[str, set[str]] = {}
     for one in telemetry:
         if isinstance(one.record, ProcessStarted):
-            instance_of[one.client] = one.record.instance_id
-        elif one.member and instance_of.get(one.client):
-            found[one.member] = instance_of[one.client]
-    return found
+            process[one.client] = one.record
+        elif one.member and one.client in process:
+            topics[one.member] = set(process[one.client].topics)
+            if process[one.client].instance_id:
+                identities[one.member] = process[one.client].instance_id
+    return identities, topics
