@@ -1,0 +1,43 @@
+"""The page on assignors says what there is."""
+
+import json
+import re
+
+import attrs
+
+from coopgroup.assignors import LagAwareAssignor, assignor_names
+from coopgroup.assignors.lag_exchange import Thrift
+from coopgroup.assignors.quota_flow import ARCS_MAX
+from tests.architecture.tree import ROOT
+
+PAGE = (ROOT / "docs" / "assignors.md").read_text()
+
+
+def test_page_when_read_names_every_assignor() -> None:
+    """The first table lists them all."""
+    assert {name for name in assignor_names() if f"| `{name}` |" in PAGE} == set(assignor_names())
+
+
+def test_page_when_read_lists_every_option_with_its_default() -> None:
+    """The lag-aware assignor's options, in the words of JSON."""
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", PAGE, flags=re.MULTILINE))
+    defaults = {
+        field.name: json.dumps(field.default).replace("null", "none").strip('"')
+        for field in attrs.fields(LagAwareAssignor)
+    }
+    assert {name: rows[name].strip('"') for name in defaults} == defaults
+
+
+def test_page_when_it_states_bounds_states_those_of_the_code() -> None:
+    """Two numbers that readers of large groups need."""
+    looks = Thrift(gain_min=0.0, moves_left=None).looks_left
+    assert f"up to {ARCS_MAX:,} pairs" in PAGE
+    assert f"after {looks:,} looks" in PAGE
+
+
+def test_page_when_its_example_runs_makes_assignors() -> None:
+    """The names can be imported as shown, and the options exist."""
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(block, "assignors.md", "exec"), names)  # noqa: S102 - our own page
+    assert names["evened_out"] == LagAwareAssignor(scope="group", moves_max=50)
