@@ -5,6 +5,7 @@ from coopgroup.policies.deferred import DeferredPolicy
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.incremental import IncrementalPolicy
 from coopgroup.policies.registry import create_policy, policy_names, register_policy
+from coopgroup.policies.rounds import Ration
 from coopgroup.policies.safety import check_target, violations
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import (
@@ -27,6 +28,7 @@ __all__ = [
     "Offer",
     "Policy",
     "PolicyState",
+    "Ration",
     "RoundContext",
     "SimplePolicy",
     "StagedRound",
