@@ -5,8 +5,8 @@ restarted, an idle member that leaves, or lags that rise and fall are no such re
 the target of the assignor goes with them.
 
 Rules of this file: who joined for good and what expired is known elsewhere (`losses`); here are
-the other changes: of subscriptions, of what exists, and members that bring along what they had,
-though nobody waits for them.
+the other changes: of subscriptions, of what exists, and owners that are not those which the last
+round left: members that bring along what they had though nobody waits for them, say.
 """
 
 from __future__ import annotations
@@ -16,27 +16,33 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coopgroup.model import NOBODY
+from coopgroup.policies.stopping import member_numbers, rightful_resources
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot
+    from coopgroup.model.resource_set import BoolArray
     from coopgroup.policies.state import PolicyState
     from coopgroup.policies.unclaimed import Unclaimed
 
 __all__ = ["changed_for_good"]
 
 
-def changed_for_good(group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed) -> bool:
+def changed_for_good(
+    group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed, stopping: BoolArray
+) -> bool:
     """Whether subscriptions, resources, or who owns any are not what they were.
 
     Args:
-        group: the group.
+        group: the group with K claims.
         state: what the leader remembers of the last round.
         unclaimed: what `find_unclaimed` said of the group.
+        stopping: bool (K,): claims that an earlier round told to be stopped.
     """
     return (
         _resources_changed(group, state, unclaimed)
         or _subscriptions_changed(group, state)
         or _strangers_own(group, state)
+        or _others_own(group, state, stopping)
     )
 
 
@@ -83,3 +89,20 @@ def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
         and group.members[number].instance_id not in instances
         for number in owners
     )
+
+
+def _others_own(group: GroupSnapshot, state: PolicyState, stopping: BoolArray) -> bool:
+    """Whether a member of the last round owns what that did not leave it with.
+
+    Neither what it is slow to stop counts, nor what was left with one that has gone since.
+    """
+    there = member_numbers(group, state.members)
+    was_there = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last one is nobody
+    was_there[there[there != NOBODY]] = True
+    places = group.resources.positions(state.holdings.resources)
+    holder = there[state.holdings.holder]
+    counts = group.assignable & was_there[group.owner] & ~rightful_resources(group, stopping)
+    counts[places[(places >= 0) & (holder == NOBODY)]] = False
+    expected = np.full(len(group.resources), NOBODY, dtype=np.int32)
+    expected[places[places >= 0]] = holder[places >= 0]
+    return bool((counts & (group.owner != expected)).any())

@@ -205,7 +205,7 @@ def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delay
     return (
         state.moves_pending
         or outlook.losses.expired
-        or changed_for_good(group, state, outlook.unclaimed)
+        or changed_for_good(group, state, outlook.unclaimed, outlook.stopping)
     )
 
 

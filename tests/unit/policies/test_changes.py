@@ -96,7 +96,8 @@ def test_member_when_it_bounces_where_shares_were_never_even_disturbs_nobody(
 
 @both
 @pytest.mark.parametrize(
-    "change", ["additional", "expired", "created", "deleted", "subscription", "stranger"]
+    "change",
+    ["additional", "expired", "created", "deleted", "subscription", "stranger", "other owners"],
 )
 def test_group_when_it_has_changed_for_good_goes_to_the_target(policy: Policy, change: str) -> None:
     """At once, or at the ration's pace: to the last resource."""
@@ -115,9 +116,12 @@ def test_group_when_it_has_changed_for_good_goes_to_the_target(policy: Policy, c
             drill.existing = {"T": range(5)}
         case "subscription":
             drill.actors["C"].topics = ("T", "U")
-        case _:
+        case "stranger":
             drill.actors["B"].owned = ResourceSet(_t(2))
             drill.join("D", _t(3))
+        case _:
+            drill.actors["A"].owned = ResourceSet(_t(0, 1, 2))
+            drill.actors["B"].owned = ResourceSet(_t(3))
     assert _revoked(drill.round(now)) != []
     rounds = 0
     while not steady(drill.round(now + rounds)):
