@@ -384,8 +384,10 @@ def _created(
 ) -> Any:  # noqa: ANN401 - see `_chosen`
     try:
         return create(name, options)
-    except ConfigurationError as error:  # said as Python would; the line is JSON
-        _refuse(error.field, error.value, error.expected)
+    except ConfigurationError as error:
+        if error.value is None or isinstance(error.value, bool):  # as JSON, not as Python, says it
+            _refuse(error.field, error.value, error.expected)
+        raise
 
 
 def _state(value: object) -> PolicyState | None:

@@ -213,9 +213,10 @@ def test_read_line_when_a_name_is_not_there_lists_what_is(field: str, name: str)
 
 @pytest.mark.parametrize("field", ["assignor", "policy"])
 def test_read_line_when_an_option_is_unknown_names_it(field: str) -> None:
-    """Options are the keyword arguments of assignor and policy, and no others."""
+    """Options are the keyword arguments of assignor and policy, and no others; shown in full."""
     name = {"assignor": "sticky", "policy": "simple"}[field]
-    assert "sped" in refusal(changed(**{field: {"name": name, "sped": 1}}))
+    option = "speed_limit_of_moves_per_round"
+    assert f"got {option!r}, expected" in refusal(changed(**{field: {"name": name, option: 1}}))
 
 
 def test_read_line_when_a_value_is_large_shows_its_beginning() -> None:
