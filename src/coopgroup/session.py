@@ -18,7 +18,9 @@ than this module says. The host's duties, in this order:
    no longer claims the resources, and another member may have them at once. That join waits for
    every commit of the resources that was asked for before. A revocation may complete in parts:
    what is slow to stop then holds back nothing else. What was lost while it was being stopped
-   must not be reported after `LossHandled`: it may have been granted and revoked anew.
+   must not be reported after `LossHandled`: it may have been granted and revoked anew. A stop
+   has an end, which is for the host to see to: a member waits for it for ever, and the group with
+   it. What is not stopped in time is lost for the application, and then reported as stopped.
 6. Hand nothing out once `member.hold_until_ms` has passed, whatever the session has been told
    so far: after a pause of the process the clock knows it first.
 7. Keep what `KeepIdentity` says where the next life of the process finds it and no other process

@@ -65,7 +65,9 @@ def consume(consumer: CooperativeConsumer) -> None:
     assert_type(consumer.consumer_group_metadata(), bytes)
     with consumer as same:
         assert_type(same, CooperativeConsumer)
-    consumer.revoke_later([TopicPartition("orders", 0)])
+    put_off = consumer.revoke_later([TopicPartition("orders", 0)])
+    if put_off:
+        consumer.finish_revoke(put_off)
     consumer.finish_revoke([TopicPartition("orders", 0)])
     consumer.hand_over()
     consumer.unsubscribe()

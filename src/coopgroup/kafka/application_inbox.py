@@ -56,6 +56,12 @@ class ApplicationInbox:
             self.waiting = True
             self._changed.notify_all()
 
+    def wake(self) -> None:
+        """Have the application's thread come by though nothing is there for it."""
+        with self._changed:
+            self.waiting = True
+            self._changed.notify_all()
+
     def take(self) -> Notice | None:
         """Take the oldest notice."""
         with self._changed:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from coopgroup.assignors.base import Assignor
     from coopgroup.kafka.notices import Callback
+    from coopgroup.kafka.slow_stops import PutOff
     from coopgroup.policies.base import Policy
 
 __all__ = ["CooperativeConsumer"]
@@ -228,14 +229,16 @@ class CooperativeConsumer:
         """The same as `incremental_unassign` of all that is given up."""
         self.incremental_unassign([])
 
-    def revoke_later(self, partitions: list[TopicPartition]) -> bool:
+    def revoke_later(self, partitions: list[TopicPartition]) -> PutOff | None:
         """Say in `on_revoke` what takes long to stop, and does so beside the polling thread.
 
         Its records are not handed out any more, but it stays in `assignment` and its offsets may be
-        committed, until `finish_revoke`. The rest moves meanwhile. coopgroup's own.
+        committed, until `finish_revoke`. The rest moves meanwhile. What is not finished within
+        `max.poll.interval.ms` of the call of `on_revoke` is lost (`on_lost`). coopgroup's own.
 
         Returns:
-            Whether there is a later; False in `unsubscribe` and `close`, which wait for nothing.
+            What was put off, for `finish_revoke`. None if there is no later: `unsubscribe` and
+            `close` wait for nothing.
 
         Raises:
             KafkaException: called elsewhere, or with partitions that are not revoked.
@@ -245,18 +248,23 @@ class CooperativeConsumer:
         self._check_open()
         return self._notices.revoke_later(partitions)
 
-    def finish_revoke(self, partitions: list[TopicPartition]) -> None:
+    def finish_revoke(self, stopped: list[TopicPartition] | PutOff) -> None:
         """Say that what was put off by `revoke_later` has stopped; from any thread.
 
         The next `poll` commits it, as after `on_revoke`, and gives it up. What was lost meanwhile
         is passed over. coopgroup's own.
 
+        Args:
+            stopped: what `revoke_later` returned, all of which has stopped; or partitions, which
+                end whatever stop of them is under way then. Only the former cannot be taken for
+                a later stop, of partitions that were lost and came back meanwhile.
+
         Raises:
-            TypeError: no list of partitions.
+            TypeError: neither of them.
             RuntimeError: the consumer is closed.
         """
         self._check_open()
-        self._notices.finish_revoke(partitions)
+        self._notices.finish_revoke(stopped)
 
     # --- offsets and flow ------------------------------------------------------------------------
 

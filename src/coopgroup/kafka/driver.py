@@ -146,6 +146,9 @@ class GroupDriver:
     # A signal handler may close the consumer while its thread is in here.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
+    # When the application wants to look at its stops, and for which such time it was woken.
+    _remind_at_s: float = field(default=math.inf, init=False)
+    _reminded_s: float = field(default=math.inf, init=False)
     # Member id and generation in which it leads though it decided no round of that.
     _leads_as: tuple[str, int] | None = field(default=None, init=False)
 
@@ -215,6 +218,12 @@ class GroupDriver:
         """
         self.post(LeaveRequested(reason=reason, for_good=for_good))
 
+    def remind(self, at_s: float) -> None:
+        """Have the inbox woken at a time instead of the one before; infinite for never."""
+        if at_s != self._remind_at_s:
+            self._remind_at_s = at_s
+            self.post(Woken())
+
     def new_commit(self, on_committed: Callable[[tuple[tuple[str, int, int], ...]], None]) -> int:
         """Register a commit; the callback is called exactly once.
 
@@ -269,6 +278,11 @@ class GroupDriver:
         self._take(event)
         if self._is_stalled():
             self._take(ApplicationStalled())
+        remind_at_s = self._remind_at_s
+        if now_s() >= remind_at_s:
+            if remind_at_s != self._reminded_s:
+                self.inbox.wake()
+            self._reminded_s = remind_at_s
         for commit_id in self._overdue_commits():
             # In this order: one that is on the wire ends for the member with its answer only.
             self._end_commit(commit_id, ErrorCode.REQUEST_TIMED_OUT)
@@ -287,6 +301,8 @@ class GroupDriver:
         if self.member.state in AT_WORK:
             stalls_at_s = self.polled_at_s + self.settings.max_poll_interval_ms / 1000
             pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
+        if self._remind_at_s != self._reminded_s:
+            pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
         if self._asked:
             pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
         return None if math.isinf(pause_s) else pause_s

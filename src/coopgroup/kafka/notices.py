@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_exception
 from coopgroup.kafka.partitions import to_partitions, to_resources
+from coopgroup.kafka.slow_stops import PutOff, SlowStops
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import LossHandled, RevocationCompleted
 from coopgroup.model import EMPTY, ResourceSet
@@ -61,7 +62,6 @@ class GroupNotices:
         committing: commits what is given up.
         write: writes a telemetry record.
         held: what the application was told to have.
-        stopping: part of it that the application goes on stopping after `on_revoke`.
         callbacks: of the last `subscribe`.
     """
 
@@ -71,15 +71,20 @@ class GroupNotices:
     committing: Committing
     write: Callable[[ResourcesStarted | ResourcesStopped], None]
     held: ResourceSet = field(default=EMPTY, init=False)
-    stopping: ResourceSet = field(default=EMPTY, init=False)
     callbacks: Callbacks = field(factory=Callbacks, init=False)
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)
     _later: ResourceSet | None = field(default=None, init=False)  # None where there is no later
-    _stopping_since: list[tuple[float, ResourceSet]] = field(factory=list, init=False)
+    _slow: SlowStops = field(factory=SlowStops, init=False)
+    _given_up: int = field(default=0, init=False)  # how often the group was left
     _failure: KafkaException | None = field(default=None, init=False)
     _serving: bool = field(default=False, init=False)
     _giving_up: bool = field(default=False, init=False)
+
+    @property
+    def stopping(self) -> ResourceSet:
+        """Part of what is held that the application goes on stopping after `on_revoke`."""
+        return self._slow.resources
 
     # --- serving ---------------------------------------------------------------------------------
 
@@ -103,6 +108,7 @@ class GroupNotices:
                     self._obey(notice)
                 while (call := inbox.take_call()) is not None:
                     call()
+                self._end_overdue()
             finally:
                 self._serving = False
         if self._failure is not None:
@@ -128,6 +134,7 @@ class GroupNotices:
             self._give_up()
         finally:
             self._giving_up = False
+            self._given_up += 1
 
     def _give_up(self) -> None:
         try:
@@ -160,6 +167,7 @@ class GroupNotices:
     def _obey(self, notice: Notice) -> None:
         # A callback counts against max.poll.interval.ms like any work of the application.
         self.driver.polled_at_s = now_s()
+        membership = self._given_up
         match notice:
             case GrantResources():
                 self._grant(notice.resources)
@@ -167,12 +175,13 @@ class GroupNotices:
                 try:
                     self._stop(notice.resources, StopReason.REVOKED)
                 finally:
-                    self._complete(notice.resources - self.stopping)
+                    self._complete(notice.resources - self.stopping, membership)
             case LoseResources():
                 try:
                     self._lose(notice.resources & self.held)
                 finally:
-                    self.driver.post(LossHandled())
+                    if membership == self._given_up:  # the callback did not leave the group
+                        self.driver.post(LossHandled())
             case FailMember():
                 self._failure = kafka_exception(notice.code, notice.message, fatal=True)
 
@@ -220,33 +229,68 @@ class GroupNotices:
     def _stop_later(self, resources: ResourceSet, began_s: float) -> ResourceSet:
         """Hand nothing more out of what goes on being stopped; returns what that is."""
         later, self._later = (self._later or EMPTY) & resources, None
+        self._slow.begin(later, began_s)
         if later:
-            self.stopping |= later
-            self._stopping_since.append((began_s, later))
             self.fetching.pause(to_partitions(later & self.fetching.fetched), later)
+            self.driver.remind(self._slow.due_at_s(self._limit_s))
         return later
 
-    def _finish(self, resources: ResourceSet) -> None:
+    @property
+    def _limit_s(self) -> float:
+        return self.driver.settings.max_poll_interval_ms / 1000
+
+    def _end_overdue(self) -> None:
+        """Warn of what takes long to stop; lose, and give up, what has had all its time."""
+        if not self.stopping:
+            return
+        try:
+            self._look_at_slow(now_s(), self._limit_s)
+        finally:
+            self.driver.remind(self._slow.due_at_s(self._limit_s))
+
+    def _look_at_slow(self, now: float, limit_s: float) -> None:
+        overdue = self._slow.overdue(now, limit_s)
+        long = self._slow.take_long(now, limit_s) - overdue
+        if long:
+            self._warn("stop_takes_long", long)
+        if overdue:
+            self._warn("stop_never_finished", overdue)
+            self.driver.polled_at_s = now
+            membership = self._given_up
+            try:
+                self._lose(overdue)
+            finally:
+                self._complete(overdue, membership)
+
+    def _warn(self, event: str, resources: ResourceSet) -> None:
+        said = {topic: list(indices) for topic, indices in resources.to_dict().items()}
+        limit_ms = self.driver.settings.max_poll_interval_ms
+        self.driver.sink.warn(event, resources=said, max_poll_interval_ms=limit_ms)
+
+    def _finish(self, stopped: ResourceSet | PutOff) -> None:
         """Give up what the application has stopped by now, as if `on_revoke` returned."""
-        done = resources & self.stopping  # what was lost meanwhile is not in it any more
+        # What was lost meanwhile is not in it any more.
+        if isinstance(stopped, PutOff):
+            done = self._slow.still_of(stopped)
+        else:
+            done = self.stopping & stopped
         try:
             self.committing.commit_last(done)
         finally:
-            for began_s, batch in tuple(self._stopping_since):
-                self._drop(batch & done, StopReason.REVOKED, began_s)
-            self._complete(done)
+            for began_s, part in self._slow.parts(done):
+                self._drop(part, StopReason.REVOKED, began_s)
+            self._complete(done, self._given_up)
 
-    def _complete(self, resources: ResourceSet) -> None:
-        if resources:
+    def _complete(self, resources: ResourceSet, membership: int) -> None:
+        """Tell the member, unless the callback left the group in which it was to stop this."""
+        if resources and membership == self._given_up:
             self.driver.post(RevocationCompleted(resources=resources))
 
     def _drop(self, resources: ResourceSet, reason: StopReason, began_s: float) -> None:
         if not resources:
             return
         self.held -= resources
-        self.stopping -= resources
-        since = [(at_s, batch - resources) for at_s, batch in self._stopping_since]
-        self._stopping_since = [one for one in since if one[1]]
+        self._slow.end(resources)
         self.committing.store.forget(resources)
         self.fetching.end(resources)
         duration_ms = round((now_s() - began_s) * 1000)
@@ -288,11 +332,12 @@ class GroupNotices:
                 "the group revokes: possible in on_revoke and on_lost only",
             )
 
-    def revoke_later(self, partitions: list[TopicPartition]) -> bool:
+    def revoke_later(self, partitions: list[TopicPartition]) -> PutOff | None:
         """In `on_revoke`: the application goes on stopping some of the partitions.
 
         Returns:
-            False when everything is given up and there is no later.
+            What was put off, for `finish_revoke`; None when everything is given up and there is
+            no later.
 
         Raises:
             KafkaException: called elsewhere, or with partitions that are not revoked.
@@ -300,17 +345,23 @@ class GroupNotices:
         """
         self.accept_revoked(partitions)
         if self._later is None:
-            return False
-        self._later |= _resources(partitions)
-        return True
+            return None
+        resources = _resources(partitions)
+        self._later |= resources
+        return self._slow.put_off(resources)
 
-    def finish_revoke(self, partitions: list[TopicPartition]) -> None:
+    def finish_revoke(self, stopped: list[TopicPartition] | PutOff) -> None:
         """From any thread: the application has stopped partitions; `serve` gives them up.
 
+        Args:
+            stopped: what `revoke_later` returned; partitions are taken for those of the stop that
+                is under way when `serve` comes to them.
+
         Raises:
-            TypeError: no list of partitions.
+            TypeError: neither.
         """
-        self.driver.inbox.call_soon(partial(self._finish, _resources(partitions)))
+        done = stopped if isinstance(stopped, PutOff) else _resources(stopped)
+        self.driver.inbox.call_soon(partial(self._finish, done))
 
 
 def _run_all(calls: Iterable[Callable[[], None]]) -> None:

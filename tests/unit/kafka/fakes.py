@@ -120,6 +120,9 @@ class FakeDriver:
         code: outcome of commits, which are answered at once; None keeps them waiting.
         waiting: callbacks of commits that are not answered.
         left: why it was left, and whether for good.
+        reminders: when it was asked to wake the application.
+        warned: events and fields of warnings.
+        settings: as much of them as is asked for.
         on_commit: gets the id of each commit that is kept waiting; None for nobody.
     """
 
@@ -133,6 +136,18 @@ class FakeDriver:
     waiting: dict[int, Callable[[Any], None]] = field(factory=dict)
     left: list[tuple[str, bool]] = field(factory=list)
     on_commit: Callable[[int], None] | None = None
+    reminders: list[float] = field(factory=list)
+    warned: list[tuple[str, dict[str, Any]]] = field(factory=list)
+    settings: Any = field(factory=lambda: SimpleNamespace(max_poll_interval_ms=60_000))
+
+    @property
+    def sink(self) -> Any:  # noqa: ANN401  (as much of one as is asked for)
+        """Takes warnings."""
+        return SimpleNamespace(warn=lambda event, **fields: self.warned.append((event, fields)))
+
+    def remind(self, at_s: float) -> None:
+        """Note it."""
+        self.reminders.append(at_s)
 
     def post(self, event: Any) -> None:  # noqa: ANN401  (any event)
         """Note an event; a commit is answered at once, unless it is to wait."""

@@ -629,3 +629,22 @@ def test_commits_when_the_driver_stops_meanwhile_end_once_each(made: Made) -> No
         thread.join()
     wait_until(lambda: all(outcomes))
     assert {len(one) for one in outcomes} == {1}
+
+
+def test_driver_wakes_the_application_when_it_asked_for_it(made: Made) -> None:
+    """Once for each time that it asked for, also while nothing else happens."""
+    driver, _ = made
+    asked_s = now_s()
+    driver.remind(asked_s + 30)
+    driver.remind(asked_s + 0.05)
+    wait_until(lambda: driver.inbox.waiting)
+    assert now_s() >= asked_s + 0.05
+    assert (driver.inbox.take(), driver.inbox.take_call(), driver.inbox.waiting) == (
+        None,
+        None,
+        False,
+    )
+    time.sleep(0.05)
+    assert not driver.inbox.waiting
+    driver.remind(now_s())
+    wait_until(lambda: driver.inbox.waiting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,10 +11,12 @@ import pytest
 from attrs import define, field
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from coopgroup.kafka import notices as notices_module
 from coopgroup.kafka.committing import Committing
 from coopgroup.kafka.fetching import Fetching
 from coopgroup.kafka.notices import Callbacks, GroupNotices
 from coopgroup.kafka.offsets import OffsetStore
+from coopgroup.kafka.slow_stops import PutOff
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset, RevocationCompleted
 from coopgroup.model import EMPTY, ResourceSet
@@ -367,7 +370,7 @@ def stopping_later(stage: Stage, resources: ResourceSet, answers: list[bool]) ->
     def revoke(_: object, partitions: list[TopicPartition]) -> None:
         stage.heard.append(("revoke", [one.partition for one in partitions]))
         late = [one for one in partitions if (one.topic, one.partition) in resources]
-        answers.append(stage.notices.revoke_later(late))
+        answers.append(stage.notices.revoke_later(late) is not None)
 
     stage.notices.callbacks = Callbacks(stage.hearing("assign"), revoke, stage.hearing("lost"))
 
@@ -495,3 +498,113 @@ def test_revoke_later_elsewhere_is_refused() -> None:
     stage.notices.serve()
     assert heard == [TopicPartition("t", 1)]
     assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+
+
+def test_finish_of_an_earlier_stop_does_not_end_a_later_one() -> None:
+    """Lost, granted and put off again: the thread of the first stop says that it has stopped."""
+    stage, tokens = Stage(), list[PutOff]()
+
+    def revoke(_: object, partitions: list[TopicPartition]) -> None:
+        for one in partitions:  # a token of each
+            token = stage.notices.revoke_later([one])
+            assert token is not None
+            tokens.append(token)
+
+    stage.notices.callbacks = Callbacks(on_revoke=revoke, on_lost=stage.hearing("lost"))
+    for notice in (
+        RevokeResources(resources=BOTH),
+        LoseResources(resources=BOTH, cause="lease expired"),
+        RevokeResources(resources=BOTH),
+    ):
+        stage.hold(BOTH - stage.notices.held)
+        stage.driver.inbox.put(notice)
+        stage.notices.serve()
+    assert (len(tokens), stage.notices.stopping) == (4, BOTH)
+    for stale in tokens[:2]:
+        stage.notices.finish_revoke(stale)
+    stage.notices.serve()
+    assert (revoked(stage), stage.notices.stopping) == ([LossHandled()], BOTH)
+    stage.notices.finish_revoke(tokens[3])
+    stage.notices.finish_revoke(tokens[3])
+    stage.notices.serve()
+    assert revoked(stage)[1:] == [RevocationCompleted(resources=ONE)]
+    assert stage.notices.stopping == ZERO
+
+
+def at(monkeypatch: pytest.MonkeyPatch, now: float) -> None:
+    """Stop the application's clock there, in seconds."""
+    monkeypatch.setattr(notices_module, "now_s", lambda: now)
+
+
+def test_stop_that_is_never_finished_is_lost_after_max_poll_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a warning before; what else is held stays, and the group gets the rest."""
+    stage = Stage()
+    stage.hold(BOTH)
+    stopping_later(stage, ONE, [])
+    at(monkeypatch, 100.0)
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.notices.serve()
+    assert stage.driver.reminders[-1] == 130.0
+    for now in (129.0, 130.0, 131.0, 159.9):
+        at(monkeypatch, now)
+        stage.driver.inbox.wake()
+        stage.notices.serve()
+        assert [event for event, _ in stage.driver.warned] == ["stop_takes_long"] * (now >= 130)
+    assert (revoked(stage), stage.notices.stopping) == ([], ONE)
+    assert stage.driver.reminders[-1] == 160.0
+    at(monkeypatch, 160.0)
+    stage.driver.inbox.wake()
+    stage.notices.serve()
+    assert stage.driver.warned[1:] == [
+        ("stop_never_finished", {"resources": {"t": [1]}, "max_poll_interval_ms": 60_000})
+    ]
+    assert stage.heard == [("revoke", [1]), ("lost", [1])]
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert stops(stage) == [(ONE, StopReason.LOST)]
+    assert (stage.notices.held, stage.notices.stopping) == (ZERO, EMPTY)
+    assert (stage.driver.polled_at_s, stage.driver.reminders[-1]) == (160.0, math.inf)
+    assert not any(isinstance(one, CommitRequested) for one in stage.driver.posted)
+
+
+def test_stop_that_is_never_finished_when_on_lost_raises_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group waits for it, whatever the callback does."""
+    stage = Stage()
+    stage.hold(BOTH)
+    stopping_later(stage, ONE, [])
+    at(monkeypatch, 100.0)
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.notices.serve()
+    stage.notices.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
+    at(monkeypatch, 160.0)
+    stage.driver.inbox.wake()
+    with pytest.raises(LookupError):
+        stage.notices.serve()
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert stage.driver.reminders[-1] == math.inf
+
+
+@pytest.mark.parametrize("told", [RevokeResources(resources=ONE), None])
+def test_callback_that_leaves_the_group_ends_without_a_word_to_it(
+    told: RevokeResources | None,
+) -> None:
+    """`unsubscribe` in `on_revoke` or `on_lost`: there is no member any more to hear it."""
+    stage = Stage()
+    stage.hold(BOTH)
+
+    def leave(_: object, partitions: list[TopicPartition]) -> None:
+        if partitions[0].partition == 1:
+            stage.notices.give_up()
+
+    stage.notices.callbacks = Callbacks(on_revoke=leave)
+    stage.driver.inbox.put(told or LoseResources(resources=ONE, cause="lease expired"))
+    stage.notices.serve()
+    assert (revoked(stage), stage.notices.held) == ([], EMPTY)
+    stage.hold(BOTH)  # subscribed again
+    stage.notices.callbacks = Callbacks()
+    stage.driver.inbox.put(RevokeResources(resources=BOTH))
+    stage.notices.serve()
+    assert revoked(stage) == [RevocationCompleted(resources=BOTH)]
