@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 
 from coopgroup.errors import LocalProtocolError
 from coopgroup.leader import TopicMetadata, read_members
@@ -27,12 +27,14 @@ from coopgroup.member.effects import (
     Send,
 )
 from coopgroup.member.events import (
+    Answered,
     ApplicationStalled,
     RejoinRequested,
     SubscriptionChanged,
     Woken,
 )
 from coopgroup.model import EMPTY, NOBODY, ResourceSet
+from coopgroup.model.group_api import JoinGroupAnswer
 from coopgroup.session import (
     LeadRound,
     RoundLed,
@@ -67,7 +69,7 @@ if TYPE_CHECKING:
     from coopgroup.simulator.world import World
     from coopgroup.telemetry import Record
 
-__all__ = ["Habits", "Process"]
+__all__ = ["Habits", "Process", "Seen"]
 
 _OUTSIDE = frozenset({MemberState.UNSUBSCRIBED, MemberState.FAILED})
 _MILLION = 1_000_000
@@ -101,6 +103,19 @@ class Habits:
     awaits_commits: bool = True
 
 
+@frozen(kw_only=True)
+class Seen:
+    """What a leader saw when it led, or looked over a group that it leads again.
+
+    Attributes:
+        topics: names that the group subscribed to.
+        partitions: what existed of them.
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: ResourceSet = EMPTY
+
+
 @define(kw_only=True, eq=False)
 class Process:
     """A process.
@@ -115,6 +130,7 @@ class Process:
         topics: what it subscribes to.
         skew_ppm: by how much its clock runs fast, in millionths.
         kept: who it was in its life before, None where that is not known.
+        seen: what it saw as a leader, in its life before at first, None for nothing.
         application: set right after it is made, for each knows the other.
         session: the session.
         alive: False once it crashed or ended.
@@ -122,7 +138,8 @@ class Process:
         failed: what its member failed with, "" for nothing.
         on_failure: called with the error that no retry mends.
         on_end: called when its life is over.
-        on_keep: called with what is to be kept for the next life, None for nothing.
+        on_keep: called with what is to be kept for the next life: who it is, and what it saw if it
+            leads, None for nothing.
     """
 
     world: World
@@ -134,6 +151,7 @@ class Process:
     topics: tuple[str, ...]
     skew_ppm: int = 0
     kept: KeptIdentity | None = None
+    seen: Seen | None = None
     application: Application = field(init=False)
     session: Session = field(init=False)
     alive: bool = True
@@ -141,17 +159,19 @@ class Process:
     failed: str = ""
     on_failure: Callable[[Process, int], None] = field(default=lambda *_: None)
     on_end: Callable[[], None] = field(default=lambda: None)
-    on_keep: Callable[[KeptIdentity | None], None] = field(default=lambda _: None)
+    on_keep: Callable[[KeptIdentity | None, Seen | None], None] = field(default=lambda *_: None)
     _backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] = field(factory=list)
     _deadline_ms: int | None = None
     _wakes_at_ms: int | None = None
     _wake_number: int = 0
-    _seen_topics: tuple[str, ...] = ()
-    _seen: ResourceSet = EMPTY
+    # Member id and generation in which it leads though it decided no round of that.
+    _leads_as: tuple[str, int] | None = None
 
     def __attrs_post_init__(self) -> None:
         """Make the session."""
         self.session = Session(member=new_member(self.config, self.kept))
+        if self.kept is not None and self.seen is not None:
+            self._leads_as = (self.kept.member_id, self.kept.generation)
 
     # --- questions -----------------------------------------------------------------------------
 
@@ -162,8 +182,10 @@ class Process:
 
     @property
     def leads(self) -> bool:
-        """Whether its member led the last round that it knows of."""
-        return self.session.policy_state is not None
+        """Whether its member leads its group as far as it knows, be it since an earlier life."""
+        member = self.session.member
+        here = (member.member_id, member.generation)
+        return self.session.policy_state is not None or self._leads_as == here
 
     @property
     def is_static(self) -> bool:
@@ -197,6 +219,8 @@ class Process:
         self.write(ProcessStarted(instance_id=instance_id, topics=self.topics))
         self.application.start()
         self.give(SubscriptionChanged(topics=self.topics))
+        if self._leads_as is not None:
+            self.notice()  # what changed while it was away
 
     def close(self) -> None:
         """Close the consumer: stop, commit, leave, end."""
@@ -269,6 +293,8 @@ class Process:
         except LocalProtocolError as error:
             self.world.object_to("host", f"{self.name}: {error}")
             return
+        if isinstance(event, Answered) and isinstance(event.answer, JoinGroupAnswer):
+            self._look_over(event.answer)
         for effect in effects:
             self._carry_out(effect)
         if self.application.closing and self.state in _OUTSIDE:
@@ -297,7 +323,7 @@ class Process:
             case LeadRound():
                 self._lead(effect)
             case KeepIdentity():
-                self.on_keep(effect.identity)
+                self.on_keep(effect.identity, self.seen if self.leads else None)
             case _:
                 self._tell_application(effect)
 
@@ -362,6 +388,17 @@ class Process:
 
     # --- its duty as a leader ------------------------------------------------------------------
 
+    def _look_over(self, answer: JoinGroupAnswer) -> None:
+        """Look after the topics of a group whose round needs no decision (KIP-814).
+
+        What appeared while the leader was away is not told from what was there before.
+        """
+        if answer.skip_assignment and answer.leader_id == answer.member_id:
+            self._leads_as = (answer.member_id, answer.generation)
+            topics = read_members(answer.members).topics
+            found = self.brokers.existing().restrict_names(topics)
+            self.seen = Seen(topics=topics, partitions=found)
+
     def _lead(self, duty: LeadRound) -> None:
         """Duty 4: decide the round, a while later; what exists is looked up now."""
         world, habits = self.world, self.habits
@@ -381,7 +418,7 @@ class Process:
             policy=habits.policy,
         )
         if known:
-            self._seen_topics, self._seen = request.topics, found
+            self.seen = Seen(topics=request.topics, partitions=found)
             self._check_round(led)
         self.later(dice.randint(habits.lead_ms.low, habits.lead_ms.high), self._decided, led)
 
@@ -390,8 +427,8 @@ class Process:
         if led.led.refused:
             again = RejoinRequested(reason="the last round moved nothing")
             self.later(self.habits.retry_ms, self.give, again)
-        if self.brokers.existing().restrict_names(self._seen_topics) != self._seen:
-            self.notice()  # they changed while the round was being decided
+        if self._changed() is not None:
+            self.notice()  # while the round was being decided
 
     def _check_round(self, led: RoundLed) -> None:
         """What no record shows: a sound round takes nothing from an owner that is to keep it."""
@@ -414,9 +451,16 @@ class Process:
         self.later(delay_ms, self._compare)
 
     def _compare(self) -> None:
-        if not self.leads:
-            return
-        found = self.brokers.existing().restrict_names(self._seen_topics)
-        if found != self._seen:
-            self._seen = found
+        changed = self._changed() if self.leads else None
+        if changed is not None:
+            self.seen = changed
             self.give(RejoinRequested(reason="partitions changed"))
+
+    def _changed(self) -> Seen | None:
+        """What there is in place of what it saw, None where that is still so."""
+        if self.seen is None:
+            return None
+        found = self.brokers.existing().restrict_names(self.seen.topics)
+        if found == self.seen.partitions:
+            return None
+        return Seen(topics=self.seen.topics, partitions=found)

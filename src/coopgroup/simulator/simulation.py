@@ -21,7 +21,7 @@ from coopgroup.simulator.coordinator import GroupCoordinator, GroupState
 from coopgroup.simulator.costs import Costs
 from coopgroup.simulator.load import Load
 from coopgroup.simulator.network import Network
-from coopgroup.simulator.process import Habits, Process
+from coopgroup.simulator.process import Habits, Process, Seen
 from coopgroup.simulator.scenario import Cost, Identity, Span
 from coopgroup.simulator.world import World
 from coopgroup.telemetry import OffsetsCommitted
@@ -55,7 +55,8 @@ class Simulation:
         costs: times to stop and restore.
         commit_interval_ms: pace of commits by the clock, 0 for none.
         processes: every life of every process, in the order in which they began.
-        kept: the state directory of each process: who it was in its last life.
+        kept: the state directory of each process: who it was in its last life, and what it saw if
+            it led then.
     """
 
     config: MemberConfig
@@ -67,7 +68,7 @@ class Simulation:
     costs: Costs = field(init=False)
     commit_interval_ms: int = 5_000
     processes: list[Process] = field(factory=list)
-    kept: dict[str, KeptIdentity | None] = field(factory=dict)
+    kept: dict[str, tuple[KeptIdentity | None, Seen | None]] = field(factory=dict)
     _by_name: dict[str, Process] = field(factory=dict)
     # Partitions of a commit with their places in the load: the same ones come again and again.
     _committed: dict[tuple[tuple[str, int], ...], tuple[ResourceSet, Int64Array]] = field(
@@ -135,6 +136,7 @@ class Simulation:
             config = attrs.evolve(config, instance_id=name)
         if identity is Identity.STATE_DIR:
             config = attrs.evolve(config, keeps_identity=True)
+        kept, seen = self.kept.get(name, (None, None))
         process = Process(
             world=self.world,
             network=self.network,
@@ -144,9 +146,10 @@ class Simulation:
             config=config,
             topics=topics,
             skew_ppm=skew_ppm,
-            kept=self.kept.get(name),
+            kept=kept,
+            seen=seen,
             on_failure=self._on_failure,
-            on_keep=partial(self.kept.__setitem__, name),
+            on_keep=partial(self._keep, name),
         )
         process.application = Application(
             process=process,
@@ -160,6 +163,9 @@ class Simulation:
         self._by_name[name] = process
         process.start()
         return process
+
+    def _keep(self, name: str, identity: KeptIdentity | None, seen: Seen | None) -> None:
+        self.kept[name] = (identity, seen)
 
     def start_again(self, before: Process) -> Process | None:
         """Start a process again after its end; None where it lives already."""

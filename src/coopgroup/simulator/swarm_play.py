@@ -183,8 +183,8 @@ def settle(
     more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
     more_ms += 10 * ration.interval_ms if ration else 0
     _let_rest(simulation, calm_from_ms + HEALED_WITHIN_MS + more_ms, away)
-    if (leader := simulation.leader) is not None and leader.identity is not Identity.NONE:
-        # It may have come back without a round, and missed what changed while it was away.
+    if (leader := simulation.leader) is not None and leader.identity is Identity.STATIC:
+        # It may have come back without a round, and cannot know what changed while it was away.
         leader.give(RejoinRequested(reason="a look at what exists"))
         _let_rest(simulation, simulation.world.now_ms + HEALED_WITHIN_MS + more_ms)
     end_ms = simulation.world.now_ms

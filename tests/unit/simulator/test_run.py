@@ -7,9 +7,11 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.simulator import Scenario, simulate
 from coopgroup.simulator.run import member_config
 from coopgroup.simulator.scenario import (
+    AddPartitions,
     Choice,
     Crash,
     Group,
+    Identity,
     MemberSet,
     Network,
     Scale,
@@ -95,6 +97,45 @@ def test_violations_of_a_run_are_found() -> None:
     """A group that gets no time to settle is not at rest."""
     events = (Crash(at_ms=19_900, member="w-1"),)
     run = simulate(attrs.evolve(SCENARIO, events=events, settle_ms=1_000))
+    assert {one.checker for one in run.violations} == {"rest"}
+
+
+def missed(identity: Identity, added_ms: int) -> Scenario:
+    """The leader comes back as who it was, without a round, and partitions are added."""
+    return Scenario(
+        duration_ms=60_000,
+        settle_ms=60_000,
+        group=Group(
+            policy=Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 20_000}),
+            session_timeout_ms=10_000,
+        ),
+        topics=(Topic(name="T", partitions=6, rate_per_s=(20.0,) * 6),),
+        members=(MemberSet(name="w", count=3, topics=("T",), identity=identity),),
+        events=(
+            Crash(at_ms=30_000, member="leader", back_after_ms=2_000),
+            AddPartitions(at_ms=added_ms, topic="T", rate_per_s=(20.0,) * 6),
+        ),
+    )
+
+
+@pytest.mark.parametrize("identity", [Identity.STATE_DIR, Identity.STATIC])
+def test_leader_that_came_back_without_a_round_still_looks_after_its_topics(
+    identity: Identity,
+) -> None:
+    """What it saw is in its state directory; a static one looks it up when it is back (KIP-814)."""
+    run = simulate(missed(identity, 50_000), seed=1)
+    assert run.violations == ()
+    assert run.measures.moved == 0
+
+
+def test_leader_with_a_state_directory_finds_what_changed_while_it_was_away() -> None:
+    """It compares what exists with what it saw in its life before."""
+    assert simulate(missed(Identity.STATE_DIR, 31_000), seed=1).violations == ()
+
+
+def test_static_leader_does_not_find_what_changed_while_it_was_away() -> None:
+    """It cannot know what was there before; the next round, whyever, repairs that."""
+    run = simulate(missed(Identity.STATIC, 31_000), seed=1)
     assert {one.checker for one in run.violations} == {"rest"}
 
 
