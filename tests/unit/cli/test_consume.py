@@ -154,7 +154,10 @@ def test_consume_when_errors_repeat_tells_of_each_once(
             "foo: got '1', but there is no such key: it is unknown",
         ),
         (["orders", "--group", ""], "group.id: got '', expected the name of the group"),
-        (["orders", "--group", "g", "--policy", "x"], "policy: got 'x', expected one of simple"),
+        (
+            ["orders", "--group", "g", "--policy", "x"],
+            "policy: got 'x', expected one of deferred, eager, incremental, simple",
+        ),
     ],
 )
 def test_consume_when_asked_wrongly_exits_with_2(
