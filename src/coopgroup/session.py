@@ -25,7 +25,8 @@ than this module says. The host's duties, in this order:
    so far: after a pause of the process the clock knows it first.
 7. Keep what `KeepIdentity` says where the next life of the process finds it and no other process
    does, and give it to `new_member` there. It need not be on disk before the next effect: what is
-   older is refused by the group, and costs a join.
+   older is refused by the group, and costs a join. Beside it, what `next_round_in_ms` says, for the
+   `OwedRound` of the next life: nobody else would ask for that round.
 8. When `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
    `fail`: a member that missed an event would wait for ever for what it takes to be on its way.
 """
@@ -84,6 +85,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LeadRound",
+    "OwedRound",
     "RoundLed",
     "Session",
     "SessionEffect",
@@ -91,6 +93,7 @@ __all__ = [
     "backing_off",
     "fail",
     "lead_round",
+    "next_round_in_ms",
     "one_line",
     "session_deadline_ms",
     "step",
@@ -131,6 +134,21 @@ class RoundLed:
     number: int = 0
 
 
+@frozen(kw_only=True)
+class OwedRound:
+    """A round for which an earlier life of this process was to ask, as the leader.
+
+    Attributes:
+        member_id: of that life.
+        generation: of the round that it led last; in another one the policy has spoken anew.
+        at_ms: when to ask for it, on the host's monotonic clock of today.
+    """
+
+    member_id: str
+    generation: int
+    at_ms: int
+
+
 # Only a member at work can fail: the way there from the states in which it waits.
 _BEFORE_FAILURE: Final = types.MappingProxyType(
     {
@@ -163,12 +181,14 @@ class Session:
             lead it.
         led_generation: generation of the round in which `policy_state` was made, None for none.
         asked_for_ms: the policy's deadline for which a round was asked for already, None for none.
+        owed: what an earlier life left to do, None for nothing. Its `policy_state` is gone.
     """
 
     member: Member
     policy_state: PolicyState | None = None
     led_generation: int | None = None
     asked_for_ms: int | None = None
+    owed: OwedRound | None = None
 
 
 def step(
@@ -230,6 +250,12 @@ def session_deadline_ms(session: Session) -> int | None:
     """When the host must give `Woken` at the latest, in ms; None for never."""
     deadlines = (next_deadline_ms(session.member), _policy_deadline_ms(session))
     return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
+
+
+def next_round_in_ms(session: Session, *, now_ms: int) -> int | None:
+    """How long until this leader asks for a round that nobody else knows of; None for never."""
+    due_ms = _policy_deadline_ms(session)
+    return None if due_ms is None else max(0, due_ms - now_ms)
 
 
 def backing_off(session: Session) -> bool:
@@ -348,6 +374,7 @@ def _stepped(
         policy_state=session.policy_state,
         led_generation=session.led_generation,
         asked_for_ms=session.asked_for_ms,
+        owed=session.owed,
     )
     return _remember(session), effects
 
@@ -358,12 +385,19 @@ def _policy_deadline_ms(session: Session) -> int | None:
     Only where this member's own round stands: else whoever leads has a deadline of its own. A
     round is asked for once; a policy that wants more says so in the round that comes.
     """
-    state, member = session.policy_state, session.member
-    if state is None or member.state not in {MemberState.STABLE, MemberState.REVOKING}:
+    state, member, owed = session.policy_state, session.member, session.owed
+    if member.state not in {MemberState.STABLE, MemberState.REVOKING}:
         return None
-    if not member.leads or session.led_generation != member.claim_generation:
-        return None
-    return None if state.next_round_ms == session.asked_for_ms else state.next_round_ms
+    due_ms = None
+    if state is not None and member.leads and session.led_generation == member.claim_generation:
+        due_ms = state.next_round_ms
+    elif owed is not None and _stands_there(member, owed):
+        due_ms = owed.at_ms
+    return None if due_ms == session.asked_for_ms else due_ms
+
+
+def _stands_there(member: Member, owed: OwedRound) -> bool:
+    return (member.member_id, member.claim_generation) == (owed.member_id, owed.generation)
 
 
 def _leads(member: Member, number: int) -> bool:

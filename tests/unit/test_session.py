@@ -25,12 +25,14 @@ from coopgroup.policies import SimplePolicy
 from coopgroup.protocol import decode_assignment
 from coopgroup.session import (
     LeadRound,
+    OwedRound,
     RoundLed,
     Session,
     SessionEffect,
     backing_off,
     fail,
     lead_round,
+    next_round_in_ms,
     one_line,
     session_deadline_ms,
     step,
@@ -343,3 +345,31 @@ def test_deadline_of_the_policy_when_another_led_since_is_forgotten() -> None:
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2).sync(ORDERS.resources)
     session = attrs.evolve(session, member=driven.member)
     assert session_deadline_ms(session) == next_deadline_ms(driven.member)
+
+
+def test_time_until_the_round_that_the_policy_wants() -> None:
+    """What the next life of a leader must be told."""
+    session = with_deadline(DUE_MS)
+    assert next_round_in_ms(session, now_ms=NOW_MS) == 700
+    assert next_round_in_ms(session, now_ms=DUE_MS + 1) == 0
+    asked, _ = step(session, Woken(), now_ms=DUE_MS)
+    for none in (with_deadline(None), asked):
+        assert next_round_in_ms(none, now_ms=NOW_MS) is None
+
+
+@pytest.mark.parametrize(
+    ("member_id", "generation", "asks"), [("m", 1, True), ("m", 2, False), ("other", 1, False)]
+)
+def test_round_that_an_earlier_life_owes_is_asked_for_where_it_stood(
+    member_id: str, generation: int, asks: bool
+) -> None:
+    """Once; where another round was led since, its leader has spoken anew."""
+    member = stable(ORDERS.resources).member
+    assert (member.member_id, member.claim_generation) == ("m", 1)
+    owed = OwedRound(member_id=member_id, generation=generation, at_ms=DUE_MS)
+    session = Session(member=member, owed=owed)
+    assert next_round_in_ms(session, now_ms=NOW_MS) == (700 if asks else None)
+    session, effects = step(session, Woken(), now_ms=DUE_MS)
+    assert ("JoinGroupRequest" in sent(effects)) is asks
+    session, effects = step(session, Woken(), now_ms=DUE_MS + 1)
+    assert "JoinGroupRequest" not in sent(effects)

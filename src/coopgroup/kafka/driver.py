@@ -54,11 +54,13 @@ from coopgroup.member.transitions import AT_WORK
 from coopgroup.model.group_api import FindCoordinatorAnswer, JoinGroupAnswer
 from coopgroup.session import (
     LeadRound,
+    OwedRound,
     Session,
     SessionEffect,
     SessionEvent,
     backing_off,
     fail,
+    next_round_in_ms,
     one_line,
     session_deadline_ms,
     step,
@@ -168,9 +170,18 @@ class GroupDriver:
         if kept is not None and self.slot is not None and self.slot.seen is not None:
             self.leader.seen = self.slot.seen
             self._leads_as = (kept.member_id, kept.generation)
+            self._owe(kept, self.slot.next_round_in_ms)
         self._thread = threading.Thread(
             target=self._run, name=f"coopgroup-{self.settings.member.group_id}", daemon=True
         )
+
+    def _owe(self, kept: KeptIdentity, in_ms: int | None) -> None:
+        """Remember a round for which the leader's earlier life did not live to ask."""
+        if in_ms is not None:
+            owed = OwedRound(
+                member_id=kept.member_id, generation=kept.generation, at_ms=now_ms() + in_ms
+            )
+            self._session = Session(member=self.member, owed=owed)
 
     @property
     def member(self) -> Member:
@@ -406,7 +417,11 @@ class GroupDriver:
         if self.slot is None:
             return
         try:
-            self.slot.keep(identity, self.leader.seen if self.leads else None)
+            if self.leads:
+                in_ms = next_round_in_ms(self._session, now_ms=now_ms())
+                self.slot.keep(identity, self.leader.seen, in_ms)
+            else:
+                self.slot.keep(identity)
         except OSError as error:  # the next process joins as a new member then
             self.sink.warn("identity_not_kept", path=str(self.slot.path), error=str(error))
 

@@ -46,7 +46,7 @@ _SLOTS_MAX: Final = 1_000
 _BYTES_MAX: Final = 64 * 1024 * 1024
 _READABLE_MAX: Final = 60  # characters of the group's name in that of a file
 _BUSY: Final = frozenset({errno.EACCES, errno.EAGAIN})
-_Content: TypeAlias = tuple[KeptIdentity | None, SeenTopics | None]
+_Content: TypeAlias = tuple[KeptIdentity | None, SeenTopics | None, int | None]
 
 
 @define
@@ -75,24 +75,34 @@ class IdentitySlot:
         group_id: the group.
         kept: who the member was that held it before; None for nobody.
         seen: what that one saw when it led the round of `kept`; None if another member led it.
+        next_round_in_ms: how long after that round, in ms, it was to ask for another one as the
+            leader; None for never.
     """
 
     path: Path
     group_id: str
     kept: KeptIdentity | None
     seen: SeenTopics | None
+    next_round_in_ms: int | None
     _descriptor: int | None
     _file: tuple[int, int]
     _home_pid: int = field(factory=os.getpid, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
-    def keep(self, identity: KeptIdentity | None, seen: SeenTopics | None = None) -> None:
+    def keep(
+        self,
+        identity: KeptIdentity | None,
+        seen: SeenTopics | None = None,
+        next_round_in_ms: int | None = None,
+    ) -> None:
         """Write who the member is now, None for nobody; after `release` without effect.
 
         Args:
             identity: who it is.
             seen: what it saw if it led the round; else nobody would notice partitions that
                 appear while the leader's process is down.
+            next_round_in_ms: time until it is to ask for another round as the leader, in ms. It is
+                kept as a duration, for the clock of another life may have begun anew.
 
         Raises:
             OSError: it cannot be written; then nobody, or nobody later than before, is kept.
@@ -100,7 +110,11 @@ class IdentitySlot:
         with self._lock:
             if self._descriptor is None or os.getpid() != self._home_pid:
                 return
-            line = b"" if identity is None else _encode(self.group_id, identity, seen)
+            line = (
+                b""
+                if identity is None
+                else _encode(self.group_id, identity, seen, next_round_in_ms)
+            )
             _write(self._descriptor, line)
 
     def release(self) -> None:
@@ -180,7 +194,7 @@ def _hold(path: Path, group_id: str, warn: Callable[..., None]) -> IdentitySlot 
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            kept, seen = _read(descriptor, path, group_id, warn)
+            kept, seen, next_round_in_ms = _read(descriptor, path, group_id, warn)
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError) and error.errno in _BUSY:
@@ -189,7 +203,13 @@ def _hold(path: Path, group_id: str, warn: Callable[..., None]) -> IdentitySlot 
         file = _number(os.fstat(descriptor))
         _held.files.add(file)
     return IdentitySlot(
-        path=path, group_id=group_id, kept=kept, seen=seen, descriptor=descriptor, file=file
+        path=path,
+        group_id=group_id,
+        kept=kept,
+        seen=seen,
+        next_round_in_ms=next_round_in_ms,
+        descriptor=descriptor,
+        file=file,
     )
 
 
@@ -204,12 +224,12 @@ def _read(descriptor: int, path: Path, group_id: str, warn: Callable[..., None])
     size = os.fstat(descriptor).st_size
     content = os.pread(descriptor, min(size, _BYTES_MAX), 0)
     if not content:
-        return None, None
+        return None, None, None
     try:
         return _decode(content, group_id)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         warn("identity_unreadable", path=str(path), error=repr(error))
-        return None, None
+        return None, None, None
 
 
 def _write(descriptor: int, line: bytes) -> None:
@@ -219,8 +239,13 @@ def _write(descriptor: int, line: bytes) -> None:
     os.ftruncate(descriptor, len(line))
 
 
-def _encode(group_id: str, identity: KeptIdentity, seen: SeenTopics | None) -> bytes:
-    row = {
+def _encode(
+    group_id: str,
+    identity: KeptIdentity,
+    seen: SeenTopics | None,
+    next_round_in_ms: int | None,
+) -> bytes:
+    row: dict[str, Any] = {
         "version": _VERSION,
         "group": group_id,
         "member_id": identity.member_id,
@@ -228,6 +253,8 @@ def _encode(group_id: str, identity: KeptIdentity, seen: SeenTopics | None) -> b
         "topics": list(identity.topics),
         "seen": None if seen is None else _counts(seen),
     }
+    if next_round_in_ms is not None:  # earlier releases pass it over
+        row["next_round_in_ms"] = next_round_in_ms
     line = json.dumps(row | {"checksum": _checksum(row)}).encode() + b"\n"
     if len(line) > _BYTES_MAX:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
@@ -251,7 +278,8 @@ def _decode(content: bytes, group_id: str) -> _Content:
     kept = KeptIdentity(
         member_id=row["member_id"], generation=row["generation"], topics=tuple(row["topics"])
     )
-    return kept, None if row["seen"] is None else _seen(row["seen"])
+    seen = None if row["seen"] is None else _seen(row["seen"])
+    return kept, seen, row.get("next_round_in_ms")
 
 
 def _counts(seen: SeenTopics) -> dict[str, int] | None:

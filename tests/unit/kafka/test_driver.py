@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
+import attrs
 import pytest
 from attrs import define, field
 
@@ -648,3 +649,44 @@ def test_driver_wakes_the_application_when_it_asked_for_it(made: Made) -> None:
     assert not driver.inbox.waiting
     driver.remind(now_s())
     wait_until(lambda: driver.inbox.waiting)
+
+
+@pytest.mark.parametrize("in_ms", [None, 60])
+def test_driver_that_comes_back_asks_for_the_round_that_its_policy_wanted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_ms: int | None
+) -> None:
+    """Once, and keeps that it is to until it has: nobody else in the group knows of it."""
+    slot = take_slot(str(tmp_path), "g", fail)
+    slot.keep(KeptIdentity(member_id="m", generation=1, topics=("orders",)), SEEN, in_ms)
+    slot.release()
+    stored = encode_assignment(
+        Assignment(assigned=ORDERS, revoked=None, scheduled_rebalance_timeout_ms=0)
+    )
+    joins: list[str] = []
+
+    def settled(request: GroupRequest) -> Outcome:
+        if isinstance(request, JoinGroupRequest):
+            joins.append(request.reason)
+            return attrs.evolve(cast("JoinGroupAnswer", _answer(request)), generation=2)
+        if isinstance(request, SyncGroupRequest) and not request.assignments:
+            return SyncGroupAnswer(error_code=0, assignment=stored)
+        return None
+
+    slot = take_slot(str(tmp_path), "g", fail)
+    began_s = now_s()
+    with running(monkeypatch, slot, STATE) as (driver, group):
+        group.override = settled
+        subscribe(driver)
+        slot.release()
+        again = take_slot(str(tmp_path), "g", fail)
+        again.release()
+        if in_ms is None:
+            time.sleep(0.1)
+            assert (joins, again.next_round_in_ms) == ([], None)
+            return
+        assert again.next_round_in_ms is not None
+        assert 0 <= again.next_round_in_ms <= in_ms
+        wait_until(lambda: driver.member.claim_generation == 2)
+        assert now_s() >= began_s + in_ms / 1000
+        time.sleep(0.1)
+        assert joins == ["a deadline of the policy has come"]

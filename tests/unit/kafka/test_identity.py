@@ -141,6 +141,18 @@ def test_slot_gives_back_what_a_leader_saw(
     assert (slots[0].kept, slots[0].seen) == (ANNA, seen)
 
 
+@pytest.mark.parametrize("in_ms", [0, 700, None])
+def test_slot_gives_back_when_a_leader_was_to_ask_for_a_round(
+    tmp_path: Path, slots: list[IdentitySlot], in_ms: int | None
+) -> None:
+    """Else its next life would not, and nobody else knows."""
+    first = take(tmp_path)
+    first.keep(ANNA, SeenTopics(), in_ms)
+    first.release()
+    slots.append(take(tmp_path))
+    assert (slots[0].kept, slots[0].seen, slots[0].next_round_in_ms) == (ANNA, SeenTopics(), in_ms)
+
+
 @pytest.mark.parametrize("indices", [[1, 2], [0, 2]])
 def test_slot_leaves_out_what_a_leader_saw_in_part(
     tmp_path: Path, slots: list[IdentitySlot], indices: list[int]
