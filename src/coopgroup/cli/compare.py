@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.console import Console
@@ -22,12 +22,12 @@ from coopgroup.cli.simulated import (
     comparison_table,
     comparison_title,
     complain_of,
+    page_path,
     policy_line,
     print_table,
     repeat_command,
 )
-from coopgroup.errors import CoopgroupError
-from coopgroup.report import require_bokeh, write_comparison_page
+from coopgroup.report import write_comparison_page
 from coopgroup.simulator.comparison import compare
 from coopgroup.simulator.scenario_file import read_scenario
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from coopgroup.simulator.run import Run
 
 __all__ = ["command"]
+
+_SEEDS_MAX: Final = 10_000  # every run of each is kept until all have ended
 
 
 @click.command("compare")
@@ -51,7 +53,7 @@ __all__ = ["command"]
 )
 @click.option(
     "--seeds",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=_SEEDS_MAX),
     default=5,
     show_default=True,
     help="Runs of each policy, with the seeds from 1 on.",
@@ -78,14 +80,13 @@ def command(
     choices = parse_choices("--policies", policies, scenario.policy_named)
     for label in choices:
         chosen(scenario, label, None)  # a slip in the last policy must not cost the runs before it
-    if html is not None:
-        require_bokeh()  # before anything is played
+    page = page_path(html)
     with _runner(len(choices) * seeds) as run_all:
         runs_by_policy = compare(
             scenario,
             choices,
             range(1, seeds + 1),
-            keeps_first=html is not None,
+            keeps_first=page is not None,
             run_all=run_all,
         )
     if as_json:
@@ -93,8 +94,8 @@ def command(
             click.echo(policy_line(runs, label))
     else:
         print_table(comparison_title(runs_by_policy), comparison_table(runs_by_policy))
-    if html is not None:
-        write_comparison_page(runs_by_policy, html)
+    if page is not None:
+        write_comparison_page(runs_by_policy, page)
     complaints = [
         complain_of(run, repeat_command(file, label, assignor, run.seed))
         for label, runs in runs_by_policy.items()
@@ -115,7 +116,8 @@ def _runner(count: int) -> Iterator[Runner]:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             yield _with_progress(pool.map)
     except BrokenProcessPool:
-        raise CoopgroupError(
+        # No invariant is broken, which is what status 1 says of a comparison.
+        raise click.ClickException(
             "a process that simulated was killed: for want of memory? coopgroup simulate plays "
             "one run at a time"
         ) from None

@@ -13,13 +13,14 @@ from attrs import evolve
 from coopgroup.cli.choices import parse_choice
 from coopgroup.cli.simulated import (
     complain_of,
+    page_path,
     print_table,
     repeat_command,
     run_line,
     run_table,
     run_title,
 )
-from coopgroup.report import require_bokeh, write_run_page
+from coopgroup.report import write_run_page
 from coopgroup.simulator.run import simulate
 from coopgroup.simulator.scenario_checks import check_scenario
 from coopgroup.simulator.scenario_file import read_scenario
@@ -65,8 +66,7 @@ def command(
     """
     scenario = chosen(read_scenario(file), policy, assignor)
     label = policy if policy is not None else str(scenario.group.policy)
-    if html is not None:
-        require_bokeh()  # before anything is played
+    page = page_path(html)
     run = simulate(scenario, seed=seed, transcript=with_transcript)
     if with_transcript:
         for line in run.transcript:
@@ -75,8 +75,8 @@ def command(
         click.echo(run_line(run, label))
     else:
         print_table(run_title(run), run_table(run))
-    if html is not None:
-        write_run_page(run, html)
+    if page is not None:
+        write_run_page(run, page)
     return 1 if complain_of(run, repeat_command(file, label, assignor, seed)) else 0
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -12,6 +14,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from coopgroup.errors import ConfigurationError, CoopgroupError
+from coopgroup.report import require_bokeh
 from coopgroup.simulator.comparison import MEASURES, spread_of
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ __all__ = [
     "comparison_table",
     "comparison_title",
     "complain_of",
+    "page_path",
     "policy_line",
     "print_table",
     "repeat_command",
@@ -45,6 +50,35 @@ _LABELS: Final = {
     "lag_final": "final lag",
     "worst_outage_ms": "longest outage of a partition",
 }
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+def page_path(given: str | None) -> Path | None:
+    """Where `--html` wants its page, which is seen to before anything is played; None for nowhere.
+
+    Raises:
+        ClickException: Bokeh is not installed.
+        ConfigurationError: no file can be written there.
+    """
+    if given is None:
+        return None
+    try:
+        require_bokeh()
+    except CoopgroupError as error:
+        raise click.ClickException(str(error)) from None
+    path = Path(given)
+    reason = ""
+    if not given or path.is_dir():
+        reason = ", not a folder"
+    elif not path.parent.is_dir():
+        reason = " in a folder that exists"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = " that may be written"
+    if reason:
+        raise ConfigurationError("--html", given, f"a file{reason}")
+    return path
 
 
 # --- tables -------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ for: the values have them, and `scenario_file` reads nothing else.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROCESSES_MAX",
+    "RATE_MAX_PER_S",
     "RESOURCES_MAX",
     "Path",
     "Problem",
@@ -55,6 +55,9 @@ RESOURCES_MAX: Final = 1_000_000
 
 PROCESSES_MAX: Final = 10_000
 """Most processes that a scenario may name."""
+
+RATE_MAX_PER_S: Final = 10**9
+"""Most records per second of one partition: an offset stays in an int64, however long a run is."""
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -137,8 +140,9 @@ def _span_problems(path: Path, span: Span, low: int = 0) -> Iterator[Problem]:
 
 def _rate_problems(path: Path, rates: tuple[float, ...]) -> Iterator[Problem]:
     for rate in rates:
-        if not (math.isfinite(rate) and rate >= 0):
-            yield Problem(path=path, value=rate, expected="a finite number from 0 on")
+        if not 0 <= rate <= RATE_MAX_PER_S:
+            expected = f"a finite number from 0 to {RATE_MAX_PER_S}"
+            yield Problem(path=path, value=rate, expected=expected)
 
 
 def _capacity_problems(path: Path, capacity_per_s: float) -> Iterator[Problem]:

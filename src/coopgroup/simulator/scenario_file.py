@@ -79,7 +79,7 @@ class _Shown:
         if isinstance(self.value, bool):
             return json.dumps(self.value)
         if isinstance(self.value, float) and self.value.is_integer():
-            return str(int(self.value))
+            return repr(self.value).removesuffix(".0")
         return reprlib.repr(self.value)
 
 
@@ -120,8 +120,11 @@ def parse_scenario(text: str, *, file: str) -> Scenario:
     """
     try:
         row = tomllib.loads(text)
+        key_lines(text)  # reads by recursion, too: a later complaint must find its line
     except tomllib.TOMLDecodeError as error:
         _refuse_syntax(text, file, error)
+    except RecursionError:
+        raise ConfigurationError("scenario file", file, "TOML that is nested less deep") from None
     try:
         scenario = _checked(_scenario(row, FilePath(file).stem))
     except _Refusal as refusal:

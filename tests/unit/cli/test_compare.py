@@ -127,10 +127,10 @@ def end_process(job: Job) -> Run:
 def test_compare_when_a_process_is_killed_says_so(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is nobody's slip, so the status is 1."""
+    """With status 2: status 1 says that an invariant was broken."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(comparison, "play", end_process)
-    assert run(["compare", file, "--policies", "simple", "--seeds", "2"]) == 1
+    assert run(["compare", file, "--policies", "simple", "--seeds", "2"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("coopgroup: a process that simulated was killed: ")
     assert error.count("\n") == 1
@@ -145,7 +145,12 @@ def test_compare_when_a_process_is_killed_says_so(
             "coopgroup: max_moves_per_round of policy incremental: got 0, expected ",
         ),
         (["--policies", ""], "coopgroup: --policies: got '', expected NAME or "),
-        (["--seeds", "0"], "coopgroup: Invalid value for '--seeds': 0 is not in the range x>=1."),
+        (["--seeds", "0"], "coopgroup: Invalid value for '--seeds': 0 is not in the range 1<=x<="),
+        (
+            ["--seeds", "100000000000"],
+            "coopgroup: Invalid value for '--seeds': 100000000000 is not in the range 1<=x<=10000.",
+        ),
+        (["--html", "no/such/page.html"], "coopgroup: --html: got 'no/such/page.html', expected "),
         (["--assignor", "even"], "coopgroup: assignor: got 'even', expected one of "),
     ],
 )

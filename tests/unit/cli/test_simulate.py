@@ -135,7 +135,12 @@ def test_simulate_with_transcript_prints_every_event(
         (["--policy", "deferred:"], "coopgroup: --policy: got 'deferred:', expected NAME or"),
         (["--assignor", "even"], "coopgroup: assignor: got 'even', expected one of "),
         (["--seed", "x"], "coopgroup: Invalid value for '--seed': 'x' is not a valid integer."),
-        (["--html", "no/such/folder/page.html"], "coopgroup: path: got 'no/such/folder/page.html'"),
+        (
+            ["--html", "no/such/folder/page.html"],
+            "coopgroup: --html: got 'no/such/folder/page.html', expected a file in a folder that",
+        ),
+        (["--html", "."], "coopgroup: --html: got '.', expected a file, not a folder"),
+        (["--html", ""], "coopgroup: --html: got '', expected a file, not a folder"),
     ],
 )
 def test_simulate_when_asked_for_what_cannot_be_says_so_on_one_line(
@@ -143,9 +148,21 @@ def test_simulate_when_asked_for_what_cannot_be_says_so_on_one_line(
 ) -> None:
     """And ends with status 2."""
     assert run(["simulate", file, *arguments]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith(complaint)
-    assert error.count("\n") == 1
+    printed = capsys.readouterr()
+    assert printed.err.startswith(complaint)
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""  # nothing is played in vain
+
+
+def test_simulate_with_html_when_bokeh_is_missing_says_so_at_once(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With status 2: status 1 says that an invariant was broken."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert run(["simulate", file, "--html", "page.html"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("coopgroup: pages are drawn with Bokeh, which is not installed")
+    assert printed.out == ""
 
 
 def test_simulate_when_the_file_cannot_be_used_says_so_on_one_line(

@@ -351,8 +351,19 @@ def test_a_policy_named_without_options_has_those_of_its_table() -> None:
         ),
         (
             "rate_per_s = 10",
+            "rate_per_s = 1e300",
+            (
+                "a.toml:5: topics.orders.rate_per_s: got 1e+300, expected a finite number from 0 to "
+                "1000000000"
+            ),
+        ),
+        (
+            "rate_per_s = 10",
             "rate_per_s = -1",
-            "a.toml:5: topics.orders.rate_per_s: got -1, expected a finite number from 0 on",
+            (
+                "a.toml:5: topics.orders.rate_per_s: got -1, expected a finite number from 0 to "
+                "1000000000"
+            ),
         ),
         (
             "rate_per_s = 10",
@@ -607,7 +618,7 @@ def test_tables_that_cannot_be_are_named(table: str, message: str) -> None:
         ),
         (
             ["kind = 'rate'", "at_ms = 1", "topic = 'orders'", "rate_per_s = inf"],
-            "a.toml:18: events.rate_per_s: got inf, expected a finite number from 0 on",
+            "a.toml:18: events.rate_per_s: got inf, expected a finite number from 0 to 1000000000",
         ),
         (
             ["kind = 'capacity'", "at_ms = 1", "members = ['solo']", "capacity_per_s = 0"],
@@ -698,3 +709,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     missing.write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match="expected a text file in UTF-8"):
         read_scenario(missing)
+
+
+@pytest.mark.parametrize(("begin", "end"), [("[", "]"), ("{a=", "}")])
+def test_text_that_is_nested_too_deep_is_refused(begin: str, end: str) -> None:
+    """Before the reader's own recursion gives out."""
+    text = f"a = {begin * 100_000}{end * 100_000}"
+    with pytest.raises(ConfigurationError, match=r"got 'a.toml', expected TOML that is nested"):
+        parse_scenario(text, file="a.toml")
