@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from coopgroup.assignors.pools import Pool
     from coopgroup.model.group import GroupSnapshot
-    from coopgroup.model.resource_set import Int32Array, Int64Array
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
 __all__ = ["LagAwareAssignor"]
 
@@ -112,8 +112,9 @@ class LagAwareAssignor:
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         pools = subscriber_pools(group)
-        weights = _weights(np.where(group.assignable, lags, 0), int(group.assignable.sum()))
-        thrift = Thrift(gain_min=self.gain_min, moves_left=self.moves_max) if self.sticky else None
+        weights = _weights(lags, group.assignable)
+        keeps = self.sticky and bool((group.owner != NOBODY).any())
+        thrift = Thrift(gain_min=self.gain_min, moves_left=self.moves_max) if keeps else None
         if self.scope == "group" and len(pools) > 1:
             return place_pools(group, pools, weights, thrift)
         for pool in pools:
@@ -134,15 +135,19 @@ class LagAwareAssignor:
         if size == 1:
             return np.zeros(pool.resources.size, dtype=np.int64)
         counts = self._counts(group, pool)
-        lags, weights = lags[pool.resources], weights[pool.resources]
         if self.max_skew == 1:
-            columns = deal_topics(counts, lags, size)
+            columns = deal_topics(counts, lags[pool.resources], size)
         else:
-            columns = self._skewed(counts, weights, size)
+            columns = self._skewed(counts, weights[pool.resources], size)
         if thrift is None:
             return columns
-        owner = owner_columns(group, pool)
-        deals = Deals(counts=counts, lags=weights, owner=owner, fresh=columns, size=size)
+        deals = Deals(
+            counts=counts,
+            lags=weights[pool.resources],
+            owner=owner_columns(group, pool),
+            fresh=columns,
+            size=size,
+        )
         return placed_beside_owners(deals, self.max_skew, thrift)
 
     def _counts(self, group: GroupSnapshot, pool: Pool) -> Int64Array:
@@ -159,13 +164,10 @@ class LagAwareAssignor:
         return np.concatenate([deal_by_lag(some, nothing, nothing, window) for some in each])
 
 
-def _weights(lags: Int64Array, count: int) -> Int64Array:
-    """Lags by which loads are compared: none below 0, and no sum of them too large to be exact.
-
-    Args:
-        lags: int64 (R,): 0 for what is not to be placed.
-        count: how many are to be placed.
-    """
+def _weights(lags: Int64Array, assignable: BoolArray) -> Int64Array:
+    """Lags by which loads are compared: none below 0, and no sum of them too large to be exact."""
     weights = np.maximum(lags, 0)
-    bits = int(weights.max(initial=0)).bit_length() + count.bit_length()
-    return weights >> max(0, bits - _TOTAL_BITS_MAX)
+    weights *= assignable
+    bits = int(weights.max(initial=0)).bit_length() + int(assignable.sum()).bit_length()
+    weights >>= max(0, bits - _TOTAL_BITS_MAX)
+    return weights
