@@ -353,8 +353,8 @@ def test_a_policy_named_without_options_has_those_of_its_table() -> None:
             "rate_per_s = 10",
             "rate_per_s = 1e300",
             (
-                "a.toml:5: topics.orders.rate_per_s: got 1e+300, expected a finite number from 0 to "
-                "1000000000"
+                "a.toml:5: topics.orders.rate_per_s: got 1e+300, expected a finite number from 0 "
+                "to 1000000000"
             ),
         ),
         (

@@ -17,7 +17,6 @@ import heapq
 from collections.abc import Hashable
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
-from uuid import UUID
 
 import attrs
 from attrs import define, field, frozen
@@ -180,7 +179,7 @@ class ClassicGroup:
         Args:
             name: the static id of the member, or the client id of one that has none.
         """
-        return f"{name}-{UUID(int=next(self._numbers))}"
+        return f"{name}-00000000-0000-0000-0000-{next(self._numbers):012x}"
 
     @property
     def has_all_joined(self) -> bool:
