@@ -1,53 +1,17 @@
-"""`Session`: one member and its duty as a leader, still without clock, thread or socket.
+"""A member and what it remembers as a leader: what its host steps through time.
 
-The Kafka driver hosts sessions, a simulator can; no host knows more of the group protocol
-than this module says. The host's duties, in this order:
-
-1. Give every event to `step` with the monotonic time, and carry out the effects in order.
-2. Wake the session (`Woken`) at `session_deadline_ms`; while `backing_off`, a little later by
-   chance, so that a group does not come back in lockstep.
-3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
-4. For `LeadRound`, where it delays nobody and with a time limit: `read_members`, look up metadata
-   and lags, `lead_round`, and give `RoundLed`; when the limit is over, `lead_round` without
-   metadata. Members that cannot be read are None; the round is answered all the same. After a
-   round that was refused (`RoundLed.led.refused`) give `RejoinRequested` a while later: what it
-   could not place has no owner until then.
-5. Run `GrantResources`, `RevokeResources` and `LoseResources` on the application's thread in the
-   order given. A revocation is complete when the callback has returned and the offsets are
-   committed, or at least asked for; only then give `RevocationCompleted`, for the join that follows
-   no longer claims the resources, and another member may have them at once. That join waits for
-   every commit of the resources that was asked for before. A revocation may complete in parts:
-   what is slow to stop then holds back nothing else. What was lost while it was being stopped
-   must not be reported after `LossHandled`: it may have been granted and revoked anew. A stop
-   has an end, which is for the host to see to: a member waits for it for ever, and the group with
-   it. What is not stopped in time is lost for the application, and then reported as stopped.
-6. Hand nothing out once `member.hold_until_ms` has passed, whatever the session has been told
-   so far: after a pause of the process the clock knows it first.
-7. Keep what `KeepIdentity` says where the next life of the process finds it and no other process
-   does, and give it to `new_member` there. It need not be on disk before the next effect: what is
-   older is refused by the group, and costs a join. Beside it, what `next_round_in_ms` says, for the
-   `OwedRound` of the next life: nobody else would ask for that round.
-8. When `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
-   `fail`: a member that missed an event would wait for ever for what it takes to be on its way.
+The rule of this file: the memory of a leader is worth something only where its own round stands;
+who may have been overruled forgets it.
 """
 
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 from attrs import frozen
 
-from coopgroup.leader import (
-    NO_LAGS,
-    Lags,
-    LedRound,
-    RoundRequest,
-    TopicMetadata,
-    fallback_round,
-    lead,
-)
 from coopgroup.member import (
     ErrorCode,
     Member,
@@ -73,65 +37,24 @@ from coopgroup.member.effects import Effect as MemberEffect
 from coopgroup.member.events import Event as MemberEvent
 from coopgroup.member.events import RejoinRequested, RoundDecided
 from coopgroup.member.turn import Turn
-from coopgroup.model import ResourceSet
 from coopgroup.model.claims import NO_GENERATION
 from coopgroup.policies.base import RoundContext
-from coopgroup.policies.state import PolicyState
+from coopgroup.session.deciding import LeadRound, RoundLed
 
 if TYPE_CHECKING:
-    from coopgroup.assignors.base import Assignor
-    from coopgroup.model.group_api import JoinedMember
-    from coopgroup.policies.base import Policy
+    from coopgroup.policies.state import PolicyState
 
 __all__ = [
-    "LeadRound",
     "OwedRound",
-    "RoundLed",
     "Session",
     "SessionEffect",
     "SessionEvent",
     "backing_off",
     "fail",
-    "lead_round",
     "next_round_in_ms",
-    "one_line",
     "session_deadline_ms",
     "step",
 ]
-
-
-@frozen(kw_only=True)
-class LeadRound:
-    """Effect: decide a round, off the loop.
-
-    Attributes:
-        number: distinct number, which `lead_round` hands on to `RoundLed`. There may be two rounds
-            of one generation: a coordinator that takes over from an older log counts on from there.
-        generation: of the round.
-        members: all members, subscriptions still encoded; `read_members` decodes them and says
-            which topics to look up.
-        context: circumstances of the round.
-    """
-
-    generation: int
-    members: tuple[JoinedMember, ...]
-    context: RoundContext
-    number: int = 0
-
-
-@frozen(kw_only=True)
-class RoundLed:
-    """Event: a round that this member leads is decided.
-
-    Attributes:
-        generation: of the round.
-        led: the decision.
-        number: of the `LeadRound`.
-    """
-
-    generation: int
-    led: LedRound
-    number: int = 0
 
 
 @frozen(kw_only=True)
@@ -261,108 +184,6 @@ def next_round_in_ms(session: Session, *, now_ms: int) -> int | None:
 def backing_off(session: Session) -> bool:
     """Whether the next deadline is that of another try, which the host spreads by chance."""
     return session.member.attempts > 0
-
-
-def lead_round(
-    duty: LeadRound,
-    request: RoundRequest | None,
-    metadata: TopicMetadata | None,
-    lags: Lags | None,
-    *,
-    assignor: Assignor,
-    policy: Policy,
-    failure: str = "the metadata could not be looked up",
-) -> RoundLed:
-    """Decide a round, whatever assignor and policy are. Pure, and as slow as the assignor is.
-
-    Args:
-        duty: the effect.
-        request: its members, decoded by `read_members`; None when that failed, and the round then
-            tells nobody anything, which members take for "keep what you hold".
-        metadata: what exists of the subscribed names; None when that is not known, and the round
-            then moves nothing.
-        lags: figures for assignors that need them, None for none.
-        assignor: says where.
-        policy: says when.
-        failure: why there is no metadata, or no request, for the record.
-    """
-    if request is not None and metadata is not None:
-        try:
-            led = lead(
-                request,
-                metadata,
-                NO_LAGS if lags is None else lags,
-                assignor=assignor,
-                policy=policy,
-                context=duty.context,
-            )
-            state: object = led.state  # as a user's policy returned it
-            if isinstance(state, PolicyState):
-                return RoundLed(generation=duty.generation, led=led, number=duty.number)
-            given = type(state).__name__
-            failure = f"policy {_name(policy)}: expected a PolicyState, got a {given}"
-        except Exception as error:  # noqa: BLE001 -- a round is always answered
-            failure = one_line(error)
-    led = _refused(duty, request, metadata, _name(assignor), _name(policy), failure)
-    return RoundLed(generation=duty.generation, led=led, number=duty.number)
-
-
-def one_line(error: BaseException) -> str:
-    """What was raised, for a record."""
-    try:
-        said = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
-        said = "…"
-    return f"{type(error).__name__}: {said}"
-
-
-def _refused(
-    duty: LeadRound,
-    request: RoundRequest | None,
-    metadata: TopicMetadata | None,
-    assignor: str,
-    policy: str,
-    reason: str,
-) -> LedRound:
-    """The round that moves nothing, from as much as can be used of what is known."""
-    nobody = RoundRequest(claims=(), topics=())
-    nothing = TopicMetadata(resources=ResourceSet())
-    forgetful = attrs.evolve(duty.context, state=None)
-
-    def answer(
-        request: RoundRequest, metadata: TopicMetadata | None, context: RoundContext
-    ) -> LedRound:
-        return fallback_round(
-            request,
-            metadata,
-            assignor=cast("Assignor", _Named(name=assignor)),
-            policy=cast("Policy", _Named(name=policy)),
-            context=context,
-            reason=reason,
-        )
-
-    if request is not None:
-        for known, context in ((metadata, duty.context), (None, forgetful)):
-            try:
-                return answer(request, known, context)
-            except Exception:  # noqa: BLE001, S112 -- a memory that is none, say
-                continue
-    return answer(nobody, nothing, forgetful)
-
-
-@frozen(kw_only=True)
-class _Named:
-    """Stands for an assignor or a policy where only the name counts, which it may lack."""
-
-    name: str
-
-
-def _name(plugin: object) -> str:
-    try:
-        name = getattr(plugin, "name", None)
-    except Exception:  # noqa: BLE001 -- a property of a user
-        name = None
-    return name if isinstance(name, str) else type(plugin).__name__
 
 
 def _stepped(

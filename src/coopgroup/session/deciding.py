@@ -1,0 +1,167 @@
+"""A round to be decided, whatever assignor and policy are.
+
+The rule of this file: a round is always answered. What cannot be read, looked up or decided gives
+the round that moves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import attrs
+from attrs import frozen
+
+from coopgroup.leader import (
+    NO_LAGS,
+    Lags,
+    LedRound,
+    RoundRequest,
+    TopicMetadata,
+    fallback_round,
+    lead,
+)
+from coopgroup.model import ResourceSet
+from coopgroup.policies.state import PolicyState
+
+if TYPE_CHECKING:
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.model.group_api import JoinedMember
+    from coopgroup.policies.base import Policy, RoundContext
+
+__all__ = ["LeadRound", "RoundLed", "lead_round", "one_line"]
+
+
+@frozen(kw_only=True)
+class LeadRound:
+    """Effect: decide a round, off the loop.
+
+    Attributes:
+        number: distinct number, which `lead_round` hands on to `RoundLed`. There may be two rounds
+            of one generation: a coordinator that takes over from an older log counts on from there.
+        generation: of the round.
+        members: all members, subscriptions still encoded; `read_members` decodes them and says
+            which topics to look up.
+        context: circumstances of the round.
+    """
+
+    generation: int
+    members: tuple[JoinedMember, ...]
+    context: RoundContext
+    number: int = 0
+
+
+@frozen(kw_only=True)
+class RoundLed:
+    """Event: a round that this member leads is decided.
+
+    Attributes:
+        generation: of the round.
+        led: the decision.
+        number: of the `LeadRound`.
+    """
+
+    generation: int
+    led: LedRound
+    number: int = 0
+
+
+def lead_round(
+    duty: LeadRound,
+    request: RoundRequest | None,
+    metadata: TopicMetadata | None,
+    lags: Lags | None,
+    *,
+    assignor: Assignor,
+    policy: Policy,
+    failure: str = "the metadata could not be looked up",
+) -> RoundLed:
+    """Decide a round, whatever assignor and policy are. Pure, and as slow as the assignor is.
+
+    Args:
+        duty: the effect.
+        request: its members, decoded by `read_members`; None when that failed, and the round then
+            tells nobody anything, which members take for "keep what you hold".
+        metadata: what exists of the subscribed names; None when that is not known, and the round
+            then moves nothing.
+        lags: figures for assignors that need them, None for none.
+        assignor: says where.
+        policy: says when.
+        failure: why there is no metadata, or no request, for the record.
+    """
+    if request is not None and metadata is not None:
+        try:
+            led = lead(
+                request,
+                metadata,
+                NO_LAGS if lags is None else lags,
+                assignor=assignor,
+                policy=policy,
+                context=duty.context,
+            )
+            state: object = led.state  # as a user's policy returned it
+            if isinstance(state, PolicyState):
+                return RoundLed(generation=duty.generation, led=led, number=duty.number)
+            given = type(state).__name__
+            failure = f"policy {_name(policy)}: expected a PolicyState, got a {given}"
+        except Exception as error:  # noqa: BLE001 -- a round is always answered
+            failure = one_line(error)
+    led = _refused(duty, request, metadata, _name(assignor), _name(policy), failure)
+    return RoundLed(generation=duty.generation, led=led, number=duty.number)
+
+
+def one_line(error: BaseException) -> str:
+    """What was raised, for a record."""
+    try:
+        said = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
+        said = "…"
+    return f"{type(error).__name__}: {said}"
+
+
+def _refused(
+    duty: LeadRound,
+    request: RoundRequest | None,
+    metadata: TopicMetadata | None,
+    assignor: str,
+    policy: str,
+    reason: str,
+) -> LedRound:
+    """The round that moves nothing, from as much as can be used of what is known."""
+    nobody = RoundRequest(claims=(), topics=())
+    nothing = TopicMetadata(resources=ResourceSet())
+    forgetful = attrs.evolve(duty.context, state=None)
+
+    def answer(
+        request: RoundRequest, metadata: TopicMetadata | None, context: RoundContext
+    ) -> LedRound:
+        return fallback_round(
+            request,
+            metadata,
+            assignor=cast("Assignor", _Named(name=assignor)),
+            policy=cast("Policy", _Named(name=policy)),
+            context=context,
+            reason=reason,
+        )
+
+    if request is not None:
+        for known, context in ((metadata, duty.context), (None, forgetful)):
+            try:
+                return answer(request, known, context)
+            except Exception:  # noqa: BLE001, S112 -- a memory that is none, say
+                continue
+    return answer(nobody, nothing, forgetful)
+
+
+@frozen(kw_only=True)
+class _Named:
+    """Stands for an assignor or a policy where only the name counts, which it may lack."""
+
+    name: str
+
+
+def _name(plugin: object) -> str:
+    try:
+        name = getattr(plugin, "name", None)
+    except Exception:  # noqa: BLE001 -- a property of a user
+        name = None
+    return name if isinstance(name, str) else type(plugin).__name__
