@@ -7,7 +7,8 @@ Rules of this file:
 - what is lost breaks its call, and the process learns that no answer will come;
 - a cut is no loss: what is sent meanwhile arrives after it, unless its time-out ran out before
   (TCP sends again);
-- every `Send` of a session is answered exactly once.
+- what a process had sent before it died arrives all the same, as its kernel sees to that;
+- every `Send` of a session that lives is answered exactly once.
 
 Tests inject one fault at a time: `upset` registers a fault for the next request that fits.
 """
@@ -23,8 +24,10 @@ from attrs import define, field, frozen
 from coopgroup.member import ErrorCode
 from coopgroup.member.effects import Lane
 from coopgroup.member.events import Answered, RequestFailed
+from coopgroup.model.group_api import OffsetCommitRequest
 from coopgroup.simulator.coordinator import refusal
 from coopgroup.simulator.scenario import Span
+from coopgroup.simulator.world import late_commit_of
 
 if TYPE_CHECKING:
     import random
@@ -102,7 +105,7 @@ class Call:
             is only where a call has to wait.
         refused_with: code that it is refused with unseen, None for none.
         is_replied: whether its answer is on the way.
-        is_over: whether the process has its answer, or died.
+        is_over: whether nothing comes of it any more.
     """
 
     process: Process
@@ -202,9 +205,9 @@ class Network:
                 self.world.later(1, self.fail, call)
 
     def forget(self, process: Process) -> None:
-        """A process died: its connections are closed, what has not arrived is gone."""
-        for call in self._calls.pop(process, {}):
-            call.is_over = True
+        """A process died: what it sent arrives all the same, and nobody hears the answers."""
+        if not self._calls.get(process):
+            self._calls.pop(process, None)
         for lane in Lane:
             self._lanes.pop((process, lane), None)
 
@@ -253,12 +256,20 @@ class Network:
             connection.waiting.append(call)
             return
         connection.serving = call
+        if not call.process.alive:
+            self._tell_of_former_life(call)
         if call.refused_with is not None:
             self.reply(call, refusal(call.send.request, call.refused_with))
         else:
             self.brokers.serve(call)
             if not call.is_replied:
                 self._time_out(call)
+
+    def _tell_of_former_life(self, call: Call) -> None:
+        """A kept identity has no fence against its own former life, so checkers must know of it."""
+        request = call.send.request
+        if isinstance(request, OffsetCommitRequest) and call.process.config.keeps_identity:
+            self.world.fault(late_commit_of(request.member_id))
 
     def reply(self, call: Call, answer: Answer) -> None:
         """Take an answer to its process."""
@@ -282,6 +293,8 @@ class Network:
             self.world.at(held_until_ms, self._deliver, call, answer)
             return
         self._finish(call)
+        if not call.process.alive:
+            return
         if self.world.transcript is not None:
             self.world.transcript.answered(call, answer)
         call.process.give(Answered(request_id=call.send.request_id, answer=answer))
@@ -291,6 +304,8 @@ class Network:
         if call.is_over:
             return
         self._finish(call)
+        if not call.process.alive:
+            return
         if self.world.transcript is not None:
             self.world.transcript.failed(call)
         call.process.give(
@@ -304,7 +319,10 @@ class Network:
     def _finish(self, call: Call) -> None:
         """Take a call off the list; the next one of its connection is served."""
         call.is_over = True
-        del self._calls[call.process][call]
+        calls = self._calls[call.process]
+        del calls[call]
+        if not calls and not call.process.alive:
+            del self._calls[call.process]
         connection = call.connection
         if connection.serving is call and connection.waiting:
             self.world.later(0, self._arrive, connection.waiting.popleft())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from coopgroup.simulator.transcript import Transcript
     from coopgroup.telemetry import Record
 
-__all__ = ["Violation", "World"]
+__all__ = ["Violation", "World", "late_commit_of"]
 
 
 @frozen(kw_only=True)
@@ -118,3 +118,11 @@ class World:
     def object_to(self, checker: str, message: str) -> None:
         """Write down that a rule was broken."""
         self.violations.append(Violation(checker=checker, at_ms=self.now_ms, message=message))
+
+
+def late_commit_of(member_id: str) -> str:
+    """How the telemetry says that a commit arrives after the end of the process that sent it.
+
+    It is said of members with a kept identity only, right before the commit is served.
+    """
+    return f"a commit of {member_id} arrives after the end of its process"

@@ -2,11 +2,16 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest
+from coopgroup.simulator.checkers import check_instants
 from coopgroup.simulator.network import Mishap, Upset
+from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.transcript import Transcript
-from coopgroup.telemetry import FaultInjected, MembershipLost, RequestRefused
+from coopgroup.simulator.world import late_commit_of
+from coopgroup.telemetry import FaultInjected, MembershipLost, OffsetsCommitted, RequestRefused
 from tests.support.simulated import SESSION_MS, quiet_group
 
 
@@ -53,6 +58,36 @@ def test_answer_lost_is_served_all_the_same() -> None:
     assert group.brokers.coordinator.committed
     assert any("OffsetCommit: no answer" in line for line in group.world.transcript.lines)
     assert process.alive
+
+
+@pytest.mark.parametrize("identity", list(Identity))
+def test_what_a_dead_process_had_sent_arrives_all_the_same(identity: Identity) -> None:
+    """Offsets may go back by a commit of a former life where the identity is kept, else never."""
+    group = quiet_group()
+    process = group.start("a", ("T",), identity=identity)
+    group.start("b", ("T",), identity=identity)
+    assert group.run_until_rest(5_000, 200)
+    commit = Upset(request=OffsetCommitRequest, mishap=Mishap.DELAYED, client="a", delay_ms=250)
+    group.network.upset(commit)
+    while group.network.upsets:
+        group.run(10)
+    process.crash()
+    group.run(5)
+    group.start_again(process)
+    group.run(SESSION_MS // 2)
+    died = process.session.member.member_id
+    late = FaultInjected(description=late_commit_of(died))
+    records = [one.record for one in group.world.telemetry]
+    assert (late in records) == (identity is Identity.STATE_DIR)
+    newest: dict[object, int] = {}
+    backward = 0
+    for record in records:
+        if isinstance(record, OffsetsCommitted):
+            for resource, offset in zip(record.resources, record.offsets, strict=True):
+                backward += offset < newest.get(resource, 0)
+                newest[resource] = offset
+    assert (backward > 0) == (identity is Identity.STATE_DIR)
+    assert list(check_instants(group.world.telemetry)) == []
 
 
 def test_delayed_request_delays_those_behind_it() -> None:

@@ -1,11 +1,11 @@
-"""Committed offsets never go back."""
+"""Committed offsets never go back, but where a former life of a kept member commits late."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from coopgroup.simulator.world import Violation
-from coopgroup.telemetry import OffsetsCommitted
+from coopgroup.simulator.world import Violation, late_commit_of
+from coopgroup.telemetry import FaultInjected, OffsetsCommitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,20 +17,32 @@ __all__ = ["check_commits"]
 
 
 def check_commits(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
-    """What the group coordinator accepts ascends in every partition."""
+    """What the group coordinator accepts ascends in every partition.
+
+    Nothing fences a member with a kept identity from what its former life had sent before it was
+    killed: such a commit may go back behind those of the same member, and behind nobody else's.
+    """
     newest: dict[Resource, int] = {}
-    for envelope in telemetry:
+    committed_by: dict[Resource, str] = {}
+    for number, envelope in enumerate(telemetry):
         record = envelope.record
         if not isinstance(record, OffsetsCommitted):
             continue
+        member = envelope.member
+        is_late = number > 0 and _is_late_commit(telemetry[number - 1], envelope)
         for resource, offset in zip(record.resources, record.offsets, strict=True):
-            before = newest.get(resource, 0)
-            newest[resource] = offset
-            if offset < before:
+            before, by = newest.get(resource, 0), committed_by.get(resource, "")
+            newest[resource], committed_by[resource] = offset, member
+            if offset < before and not (is_late and by == member):
                 name, index = resource
                 yield Violation(
                     checker="commits",
                     at_ms=envelope.at_ms,
-                    message=f"{name}-{index} goes back from {before} to {offset}, "
-                    f"by {envelope.member}",
+                    message=f"{name}-{index} goes back from {before} to {offset}, by {member}",
                 )
+
+
+def _is_late_commit(said: Envelope, commit: Envelope) -> bool:
+    return said.at_ms == commit.at_ms and said.record == FaultInjected(
+        description=late_commit_of(commit.member)
+    )

@@ -2,15 +2,22 @@
 
 from coopgroup.model import ResourceSet
 from coopgroup.simulator.checkers import check_commits
-from coopgroup.telemetry import Envelope, OffsetsCommitted
+from coopgroup.simulator.world import late_commit_of
+from coopgroup.telemetry import Envelope, FaultInjected, OffsetsCommitted
 
 T01 = ResourceSet({"T": [0, 1]})
 
 
-def committed(at_ms: int, *offsets: int) -> Envelope:
+def committed(at_ms: int, *offsets: int, member: str = "m") -> Envelope:
     """Offsets of both partitions."""
     record = OffsetsCommitted(resources=T01, offsets=offsets)
-    return Envelope(at_ms=at_ms, group="g", member="m", generation=1, record=record)
+    return Envelope(at_ms=at_ms, group="g", member=member, generation=1, record=record)
+
+
+def late(at_ms: int, member: str = "m") -> Envelope:
+    """A commit of a former life arrives."""
+    record = FaultInjected(description=late_commit_of(member))
+    return Envelope(at_ms=at_ms, group="g", member="", generation=-1, record=record)
 
 
 def test_commits_when_they_ascend_are_right() -> None:
@@ -22,3 +29,16 @@ def test_commits_when_one_goes_back_are_broken() -> None:
     """The message says where and from what to what."""
     (violation,) = check_commits([committed(1, 3, 9), committed(2, 4, 8)])
     assert (violation.at_ms, violation.message) == (2, "T-1 goes back from 9 to 8, by m")
+
+
+def test_commits_when_a_former_life_of_a_kept_member_commits_late_may_go_back() -> None:
+    """Only that commit, and only behind what the same member committed."""
+    assert list(check_commits([committed(1, 3, 9), late(2), committed(2, 3, 8)])) == []
+    others = [committed(1, 3, 9, member="n"), late(2), committed(2, 3, 8)]
+    assert len(list(check_commits(others))) == 1
+    of_another = [committed(1, 3, 9), late(2, "n"), committed(2, 3, 8)]
+    assert len(list(check_commits(of_another))) == 1
+    twice = [committed(1, 3, 9), late(2), committed(2, 3, 8), committed(2, 3, 7)]
+    assert [one.message for one in check_commits(twice)] == ["T-1 goes back from 8 to 7, by m"]
+    long_ago = [late(1), committed(2, 3, 9), committed(2, 3, 8)]
+    assert len(list(check_commits(long_ago))) == 1
