@@ -38,7 +38,7 @@ _SUBSCRIPTIONS: Final = (("T",), ("T",), ("T",), ("T", "U"), ("U",))
 _GAPS_MS: Final = (0, 5, 30, 100, 300, 800)
 _DOWN_MS: Final = (1, 50, 200, 800)
 _FOR_MS: Final = (50, 300, 500, 700, 1_500)
-_PROCESSES_MAX: Final = 4
+_PROCESSES_MAX: Final = 5
 _ACTS_MAX: Final = 8
 # What a request may be refused with, that a member must get over.
 _CODES: Final = {
@@ -265,6 +265,8 @@ class _Author:
         self._started = 0
         self._there: list[str] = []
         self._static: set[str] = set()
+        # The same in a whole run: a false claim may tie with a true one, but never beat it.
+        self._forged = chance.choice((0, 1))
 
     def acts(self, theme: _Theme) -> tuple[Act, ...]:
         """Topics and some processes, then acts of the kinds that this run has."""
@@ -272,7 +274,6 @@ class _Author:
         acts = [self._resize(topic, after_ms=0) for topic in TOPICS]
         match theme:
             case _Theme.WINDOW:
-                acts += [self._start() for _ in range(chance.randint(2, 4))]
                 acts += self._window()
             case _Theme.CUT_OFF:
                 acts += [self._start() for _ in range(chance.randint(2, 3))]
@@ -293,7 +294,7 @@ class _Author:
         chance = self._chance
         kind = chance.choice((ActKind.FORGE, ActKind.FORGE, ActKind.GARBLE))
         for _ in range(chance.randint(1, 3)):
-            name, number = self._anybody(), chance.choice((0, 1))
+            name, number = self._anybody(), self._forged
             yield Act(after_ms=500, kind=kind, process=name, number=number)
             yield self._start(Identity.NONE)
 
@@ -327,22 +328,26 @@ class _Author:
     def _window(self) -> Iterator[Act]:
         """Some depart one after the other; while the group waits, others come, and leaders go."""
         chance = self._chance
-        for number in range(chance.randint(1, 3)):
-            name = chance.choice((*self._there, *self._there, LEADER))
+        yield Act(kind=ActKind.RESIZE, topics=("T",), number=chance.randint(3, 6))
+        for _ in range(chance.randint(2, 4)):
+            yield self._start(chance.choice((Identity.NONE, Identity.STATIC)), ("T",))
+        for number in range(chance.randint(1, 2)):
             yield Act(
                 after_ms=chance.choice((100, 300)) if number else 800,
-                kind=chance.choice((ActKind.CRASH, ActKind.CLOSE)),
-                process=name,
-                for_ms=chance.choice((0, 200, 800, 1_100)),
+                kind=ActKind.CRASH,
+                process=chance.choice(self._there[1:]),  # the first of them leads, as a rule
+                for_ms=chance.choice((0, 0, 800, 1_100)),
             )
-        for _ in range(chance.randint(1, 3)):
-            kind = chance.choice((ActKind.START, ActKind.START, ActKind.CLOSE, ActKind.RESIZE))
-            if kind is ActKind.START and len(self._there) < _PROCESSES_MAX:
-                yield attrs.evolve(self._start(), after_ms=chance.choice((100, 400, 700)))
-            elif kind is ActKind.RESIZE:
-                yield self._resize("T", after_ms=chance.choice((100, 400)))
-            else:
-                yield Act(after_ms=300, kind=ActKind.CLOSE, process=LEADER, for_ms=100)
+        for number in range(chance.randint(1, 3)):
+            after_ms = chance.choice((100, 300)) if number else chance.choice((500, 700, 900))
+            match chance.choice((ActKind.START, ActKind.START, ActKind.CLOSE, ActKind.RESIZE)):
+                case ActKind.START:
+                    newcomer = self._start(chance.choice((Identity.NONE, Identity.STATIC)), ("T",))
+                    yield attrs.evolve(newcomer, after_ms=after_ms)
+                case ActKind.CLOSE:
+                    yield Act(after_ms=after_ms, kind=ActKind.CLOSE, process=LEADER, for_ms=100)
+                case _:
+                    yield self._resize("T", after_ms=after_ms)
         yield Act(after_ms=1_500, kind=ActKind.RESIZE, topics=("U",), number=chance.randint(1, 3))
 
     def _cut_off(self) -> Iterator[Act]:
@@ -393,7 +398,7 @@ class _Author:
             case ActKind.UPSET:
                 act = self._upset(gap_ms)
             case ActKind.FORGE:
-                name, number = self._anybody(), chance.choice((0, 1))
+                name, number = self._anybody(), self._forged
                 act = Act(after_ms=gap_ms, kind=kind, process=name, number=number)
             case _:
                 for_ms = chance.choice(_FOR_MS)
@@ -408,7 +413,9 @@ class _Author:
         names: Sequence[str] = (*self._there, LEADER)
         return self._chance.choice(names)
 
-    def _start(self, identity: Identity | None = None) -> Act:
+    def _start(
+        self, identity: Identity | None = None, topics: tuple[str, ...] | None = None
+    ) -> Act:
         chance = self._chance
         if len(self._there) >= _PROCESSES_MAX:
             return self._end(ActKind.CLOSE, chance.choice(_GAPS_MS))
@@ -423,7 +430,7 @@ class _Author:
             after_ms=chance.choice((0, 5, 100, 400)),
             kind=ActKind.START,
             process=name,
-            topics=chance.choice(_SUBSCRIPTIONS),
+            topics=chance.choice(_SUBSCRIPTIONS) if topics is None else topics,
             identity=identity,
             skew_ppm=chance.choice((0, 0, 0, -400, 400, 30_000)),
         )
