@@ -252,20 +252,15 @@ class GroupNotices:
         overdue = self._slow.overdue(now, limit_s)
         long = self._slow.take_long(now, limit_s) - overdue
         if long:
-            self._warn("stop_takes_long", long)
+            self.driver.sink.warn("stop_takes_long", resources=_said(long))
         if overdue:
-            self._warn("stop_never_finished", overdue)
+            self.driver.sink.warn("stop_never_finished", resources=_said(overdue))
             self.driver.polled_at_s = now
             membership = self._given_up
             try:
                 self._lose(overdue)
             finally:
                 self._complete(overdue, membership)
-
-    def _warn(self, event: str, resources: ResourceSet) -> None:
-        said = {topic: list(indices) for topic, indices in resources.to_dict().items()}
-        limit_ms = self.driver.settings.max_poll_interval_ms
-        self.driver.sink.warn(event, resources=said, max_poll_interval_ms=limit_ms)
 
     def _finish(self, stopped: ResourceSet | PutOff) -> None:
         """Give up what the application has stopped by now, as if `on_revoke` returned."""
@@ -384,3 +379,7 @@ def _resources(partitions: list[TopicPartition]) -> ResourceSet:
         return to_resources(partitions)
     except (AttributeError, TypeError):
         raise TypeError("requires list of TopicPartition") from None
+
+
+def _said(resources: ResourceSet) -> dict[str, list[int]]:
+    return {topic: list(indices) for topic, indices in resources.to_dict().items()}
