@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import attrs
 from attrs import frozen
@@ -12,6 +12,7 @@ from coopgroup.member import MemberConfig
 from coopgroup.policies.registry import create_policy
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.deployment import Deployment
+from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.measures import measure
 from coopgroup.simulator.process import Habits
 from coopgroup.simulator.scenario import Choice
@@ -100,15 +101,15 @@ def simulate(
         costs=scenario.costs,
         commit_interval_ms=group.commit_interval_ms,
     )
-    if transcript:
-        simulation.world.transcript = Transcript()
+    written = Transcript() if transcript else None
+    # It looks while the run goes on, in the place of a transcript, and passes all on to that.
+    simulation.world.transcript = cast("Transcript", HandOvers(simulation, written))
     Deployment(scenario, simulation).plan()
     _play(scenario, simulation)
     telemetry = tuple(simulation.world.telemetry)
     lag = simulation.load.history()
     found = check_run(telemetry, _expectations(scenario, when, simulation))
     broken = sorted((*simulation.world.violations, *found), key=lambda one: one.at_ms)
-    written = simulation.world.transcript
     return Run(
         scenario=scenario,
         policy=group.policy.name,
@@ -176,6 +177,9 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         end_ms=scenario.end_ms,
         slack_ms=group.session_timeout_ms + 2 * group.rebalance_timeout_ms,
         delay_ms=getattr(policy, "scheduled_rebalance_timeout_ms", None),
+        # With other subscriptions no record shows what had to be stopped anyway, and what moved.
+        with_losses=policy.name != _EAGER and len({one.topics for one in scenario.members}) == 1,
         max_moves_per_round=None if ration is None else ration.moves_max,
+        move_interval_ms=0 if ration is None else ration.interval_ms,
         is_eager=policy.name == _EAGER,
     )

@@ -1,10 +1,15 @@
 """`simulate`: the same run for the same seed; other policies and assignors by name."""
 
+from collections.abc import Sequence
+
 import attrs
 import pytest
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.simulator import Scenario, simulate
+from coopgroup.simulator import Scenario, Violation, simulate
+from coopgroup.simulator import run as run_module
+from coopgroup.simulator.checkers import Expectations, check_run
+from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.run import member_config
 from coopgroup.simulator.scenario import (
     AddPartitions,
@@ -18,7 +23,9 @@ from coopgroup.simulator.scenario import (
     Span,
     Topic,
 )
-from coopgroup.telemetry import ProcessEnded, RoundLed, to_json
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.simulator.transcript import Transcript
+from coopgroup.telemetry import Envelope, ProcessEnded, RoundLed, to_json
 
 SCENARIO = Scenario(
     duration_ms=20_000,
@@ -193,3 +200,27 @@ def test_leader_when_it_dies_between_paced_moves_is_waited_for() -> None:
     waiting = [record.lost for at_ms, record in rounds if at_ms < found_ms + PACED_DELAY_MS]
     assert set(waiting) == {first.lost}
     assert not rounds[-1][1].lost
+
+
+def test_checkers_know_the_pause_of_the_policy_and_watch_what_is_handed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What they are not told, they cannot check."""
+    told: list[Expectations] = []
+    watched: list[HandOvers] = []
+
+    def check(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Violation, ...]:
+        told.append(expected)
+        return check_run(telemetry, expected)
+
+    def watch(simulation: Simulation, transcript: Transcript | None) -> HandOvers:
+        watched.append(HandOvers(simulation, transcript))
+        return watched[-1]
+
+    monkeypatch.setattr(run_module, "check_run", check)
+    monkeypatch.setattr(run_module, "HandOvers", watch)
+    assert simulate(PACED, seed=1).violations == ()
+    assert [(one.move_interval_ms, one.with_losses) for one in told] == [(1_000, True)]
+    (only,) = watched
+    listens: object = only.simulation.world.transcript
+    assert listens is only
