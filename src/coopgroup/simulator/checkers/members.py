@@ -62,7 +62,8 @@ def _keeps_claims(request: str, error: str) -> bool:
 def _next_state(telemetry: Sequence[Envelope], number: int) -> str:
     """State that a member enters with the assignment of a record."""
     client, at_ms = telemetry[number].client, telemetry[number].at_ms
-    for envelope in telemetry[number + 1 :]:
+    for later in range(number + 1, len(telemetry)):
+        envelope = telemetry[later]  # no slice: it would be copied for each assignment
         if envelope.at_ms != at_ms:
             break
         if envelope.client == client and isinstance(envelope.record, StateChanged):
