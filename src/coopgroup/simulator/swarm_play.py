@@ -18,6 +18,7 @@ from coopgroup.member import MemberConfig, MemberState
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.member.transitions import AT_WORK
 from coopgroup.model import group_api
+from coopgroup.model.claims import NO_GENERATION
 from coopgroup.policies.registry import create_policy
 from coopgroup.protocol import decode_subscription, encode_subscription
 from coopgroup.simulator.checkers import Expectations, check_run
@@ -407,18 +408,22 @@ class _Garbler:
             and not _is_stopping(call.process)  # a stranger rejoins when it has stopped all
         ):
             act = self.garbled.pop(name)
-            protocols = tuple((chosen, self._garble(act, m)) for chosen, m in request.protocols)
+            member = call.process.session.member
+            protocols = tuple(
+                (chosen, self._garble(act, metadata, member.claim_generation))
+                for chosen, metadata in request.protocols
+            )
             garbled = attrs.evolve(request, protocols=protocols)
             call.send = attrs.evolve(call.send, request=garbled)
             self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)
         self.brokers.serve(call)
 
-    def _garble(self, act: Act, metadata: bytes) -> bytes:
+    def _garble(self, act: Act, metadata: bytes, claim_generation: int) -> bytes:
         if act.kind is ActKind.GARBLE:
             return b"\0"
         true = decode_subscription(metadata)
         everything = self.simulation.brokers.existing().restrict_names(true.topics)
-        generation = max(true.generation - act.number, -1)
+        generation = max(claim_generation - act.number, NO_GENERATION)
         return encode_subscription(
             attrs.evolve(true, owned=true.owned | everything, generation=generation)
         )

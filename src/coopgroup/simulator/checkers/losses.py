@@ -129,7 +129,7 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
         until_ms = ear.decided_ms + record.scheduled_rebalance_timeout_ms
         for name in sorted({client_of.get(member, "") for member in record.members}):
             told = ears.get(name)
-            if told is None or told.ends_ms is None or record.lost - told.lost:
+            if told is None or told.ends_ms is None or not record.lost & told.lost:
                 continue
             if told.leader == envelope.client:
                 continue  # it knows of each loss what the members do not

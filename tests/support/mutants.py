@@ -1,0 +1,244 @@
+"""Deliberate bugs: what the swarm must find in the core, or else it is worth nothing.
+
+Each is one line of one function, changed as a tired developer might change it. `broken` makes the
+change in the running process and takes it back: the function object stays the same, so everybody
+who imported it runs the changed code.
+"""
+
+import ast
+import contextlib
+import importlib
+import inspect
+import types
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final
+
+from attrs import frozen
+
+__all__ = ["MUTANTS", "Mutant", "broken"]
+
+
+@frozen
+class Mutant:
+    """One bug.
+
+    Attributes:
+        name: what it does, in a few words.
+        place: module below `coopgroup` and function in it, `module:function`.
+        old: what stands there, once.
+        new: what the bug makes of it.
+    """
+
+    name: str
+    place: str
+    old: str
+    new: str
+
+    @property
+    def code(self) -> types.CodeType:
+        """The function with the bug in it, compiled."""
+        return _compiled(self.place, self.old, self.new)
+
+
+# fmt: off
+MUTANTS: Final = (
+    # --- what a member makes of answers, errors and time
+    Mutant("a fenced heartbeat is swallowed", "member.answers:_act",
+           "case Action.LOSE_ID:", "case Action.LOSE_ID if kind is not RequestKind.HEARTBEAT:"),
+    Mutant("the lease counts from the answer", "member.answers:_renew_lease",
+           "until = proof_ms +", "until = turn.now_ms +"),
+    Mutant("no lease at all", "member.member:lease_is_over",
+           "return bool(member.owned) and now_ms >= member.hold_until_ms", "return False"),
+    Mutant("the lease does not end with the time to rejoin", "member.member:Member.hold_until_ms",
+           "min(self.lease_until_ms, self.rejoin_by_ms)", "self.lease_until_ms"),
+    Mutant("any heartbeat proves peace", "member.answers:_proves_peace",
+           "if sent.generation == member.claim_generation:", "if True:"),
+    Mutant("peace counts from the answer", "member.answers:_proves_peace",
+           "max(member.settled_at_ms, sent.sent_at_ms)", "turn.now_ms"),
+    Mutant("a heartbeat's word of a round is ignored", "member.answers:_heartbeat_needs_nothing",
+           "if member.state in _QUIET:", "if False:"),
+    Mutant("the follow-up is forgotten", "member.answers:_settle",
+           "elif assignment.revoked is None:", "elif True:"),
+    Mutant("a member that waits for nothing does not follow up", "member.answers:_settle",
+           "elif assignment.revoked is None:", "elif not assignment.revoked:"),
+    Mutant("revoked resources are given up at once", "member.answers:_take_assignment",
+           "owned=owned | assignment.assigned,", "owned=assignment.assigned,"),
+    Mutant("granted resources are not held on to", "member.answers:_take_assignment",
+           "owned=owned | assignment.assigned,", "owned=owned,"),
+    Mutant("retained resources are started again", "member.answers:_take_assignment",
+           "gained = assignment.assigned - owned", "gained = assignment.assigned"),
+    Mutant("all is stopped when anything is", "member.answers:_take_assignment",
+           "stopping = owned - assignment.assigned - member.revoking - member.stopped",
+           "stopping = owned if owned - assignment.assigned else owned - owned"),
+    Mutant("what need not be stopped is stopped", "member.answers:_take_assignment",
+           "stopping = owned - assignment.assigned - member.revoking - member.stopped",
+           "stopping = owned - member.revoking - member.stopped"),
+    Mutant("nothing is ever stopped", "member.answers:_take_assignment",
+           "stopping = owned - assignment.assigned - member.revoking - member.stopped",
+           "stopping = owned - owned"),
+    Mutant("the announced delay is not waited for", "member.answers:_delays_ms",
+           "if assignment.scheduled_rebalance_timeout_ms > 0:", "if False:"),
+    Mutant("a failed sync drops what is held", "member.answers:_try_again",
+           "turn.rejoin(cause)", "turn.lose(cause, keep_id=True)"),
+    Mutant("a lost sync is not tried again", "member.answers:_try_again",
+           "if kind in {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:",
+           "if kind is RequestKind.JOIN_GROUP:"),
+    Mutant("a coordinator that moved is not looked up", "member.answers:_try_again",
+           "turn.set(coordinator=None)", "pass"),
+    Mutant("commits never leave the round behind", "member.answers:_synced",
+           "await_sync=False", "await_sync=True"),
+    Mutant("a commit of what came back overwrites", "member.answers:_take_assignment",
+           "turn.finish_commits(lapsed)", "commits = member.commits"),
+    # --- how a member loses, gives up, joins and commits
+    Mutant("the loss is not told", "member.turn:Turn.lose",
+           "if waits:", "if stalled:"),
+    Mutant("claims outlive the loss", "member.turn:Turn._drop_membership",
+           "            owned=EMPTY,\n", ""),
+    Mutant("a member that is unknown keeps its id", "member.turn:Turn._drop_membership",
+           'member_id=self.member.member_id if keep_id else "",',
+           "member_id=self.member.member_id,"),
+    Mutant("joins before the loss is handled", "member.turn:Turn.lose",
+           "self.move(Trigger.LOST if waits else Trigger.LOST_NOTHING, cause)",
+           "self.move(Trigger.LOST, cause)\n        self.move(Trigger.LOSS_HANDLED, cause)"),
+    Mutant("rejoins without its claims", "member.requests:_join_request",
+           "owned=member.owned,", "owned=member.owned - member.owned,"),
+    Mutant("claims in the name of no generation", "member.requests:_join_request",
+           "generation=member.claim_generation,", "generation=-1,"),
+    Mutant("commits under an old generation", "member.requests:_commit_request",
+           "generation=turn.member.generation,", "generation=turn.member.generation - 1,"),
+    Mutant("the oldest offset wins", "member.commits:_newest",
+           "for each in commits.queue for", "for each in reversed(list(commits.queue)) for"),
+    Mutant("gives up before the commits have ended", "member.revocation:give_up_stopped",
+           "member.stopped - ResourceSet.from_pairs(awaited_of(member.commits))",
+           "member.stopped"),
+    Mutant("never gives up what has stopped", "member.revocation:give_up_stopped",
+           "owned=member.owned - given_up,", "owned=member.owned,"),
+    Mutant("no heartbeats while a join waits", "member.requests:wanted",
+           "if member.in_generation and RequestKind.HEARTBEAT not in waiting:",
+           "if member.in_generation and not waiting:"),
+    Mutant("the delay is over and nobody rejoins", "member.machine:_meet_deadlines",
+           "due = scheduled is not None and turn.now_ms >= scheduled", "due = False"),
+    Mutant("does not tell how long the delay still runs", "member.member:Member.remaining_delay_ms",
+           "return max(0, self.scheduled_rejoin_ms - now_ms)", "return None"),
+    # --- what a leader makes of claims
+    Mutant("the last member's claim wins", "model.claims:_rightful_owners",
+           "winning = generations[members] == newest[places]",
+           "winning = np.diff(places, append=-1) != 0"),
+    Mutant("the generation check is dropped", "model.claims:_rightful_owners",
+           "contested = winners > 1", "contested = winners > 2"),
+    Mutant("the claim that comes last counts as newest", "model.claims:_rightful_owners",
+           "np.maximum.at(newest, places, generations[members])",
+           "np.maximum.at(newest, places, -1); newest[places] = generations[members]"),
+    Mutant("unreadable claims are none", "policies.unclaimed:_unheard_members",
+           "return tuple(member for member in _unreadable_members(group) if member not in told)",
+           "return ()"),
+    Mutant("everybody is a leader that remembers", "session.hosted:_remember",
+           "session, policy_state=None, led_generation=None, asked_for_ms=None",
+           "session"),
+    Mutant("hearsay is believed", "leader.decision:_without_hearsay",
+           "if state is None or context.generation > state.generation:", "if True:"),
+    Mutant("nobody hears of the follow-up", "leader.answer:member_assignments",
+           "if plan.follow_up:", "if False:"),
+    Mutant("no time-out is ever announced", "leader.answer:member_assignments",
+           "scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,",
+           "scheduled_rebalance_timeout_ms=0,"),
+    Mutant("time-outs announced ten times too long", "leader.answer:member_assignments",
+           "scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,",
+           "scheduled_rebalance_timeout_ms=10 * plan.scheduled_rebalance_timeout_ms,"),
+    # --- when a policy lets things move
+    Mutant("granted before it is released", "policies.simple:SimplePolicy.stage",
+           "free = ~group.claimed() & ~unclaimed.withheld",
+           "free = ~group.claimed() | (target >= 0)"),
+    Mutant("what its owner may keep is taken", "policies.staging:stage_resources",
+           '"moves": staging.moves,', '"moves": np.ones_like(staging.moves),'),
+    Mutant("what was lost is given away at once", "policies.cases:_of_state",
+           "deadline_ms=context.now_ms + delay_ms,", "deadline_ms=context.now_ms,"),
+    Mutant("losses wait twice as long", "policies.cases:_of_state",
+           "deadline_ms=context.now_ms + delay_ms,", "deadline_ms=context.now_ms + 2 * delay_ms,"),
+    Mutant("every round restarts the delay", "policies.cases:remembered_losses",
+           "given_ms=None if waiting[number] else now_ms)",
+           "given_ms=None if waiting[number] else now_ms, "
+           "deadline_ms=cases.losses[number].deadline_ms + 150)"),
+    Mutant("losses wait for ever", "policies.losses:_decide",
+           "expired=context.now_ms >= cases.losses[place].deadline_ms,", "expired=False,"),
+    Mutant("losses expire at once", "policies.losses:_decide",
+           "expired=context.now_ms >= cases.losses[place].deadline_ms,", "expired=True,"),
+    Mutant("a static id is ignored", "policies.losses:_present_owner",
+           "(loss.instance_id, by_instance)", "(loss.owner, by_instance)"),
+    Mutant("newcomers are never taken for who is gone", "policies.losses:_decide",
+           "newcomer=place in candidates,", "newcomer=False,"),
+    Mutant("one newcomer gets every loss", "policies.newcomers:Line.take",
+           "self.taken.add(member)", "pass"),
+    Mutant("a missed sync is a departure", "policies.cases:_of_state",
+           "departed = np.where(holder == NOBODY, then, NOBODY)", "departed = then.copy()"),
+    Mutant("a new leader restarts the delay", "policies.cases:_loss_of_unknown",
+           "context.now_ms + min([*remaining, delay_ms])", "context.now_ms + delay_ms"),
+    Mutant("the ration is ignored", "policies.rounds:_rationed",
+           "if ration is None:", "if True:"),
+    Mutant("a ration of one too many", "policies.moves:first_moves",
+           "order[:count_max]", "order[: count_max + 1]"),
+    Mutant("the interval between moves is ignored", "policies.rounds:_moves_due_ms",
+           "return min(due_ms, now_ms + interval_ms)", "return None"),
+    Mutant("the moves that are left are forgotten", "policies.rounds:stage_round",
+           "moves.due_ms if moves.pending else None)", "None)"),
+    Mutant("moves although a loss waits", "policies.rounds:stage_round",
+           "waits = outlook.losses.wait_until_ms is not None", "waits = False"),
+    Mutant("a slow stop makes rounds without end", "policies.stopping:stopping_claims",
+           "if state is None or not state.stopping.resource.size or not claimed.size:", "if True:"),
+    Mutant("waits for what it gave away", "policies.unclaimed:remember_round",
+           "released=_set(group, given_up & homeless & group.assignable),",
+           "released=_set(group, given_up & ~given_up),"),
+    Mutant("contested resources are granted", "policies.simple:SimplePolicy.stage",
+           "free = ~group.claimed() & ~unclaimed.withheld",
+           "free = ~group.claimed() & ~unclaimed.withheld | group.contested"),
+)
+# fmt: on
+
+
+@contextlib.contextmanager
+def broken(mutant: Mutant) -> Iterator[types.FunctionType]:
+    """Let a bug be there for a while; gives the function that has it."""
+    function = _function(mutant.place)
+    sound = function.__code__
+    function.__code__ = mutant.code
+    try:
+        yield function
+    finally:
+        function.__code__ = sound
+
+
+def _function(place: str) -> types.FunctionType:
+    module, _, path = place.partition(":")
+    found: Any = importlib.import_module(f"coopgroup.{module}")
+    for name in path.split("."):
+        found = inspect.getattr_static(found, name)
+    for wrapper, inner in ((property, "fget"), (classmethod, "__func__")):
+        if isinstance(found, wrapper):
+            found = getattr(found, inner)
+    assert isinstance(found, types.FunctionType), f"{place} is no function"
+    return found
+
+
+@cache
+def _compiled(place: str, old: str, new: str) -> types.CodeType:
+    """Compile the module with the change in it, and take the function out."""
+    function = _function(place)
+    path = inspect.getsourcefile(function)
+    assert path is not None
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - a source file of ours
+        source = file.read()
+    names = place.partition(":")[2].split(".")
+    node: ast.AST = ast.parse(source)
+    for name in names:
+        node = next(n for n in ast.iter_child_nodes(node) if getattr(n, "name", "") == name)
+    assert isinstance(node, ast.FunctionDef)
+    lines = source.splitlines(keepends=True)
+    first, last = node.lineno - 1, node.end_lineno
+    text = "".join(lines[first:last])
+    assert text.count(old) == 1, f"{place}: {old!r} stands there {text.count(old)} times"
+    changed = "".join([*lines[:first], text.replace(old, new), *lines[last:]])
+    code = compile(changed, path, "exec", dont_inherit=True)
+    for name in names:
+        code = next(c for c in code.co_consts if getattr(c, "co_name", "") == name)
+    return code
