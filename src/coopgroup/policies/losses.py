@@ -9,7 +9,8 @@ Legend of the table `LOSS_ACTIONS`, one decision for each loss that is still unc
     back      the owner is present, by its member id or by its static id
     static    the owner had a static id
     newcomer  there is a member new to the group, without a static id and without rightful claims,
-              that subscribes to all that was lost and is not yet taken for another owner
+              that subscribes to all that was lost and is not yet taken for another owner; with a
+              static id too, where nobody knows who the owner was
     expired   the deadline has come
 """
 
@@ -190,7 +191,7 @@ def _who_returns(
         if owner is not None:
             owners[place] = line.take(owner)
     candidates: dict[int, int] = {}
-    for first_for in (line.same_client_for, line.first_for):
+    for first_for in (line.same_client_for, line.first_for, line.first_static_for):
         for place in places:
             loss = cases.losses[place]
             if place not in owners and place not in candidates and loss.instance_id is None:

@@ -95,7 +95,7 @@ class Newcomers:
         )
 
     def line_up(self, group: GroupSnapshot, number: Int32Array, count: int) -> Line:
-        """Let those without a static id stand in line for losses.
+        """Let newcomers stand in line for losses.
 
         Args:
             group: the group with R resources.
@@ -104,16 +104,20 @@ class Newcomers:
         """
         fits = {}
         of_client: dict[tuple[str, int], deque[int]] = {}
-        for key, members in self.anonymous.items():
+        statics: dict[int, deque[int]] = {}
+        for member in self.others:
+            statics.setdefault(int(group.class_of[member]), deque()).append(member)
+        for key in (*self.anonymous, *(key for key in statics if key not in self.anonymous)):
             unfit = (number != NOBODY) & ~self.subscribed[key][group.resources.name_numbers]
             fits[key] = np.ones(count, dtype=np.bool_)
             fits[key][number[unfit]] = False
+        for key, members in self.anonymous.items():
             for member in members:
                 client = _client_of(group.members[member].member_id)
                 if client is not None:
                     of_client.setdefault((client, key), deque()).append(member)
         queues = {key: deque(members) for key, members in self.anonymous.items()}
-        return Line(fits=fits, queues=queues, of_client=of_client)
+        return Line(fits=fits, queues=queues, of_client=of_client, statics=statics)
 
     def any_but(self, taken: Collection[int]) -> bool:
         """Whether any newcomer is an additional member.
@@ -160,12 +164,14 @@ class Line:
         fits: by class, bool (L,): which losses it subscribes to all of.
         queues: by class, numbers of its newcomers, ascending; some of them may be taken.
         of_client: the same by client id and class, for those whose id says of which client it is.
+        statics: by class, numbers of newcomers with a static id, ascending.
         taken: members that are out of the line.
     """
 
     fits: Mapping[int, BoolArray]
     queues: Mapping[int, deque[int]]
     of_client: Mapping[tuple[str, int], deque[int]]
+    statics: Mapping[int, deque[int]]
     taken: set[int] = field(factory=set)
 
     def same_client_for(self, loss: int, owner: str | None) -> int | None:
@@ -183,7 +189,17 @@ class Line:
 
     def first_for(self, loss: int, owner: str | None) -> int | None:  # noqa: ARG002 - as above
         """First in line that subscribes to all of a loss, None if there is none."""
-        return self._first(self.queues[key] for key in self.fits if self.fits[key][loss])
+        return self._first(self.queues.get(key) for key in self.fits if self.fits[key][loss])
+
+    def first_static_for(self, loss: int, owner: str | None) -> int | None:
+        """First with a static id that fits, for a loss of which nobody knows whose it was.
+
+        A leader that is killed takes with it who had what. Were it a static member that comes
+        back, it would wait for itself.
+        """
+        if owner is not None:
+            return None
+        return self._first(self.statics.get(key) for key in self.fits if self.fits[key][loss])
 
     def take(self, member: int) -> int:
         """Take a member out of the line, if it stands there."""

@@ -224,6 +224,19 @@ def test_leader_when_it_bounces_fast_disturbs_nobody() -> None:
     assert drill.timeout_ms == 0
 
 
+def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own() -> None:
+    """Nobody knows any more that it was its own; and it is not made to wait for itself."""
+    drill = Drill(policy=DeferredPolicy(), existing={"T": range(8)})
+    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
+    drill.leave("A")
+    drill.round(5, leader="B")
+    assert drill.timeout_ms == 60_000
+    drill.join("A2", instance_id="i-A")
+    told = drill.round(6)
+    assert told["A2"] == (_t(0, 1), None)
+    assert [told[member][1] for member in "BCD"] == [None] * 3
+
+
 def test_members_when_several_bounce_with_the_leader_share_what_is_lost() -> None:
     """Nobody knows whose it was, so that they get equal parts of it; nobody else moves."""
     drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(8)})
