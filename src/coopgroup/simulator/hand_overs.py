@@ -49,6 +49,7 @@ class HandOvers:
     transcript: Transcript | None = None
     _orderly: dict[Resource, str] = field(factory=dict)
     _failed: set[Resource] = field(factory=set)
+    _works: dict[Resource, str] = field(factory=dict)
 
     def recorded(self, envelope: Envelope) -> None:
         """Something was written down."""
@@ -57,21 +58,17 @@ class HandOvers:
         match envelope.record:
             case AssignmentReceived(gained=gained) if self._orderly:
                 self._check(envelope.client, gained)
-            case ResourcesStopped(resources=resources, reason=StopReason.REVOKED):
-                done = set(resources) - self._failed
-                self._orderly |= dict.fromkeys(sorted(done), envelope.client)
-            case ResourcesStopped(resources=resources) | ResourcesStarted(resources=resources):
+            case ResourcesStarted(resources=resources):
+                self._works |= dict.fromkeys(resources, envelope.client)
                 self._forget(resources)
-                self._failed.difference_update(resources)
+            case ResourcesStopped():
+                self._stop(envelope.client, envelope.record)
             case MembershipLost() | ProcessEnded():  # before its join could give anything up
-                mine = [one for one, client in self._orderly.items() if client == envelope.client]
-                self._forget(mine)
+                self._forget_all(envelope.client)
             case OffsetsCommitted(resources=resources):
                 self._failed.difference_update(resources)
-            case CommitFailed(resources=resources, error=error):
-                self._failed |= set(resources)
-                if error != "ILLEGAL_GENERATION":  # which is said of what is not owned any more
-                    self._forget(resources)
+            case CommitFailed():
+                self._fail(envelope.record)
             case _:
                 pass
 
@@ -90,9 +87,28 @@ class HandOvers:
         if self.transcript is not None:
             self.transcript.failed(call)
 
+    def _stop(self, client: str, record: ResourcesStopped) -> None:
+        """What it had worked on is to be committed, unless that was said to have failed."""
+        done = {one for one in record.resources if self._works.get(one) == client} - self._failed
+        self._forget(record.resources)
+        if record.reason is StopReason.REVOKED:
+            self._orderly |= dict.fromkeys(sorted(done), client)
+
+    def _fail(self, record: CommitFailed) -> None:
+        self._failed |= set(record.resources)
+        if record.error != "ILLEGAL_GENERATION":  # which is said of what is not owned any more
+            for resource in record.resources:
+                self._orderly.pop(resource, None)
+
     def _forget(self, resources: Iterable[Resource]) -> None:
         for resource in resources:
             self._orderly.pop(resource, None)
+            self._failed.discard(resource)
+
+    def _forget_all(self, client: str) -> None:
+        for kept in (self._orderly, self._works):
+            for resource in [one for one, holder in kept.items() if holder == client]:
+                del kept[resource]
 
     def _check(self, client: str, gained: ResourceSet) -> None:
         load = self.simulation.load
