@@ -4,7 +4,7 @@ Hypothesis profiles, chosen by the environment variable HYPOTHESIS_PROFILE:
 
 - `dev` (the default): few examples, always the same ones, so that a red run is red again.
 - `ci` (where the variable CI is set): more of the same.
-- `soak`: many, new ones for each seed; `make soak` gives the seeds.
+- `soak`: many, new ones each time; `--hypothesis-seed=n` repeats some.
 """
 
 import os
