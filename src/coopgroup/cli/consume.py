@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -88,12 +89,11 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         "log_level": 0,
         **_pairs(settings),
     }
-    interrupted = _interruption()
     consumer = CooperativeConsumer(
         configuration, policy=create_policy(policy), assignor=create_assignor(assignor)
     )
     try:
-        with consumer:
+        with _interruption() as interrupted, consumer:
             consumer.subscribe(
                 list(topics),
                 on_assign=_show("assigned"),
@@ -102,6 +102,7 @@ def command(  # noqa: PLR0913  (one parameter for each option)
             )
             line = json_line if as_json else text_line
             _print_records(consumer, line, max_records, interrupted)
+        return _EXIT_INTERRUPTED if interrupted.is_set() else 0
     except KafkaException as error:
         click.echo(f"coopgroup: {_one_line(error.args[0])}", err=True)
         return _EXIT_REFUSED
@@ -109,7 +110,6 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         # Who reads the records has gone; Python would complain again when it closes the stream.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_REFUSED
-    return _EXIT_INTERRUPTED if interrupted.is_set() else 0
 
 
 def text_line(message: Message) -> str:
@@ -154,11 +154,12 @@ def _pairs(settings: Iterable[str]) -> dict[str, str]:
     return pairs
 
 
-def _interruption() -> threading.Event:
+@contextmanager
+def _interruption() -> Iterator[threading.Event]:
     """An event that Ctrl-C and SIGTERM set; the second of them ends the process at once.
 
     No exception, for confluent_kafka answers one that strikes inside a callback with a SystemError
-    (seen with 2.16).
+    (seen with 2.16). Afterwards the two signals mean what they meant before.
     """
     interrupted = threading.Event()
 
@@ -166,9 +167,14 @@ def _interruption() -> threading.Event:
         interrupted.set()
         signal.signal(number, signal.SIG_DFL)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
         signal.signal(number, interrupt)
-    return interrupted
+    try:
+        yield interrupted
+    finally:
+        for number, meant in before.items():
+            signal.signal(number, meant)
 
 
 def _show(what: str) -> Callable[[Any, list[TopicPartition]], None]:

@@ -205,17 +205,36 @@ def test_consume_when_interrupted_closes_and_exits_with_130(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ctrl-C is noticed between two polls; the second one is the system's own."""
-    set_by_number: dict[int, Any] = {}
-    monkeypatch.setattr("signal.signal", set_by_number.__setitem__)
+    before = signal.getsignal(signal.SIGINT)
+    meant: list[Any] = []
+
+    def note(number: int, what: object) -> None:
+        if number == signal.SIGINT:
+            meant.append(what)
+
+    monkeypatch.setattr("signal.signal", note)
     consumer = FakeConsumer({}, [None, FIRST], AssertionError("polled on"))
     poll = consumer.poll
 
     def interrupted_poll(timeout_s: float) -> Message | None:
-        set_by_number[signal.SIGINT](signal.SIGINT, None)
+        meant[-1](signal.SIGINT, None)
         return poll(timeout_s)
 
     monkeypatch.setattr(FakeConsumer, "poll", lambda _, timeout_s: interrupted_poll(timeout_s))
     monkeypatch.setattr(consume, "CooperativeConsumer", lambda *_, **__: consumer)
     answer = CliRunner().invoke(consume.command, ["orders", "--group", "g"], standalone_mode=False)
     assert (answer.return_value, answer.stdout, consumer.closed) == (130, "", True)
-    assert set_by_number[signal.SIGINT] is signal.SIG_DFL
+    assert meant[1:] == [signal.SIG_DFL, before]
+
+
+def test_consume_when_it_ends_leaves_the_signals_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever calls it in a process of theirs can be interrupted as before."""
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    consumer = FakeConsumer({}, [FIRST], AssertionError("polled on"))
+    monkeypatch.setattr(consume, "CooperativeConsumer", lambda *_, **__: consumer)
+    arguments = ["orders", "--group", "g", "--max-records", "1"]
+    answer = CliRunner().invoke(consume.command, arguments, standalone_mode=False)
+    assert (answer.return_value, consumer.closed) == (0, True)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before

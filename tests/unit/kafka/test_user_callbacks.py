@@ -33,8 +33,12 @@ def by_exit(_: object) -> None:
 
 
 def by_signal(_: object) -> None:
-    """Ctrl-C while the callback runs."""
-    signal.raise_signal(signal.SIGINT)
+    """Ctrl-C while the callback runs, also where whoever started the tests ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def poll_on(consumer: CooperativeConsumer, count: int) -> None:
