@@ -251,13 +251,12 @@ class GroupDriver:
     def stop(self) -> None:
         """End the threads; unfinished commits end with UNKNOWN_MEMBER_ID."""
         with self._lock:
-            if self._stopped:
-                return
-            self._stopped = True
-        _running.discard(self)
-        self._events.put(None)
+            if not self._stopped:
+                self._stopped = True
+                self._events.put(None)
         if self._thread.is_alive():
             self._thread.join(_STOP_TIMEOUT_MS / 1000)
+        _running.discard(self)
         self.leader.stop()
         self._transport.close(_STOP_TIMEOUT_MS)
         for commit_id in tuple(self._commits):

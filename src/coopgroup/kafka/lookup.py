@@ -63,8 +63,13 @@ class ClusterLookup:
     _describe_from_s: float = field(default=0.0, init=False)
 
     def close(self) -> None:
-        """Let look-ups that still wait for an answer, and those to come, fail at once."""
+        """Let look-ups that still wait for an answer, and those to come, fail at once.
+
+        The client goes with the last look-up that uses it, whoever still holds this object.
+        """
         self._closed = True
+        with self._lock:
+            self._admin = None
 
     @property
     def is_in_doubt(self) -> bool:
@@ -181,6 +186,8 @@ class ClusterLookup:
 
     def _client(self) -> AdminClient:
         with self._lock:
+            if self._closed:
+                raise TimeoutError("the look-up was closed")
             if self._admin is None:
                 self._admin = AdminClient(dict(self.configuration))
             return self._admin

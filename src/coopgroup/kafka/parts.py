@@ -17,6 +17,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.committing import Committing
 from coopgroup.kafka.delivery import Delivery
 from coopgroup.kafka.driver import GroupDriver
+from coopgroup.kafka.dropping import WhenDropped, end_when_dropped
 from coopgroup.kafka.fetching import Fetching
 from coopgroup.kafka.identity import IdentitySlot, take_slot
 from coopgroup.kafka.lookup import ClusterLookup
@@ -58,6 +59,7 @@ class ConsumerParts:
     notices: GroupNotices
     delivery: Delivery
     subscription: Subscription
+    when_dropped: WhenDropped
 
     @classmethod
     def build(
@@ -155,6 +157,7 @@ class ConsumerParts:
             subscription=Subscription(
                 driver=driver, watcher=watcher, notices=notices, committing=committing
             ),
+            when_dropped=end_when_dropped(consumer, driver, watcher, sink, slot),
         )
 
     def start(self) -> None:
@@ -164,6 +167,7 @@ class ConsumerParts:
 
     def stop(self) -> None:
         """End the group's threads; commits under way end with them."""
+        self.when_dropped.detach()
         with ExitStack() as last_first:
             last_first.callback(self.driver.stop)
             self.watcher.stop()

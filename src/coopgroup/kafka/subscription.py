@@ -1,17 +1,14 @@
 """Into the group and out of it.
 
 What an application subscribes to is watched from then on (`watching`), and reaches the group as
-soon as its topics are known. A consumer that is dropped instead of closed leaves the group too;
-nobody is called back then and nothing is committed, for there is nobody left to do it.
+soon as its topics are known.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import time
-import weakref
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 from confluent_kafka import KafkaError
@@ -59,7 +56,6 @@ class Subscription:
     committing: Committing
     _wish: TopicWish | None = field(default=None, init=False)
     _handed_over: bool = field(default=False, init=False)
-    _when_dropped: weakref.finalize[..., Any] | None = field(default=None, init=False)
 
     def enter(self, topics: list[str], callbacks: Callbacks) -> None:
         """Subscribe, in place of an earlier subscription.
@@ -77,7 +73,6 @@ class Subscription:
             self.committing.start_clock()
         self._wish = wish
         self._handed_over = False
-        self._leave_when_dropped()
         self.watcher.watch(wish)
 
     def leave(self, reason: str, *, for_good: bool) -> None:
@@ -99,9 +94,6 @@ class Subscription:
         finally:
             self.driver.leave(reason, for_good=for_good or self._handed_over)
             self._handed_over = False
-            if self._when_dropped is not None:
-                self._when_dropped.detach()
-                self._when_dropped = None
             self._wait_left()
 
     def hand_over(self) -> None:
@@ -112,20 +104,6 @@ class Subscription:
         self._wish = None
         self._handed_over = True
         self.driver.post(SubscriptionChanged(topics=()))
-
-    def _leave_when_dropped(self) -> None:
-        """Have the group left when the application forgets its consumer.
-
-        Otherwise its heartbeats would keep partitions that nobody works on, until
-        `max.poll.interval.ms` is over. At the end of the interpreter the threads are stopped
-        anyway, and partitions come free as after a crash.
-        """
-        if self._when_dropped is None:
-            # Neither the driver nor the watcher knows the consumer, so they do not keep it alive.
-            self._when_dropped = weakref.finalize(
-                self.notices.consumer, _leave_unheard, self.driver, self.watcher, os.getpid()
-            )
-            self._when_dropped.atexit = False
 
     def _leave_behind(self) -> None:
         """End what an earlier subscription left: a member that failed, or that still leaves."""
@@ -142,18 +120,6 @@ class Subscription:
         while not has_left(self.driver.member) and now_s() < deadline:
             time.sleep(_STEP_S)
         return has_left(self.driver.member)
-
-
-def _leave_unheard(driver: GroupDriver, watcher: TopicWatcher, home_pid: int) -> None:
-    """Leave without waiting: garbage is collected on any thread, in the middle of anything.
-
-    What is called here takes no lock that the thread may hold already: that of the watcher is
-    reentrant, and the driver's queue is made for this. A forked child has no thread of the group,
-    but maybe a lock that was taken when it was forked.
-    """
-    if os.getpid() == home_pid:
-        watcher.watch(None)
-        driver.leave("consumer dropped", for_good=True)
 
 
 def read_topics(topics: list[str]) -> TopicWish:

@@ -85,6 +85,7 @@ class TopicWatcher:
     _topics: tuple[str, ...] | None = field(default=None, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
     _stopped: bool = field(default=False, init=False)
+    _last_duty: Callable[[], None] | None = field(default=None, init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def start(self) -> None:
@@ -103,6 +104,13 @@ class TopicWatcher:
         if self._thread is not None:
             self._thread.join(_STOP_TIMEOUT_S)
 
+    def finish(self, duty: Callable[[], None]) -> None:
+        """End the thread without waiting for it; the last that it does is a duty of the caller."""
+        with self._changed:
+            self._last_duty = duty
+            self._stopped = True
+            self._changed.notify_all()
+
     def watch(self, wish: TopicWish | None) -> None:
         """Watch for other topics from now on; None for none."""
         with self._changed:
@@ -114,6 +122,11 @@ class TopicWatcher:
             self._changed.notify_all()
 
     def _run(self) -> None:
+        self._watch()
+        if self._last_duty is not None:
+            self._last_duty()
+
+    def _watch(self) -> None:
         pause_ms = 0
         wish: TopicWish | None = None
         while True:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import PartitionMetadata
@@ -69,3 +71,24 @@ def test_a_topic_is_looked_for_a_little_longer_when_an_answer_lacks_it(
         admin.topics = topics
         assert lookup.metadata(["orders"]).resources == expected
         assert lookup.is_in_doubt is is_in_doubt
+
+
+def test_look_up_after_close_fails_at_once_and_keeps_no_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that outlived its consumer would go on trying to reach brokers that are gone."""
+    clients: weakref.WeakSet[_Topics] = weakref.WeakSet()
+
+    def admin_client(_config: object) -> _Topics:
+        made = _Topics()
+        clients.add(made)
+        return made
+
+    monkeypatch.setattr("coopgroup.kafka.lookup.AdminClient", admin_client)
+    lookup = ClusterLookup({}, "billing", "earliest", 60_000)
+    assert lookup.topic_names() == ()
+    assert len(clients) == 1
+    lookup.close()
+    assert len(clients) == 0
+    with pytest.raises(TimeoutError, match="the look-up was closed"):
+        lookup.topic_names()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 from typing import Any
 
@@ -34,21 +33,10 @@ class Watcher:
         self.wishes.append(wish)
 
 
-class Owner:
-    """The consumer that it is all about; part of a cycle, as the real one.
-
-    Attributes:
-        subscription: that belongs to it.
-    """
-
-    subscription: Subscription
-
-
 @define
 class Silence:
     """Notices and commits, neither of which matter here."""
 
-    consumer: Owner = field(factory=Owner)
     callbacks: Callbacks | None = None
 
     def give_up(self) -> None:
@@ -71,9 +59,7 @@ def subscription_of(driver: Any, watcher: Any) -> Subscription:  # noqa: ANN401 
     """One with given parts."""
     driver.member.state = MemberState.UNSUBSCRIBED
     silence: Any = Silence()
-    made = Subscription(driver=driver, watcher=watcher, notices=silence, committing=silence)
-    silence.consumer.subscription = made
-    return made
+    return Subscription(driver=driver, watcher=watcher, notices=silence, committing=silence)
 
 
 @pytest.mark.parametrize("name", ["o", "a.b_c-D9", "...", "x" * 249, "__consumer_offsets"])
@@ -152,32 +138,6 @@ def test_read_topics_when_wrong_raises_what_a_command_line_shows() -> None:
         read_topics(["."])
 
 
-# --- consumers that are dropped -------------------------------------------------------------------
-
-
-def test_consumer_when_dropped_leaves_the_group_once() -> None:
-    """It looks for no topics any more either, or a pattern would bring it back."""
-    driver, watcher = FakeDriver(), Watcher()
-    made = subscription_of(driver, watcher)
-    made.enter(["orders"], Callbacks())
-    made.enter(["bills"], Callbacks())
-    del made
-    gc.collect()
-    assert driver.left == [("consumer dropped", True)]
-    assert [wish is None for wish in watcher.wishes] == [False, False, True]
-
-
-def test_consumer_when_dropped_after_it_left_says_no_more() -> None:
-    """A consumer that was closed is done."""
-    driver, watcher = FakeDriver(), Watcher()
-    made = subscription_of(driver, watcher)
-    made.enter(["orders"], Callbacks())
-    made.leave("consumer closed", for_good=False)
-    del made
-    gc.collect()
-    assert driver.left == [("consumer closed", False)]
-
-
 def test_member_that_handed_over_leaves_for_good() -> None:
     """It has nothing that it could come back for; whoever subscribes again has."""
     driver = FakeDriver()
@@ -189,16 +149,3 @@ def test_member_that_handed_over_leaves_for_good() -> None:
             made.enter(["orders"], Callbacks())
         made.leave("consumer closed", for_good=False)
     assert driver.left == [("consumer closed", True), ("consumer closed", False)]
-
-
-def test_consumer_when_dropped_in_a_forked_child_says_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The membership is that of the parent."""
-    driver, watcher = FakeDriver(), Watcher()
-    made = subscription_of(driver, watcher)
-    made.enter(["orders"], Callbacks())
-    monkeypatch.setattr("os.getpid", lambda: -1)
-    del made
-    gc.collect()
-    assert (driver.left, len(watcher.wishes)) == ([], 1)
