@@ -9,6 +9,9 @@ STAMP := $(VENV)/.stamp
 SEEDS ?= 2000
 FIRST_SEED ?= 0
 
+# Processes that run the tests: one mostly waits for brokers, one computes.
+WORKERS ?= 2
+
 # The modules below tests/ are found by their path from here, also where PYTHONSAFEPATH is set.
 FROM_ROOT := PYTHONPATH=$(CURDIR)
 
@@ -57,7 +60,7 @@ wheel: setup ## the built wheel works in an empty environment
 	@scripts/check-wheel $(BIN)/python
 
 pytest: tools setup ## all tests, those on a real broker included
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 quick: setup ## the tests that need no broker and take no time
 	$(BIN)/python -m pytest -m 'not broker and not slow'

@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, settings
 pytest_plugins = ["coopgroup.testing.plugin"]
 
 _TESTS = Path(__file__).parent
+_SHARE_A_SERVER = {"broker": "brokers", "interop": "brokers", "spark": "spark"}
+_LONGEST_FIRST = ("broker", "interop", "spark", "property")
 
 # A shared machine with two cores makes single examples slow for no fault of theirs, so no example
 # has a deadline; pytest-timeout bounds the test as a whole.
@@ -43,9 +45,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test the marker (pyproject.toml lists them) of the folder that it lives in."""
+    """Give each test the marker (pyproject.toml lists them) of the folder that it lives in.
+
+    Where several processes run the tests (`make pytest`), those of a folder that shares a server
+    stay in one process, all others are handed out file by file; what takes longest comes first.
+    """
     markers = {line.partition(":")[0] for line in config.getini("markers")}
     for item in items:
         folder = item.path.relative_to(_TESTS).parts[0]
         if folder in markers:
             item.add_marker(folder)
+        together = _SHARE_A_SERVER.get(folder, str(item.path))
+        item.add_marker(pytest.mark.xdist_group(together))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.relative_to(_TESTS).parts[0]
+    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
