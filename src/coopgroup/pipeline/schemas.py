@@ -1,0 +1,366 @@
+"""What the tables of the pipeline hold: one place, typed, with a version.
+
+Rules of this file. Times are ms since 1970 (virtual ms where a simulated group was played), in
+columns named `..._ms`. A table has a `key`: two rows that agree in it are the same row. Tables that
+grow keep every batch that a job wrote; snapshots are computed anew, and the newest batch counts.
+`VERSION` grows when a reader of the old columns would misread the new ones; tables of different
+versions stand in different folders (see `tables`).
+
+A record of an internal topic is known by (`source_partition`, `source_offset`), its place there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from attrs import frozen
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+__all__ = ["TABLES", "VERSION", "Table"]
+
+VERSION: Final = 1
+
+_STRING: Final = StringType()
+_LONG: Final = LongType()
+_INT: Final = IntegerType()
+_DOUBLE: Final = DoubleType()
+
+
+@frozen(kw_only=True)
+class Table:
+    """One table.
+
+    Attributes:
+        name: of its folder.
+        schema: its columns, without those of the folders (`job`, `batch`, `day`).
+        key: columns that make a row.
+        is_snapshot: whether only the newest batch counts.
+        time: column that says the day, which partitions the files.
+    """
+
+    name: str
+    schema: StructType
+    key: tuple[str, ...]
+    is_snapshot: bool = False
+    time: str = "at_ms"
+
+
+def _schema(**columns: DataType) -> StructType:
+    # Spark reads every column of a file as nullable: what may be null is said where it is listed.
+    return StructType([StructField(name, kind, nullable=True) for name, kind in columns.items()])
+
+
+_SOURCE: Final = ("source_partition", "source_offset")
+
+# --- history of groups, from the internal topic ---------------------------------------------------
+
+COMMITS: Final = Table(
+    name="commits",
+    schema=_schema(
+        group=_STRING,
+        topic=_STRING,
+        partition=_INT,
+        at_ms=_LONG,  # when it was committed; of a tombstone when it was written
+        committed=_LONG,  # next offset to read; null where the commit was deleted or expired
+        leader_epoch=_INT,  # -1 for unknown, null for a tombstone
+        metadata=_STRING,  # null for a tombstone
+        is_tombstone=BooleanType(),
+        version=ShortType(),  # of the value, null for a tombstone
+        written_ms=_LONG,  # timestamp of the record
+        source_partition=_INT,
+        source_offset=_LONG,
+    ),
+    key=_SOURCE,
+)
+
+GENERATIONS: Final = Table(
+    name="generations",
+    schema=_schema(
+        group=_STRING,
+        generation=_INT,  # null for a tombstone
+        at_ms=_LONG,  # when the group reached this state: the end of the round
+        protocol_type=_STRING,  # "consumer", "connect", ...; "" for a group that only commits
+        protocol=_STRING,  # assignor that the members agreed on; null while there is none
+        leader=_STRING,  # member id; null while there is none
+        member_count=_INT,
+        is_tombstone=BooleanType(),  # the group was removed
+        version=ShortType(),
+        written_ms=_LONG,
+        source_partition=_INT,
+        source_offset=_LONG,
+    ),
+    key=_SOURCE,
+)
+
+MEMBERS: Final = Table(
+    name="members",
+    schema=_schema(
+        group=_STRING,
+        generation=_INT,
+        at_ms=_LONG,  # as in generations
+        member_id=_STRING,
+        instance_id=_STRING,  # static id; null for a dynamic member
+        client_id=_STRING,
+        client_host=_STRING,
+        session_timeout_ms=_INT,
+        rebalance_timeout_ms=_INT,  # equals the session's where the record does not say
+        topics=ArrayType(_STRING),  # subscribed; null where it cannot be read
+        assigned_count=_INT,  # partitions assigned; null where it cannot be read
+        source_partition=_INT,
+        source_offset=_LONG,
+    ),
+    key=(*_SOURCE, "member_id"),
+)
+
+ASSIGNMENTS: Final = Table(
+    name="assignments",
+    schema=_schema(
+        group=_STRING,
+        generation=_INT,
+        at_ms=_LONG,
+        member_id=_STRING,
+        topic=_STRING,
+        partition=_INT,
+        source_partition=_INT,
+        source_offset=_LONG,
+    ),
+    key=(*_SOURCE, "member_id", "topic", "partition"),
+)
+
+REJECTED: Final = Table(
+    name="rejected",
+    schema=_schema(
+        source=_STRING,  # topic or file
+        source_partition=_INT,  # null in a file
+        source_offset=_LONG,  # offset, null in a file
+        at_ms=_LONG,  # timestamp of the record; null in a file
+        part=_STRING,  # "key", "value", "line", or which embedded message
+        reason=_STRING,
+        key=BinaryType(),
+        value=BinaryType(),
+    ),
+    key=("source", *_SOURCE, "part", "value"),
+)
+
+# --- lag and load ---------------------------------------------------------------------------------
+
+ENDS: Final = Table(
+    name="ends",
+    schema=_schema(
+        topic=_STRING,
+        partition=_INT,
+        at_ms=_LONG,  # when the offsets held
+        begin=_LONG,  # first offset that is still there; as of the look-up
+        end=_LONG,  # offset of the next record
+    ),
+    key=("topic", "partition", "at_ms"),
+)
+
+LAG: Final = Table(
+    name="lag",
+    schema=_schema(
+        group=_STRING,
+        topic=_STRING,
+        partition=_INT,
+        at_ms=_LONG,
+        end=_LONG,
+        committed=_LONG,  # null where nothing is committed
+        lag=_LONG,  # records, never negative
+        rule=_STRING,  # "committed"; without a commit "earliest" (end - begin) or "latest" (0)
+    ),
+    key=("group", "topic", "partition", "at_ms"),
+    is_snapshot=True,
+)
+
+LOADS: Final = Table(
+    name="loads",
+    schema=_schema(
+        group=_STRING,
+        topic=_STRING,
+        partition=_INT,
+        hour=_INT,  # of the day, UTC, 0 to 23
+        arrival_per_s=_DOUBLE,  # records produced; null where the ends were seen less than twice
+        consumption_per_s=_DOUBLE,  # records committed; null where fewer than two commits are known
+        arrival_s=_DOUBLE,  # seconds over which the arrival was seen
+        consumption_s=_DOUBLE,
+    ),
+    key=("group", "topic", "partition", "hour"),
+    is_snapshot=True,
+    time="",
+)
+
+# --- our own telemetry ----------------------------------------------------------------------------
+
+EVENTS: Final = Table(
+    name="events",
+    schema=_schema(
+        group=_STRING,
+        at_ms=_LONG,
+        member=_STRING,
+        client=_STRING,  # name of the process; "" where the writer does not say
+        generation=_INT,
+        kind=_STRING,
+        record=_STRING,  # the fields of the kind, as JSON
+        digest=_STRING,  # of the line's content: a line that is read twice is one row
+    ),
+    key=("digest",),
+)
+
+ROUNDS: Final = Table(
+    name="rounds",
+    schema=_schema(
+        group=_STRING,
+        at_ms=_LONG,
+        member=_STRING,  # the leader
+        generation=_INT,
+        policy=_STRING,
+        assignor=_STRING,
+        members=ArrayType(_STRING),
+        granted=_INT,  # counts of resources
+        revoked=_INT,
+        lost=_INT,
+        created=_INT,
+        waiting=_INT,
+        contested=_INT,
+        follow_up=BooleanType(),
+        scheduled_rebalance_timeout_ms=_LONG,
+        digest=_STRING,
+    ),
+    key=("digest",),
+)
+
+WORK: Final = Table(
+    name="work",
+    schema=_schema(
+        group=_STRING,
+        at_ms=_LONG,
+        member=_STRING,
+        client=_STRING,
+        generation=_INT,
+        topic=_STRING,
+        partition=_INT,
+        is_start=BooleanType(),  # the application began to work on it, or stopped
+        reason=_STRING,  # of a stop: "revoked", "lost", "closed"
+        duration_ms=_LONG,  # of a stop: callback and commit
+        digest=_STRING,
+    ),
+    key=("digest", "topic", "partition"),
+)
+
+# --- episodes -------------------------------------------------------------------------------------
+
+REBALANCES: Final = Table(
+    name="rebalances",
+    schema=_schema(
+        group=_STRING,
+        source=_STRING,  # "history" or "telemetry"
+        first_generation=_INT,
+        last_generation=_INT,
+        # One of: created, join, leave, exchange (both), subscription, rejoin, emptied.
+        trigger=_STRING,
+        rounds=_INT,  # generations that it took
+        begin_earliest_ms=_LONG,  # it cannot have begun before
+        begin_ms=_LONG,  # best guess: docs/pipeline.md
+        end_ms=_LONG,  # end of the last round
+        duration_ms=_LONG,  # end_ms - begin_ms
+        members_before=_INT,
+        members_after=_INT,
+        joined=_INT,
+        left=_INT,
+        partitions=_INT,  # assigned after it
+        moved=_INT,  # partitions whose owner after it is another than before
+        moved_twice=_INT,  # partitions that changed hands more than once within it
+        unavailable_partition_s=_DOUBLE,  # seconds, summed over partitions; null where unknown
+        unavailable_error_s=_DOUBLE,  # the true sum is at most so far away
+        unobserved=_INT,  # partitions that moved and whose gap cannot be seen
+    ),
+    key=("group", "source", "first_generation", "begin_ms"),
+    is_snapshot=True,
+    time="end_ms",
+)
+
+OUTAGES: Final = Table(
+    name="outages",
+    schema=_schema(
+        group=_STRING,
+        source=_STRING,
+        first_generation=_INT,  # of the rebalance that it belongs to
+        topic=_STRING,
+        partition=_INT,
+        begin_ms=_LONG,  # last sign of work before, first sign of work after
+        end_ms=_LONG,
+        unavailable_ms=_LONG,
+        error_ms=_LONG,
+    ),
+    key=("group", "source", "first_generation", "topic", "partition", "begin_ms"),
+    is_snapshot=True,
+    time="end_ms",
+)
+
+ABSENCES: Final = Table(
+    name="absences",
+    schema=_schema(
+        group=_STRING,
+        member_id=_STRING,
+        instance_id=_STRING,  # null for a dynamic member
+        client_id=_STRING,
+        client_host=_STRING,
+        generation=_INT,  # last one that it was in
+        session_timeout_ms=_INT,
+        partitions=_INT,  # that it held
+        gone_earliest_ms=_LONG,  # it was still there then
+        gone_ms=_LONG,  # best guess: docs/pipeline.md
+        gone_latest_ms=_LONG,  # the group went on without it
+        returned_ms=_LONG,  # null for never, as far as the history goes
+        returned_member_id=_STRING,
+        returned_as=_STRING,  # "static_id", "client_and_host", "client", "host", "never"
+        absent_ms=_LONG,  # returned_ms - gone_ms; null for never
+        observed_until_ms=_LONG,  # end of the history: "never" means not until then
+    ),
+    key=("group", "member_id", "generation"),
+    is_snapshot=True,
+    time="gone_latest_ms",
+)
+
+SKEW: Final = Table(
+    name="skew",
+    schema=_schema(
+        group=_STRING,
+        at_ms=_LONG,
+        generation=_INT,
+        members=_INT,
+        lag_total=_LONG,  # records, of the partitions that have an owner
+        lag_max=_LONG,  # of the member that has most
+        lag_mean=_DOUBLE,  # over members
+        imbalance=_DOUBLE,  # lag_max / lag_mean: 1 is even; null where nothing lags
+    ),
+    key=("group", "at_ms"),
+    is_snapshot=True,
+)
+
+TABLES: Final[Mapping[str, Table]] = MappingProxyType(
+    {
+        table.name: table
+        for table in (
+            *(COMMITS, GENERATIONS, MEMBERS, ASSIGNMENTS, REJECTED),
+            *(ENDS, LAG, LOADS),
+            *(EVENTS, ROUNDS, WORK),
+            *(REBALANCES, OUTAGES, ABSENCES, SKEW),
+        )
+    }
+)
+"""Every table by name."""

@@ -1,0 +1,154 @@
+"""`build_session`: the Spark session that every job is given.
+
+Rules of this file: what Spark would fail of with a page of Java is looked at first and said in a
+line; memory is bounded; on a local master nothing listens beyond the loopback interface.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline.connector import check_jars
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.testing.errors import ToolMissingError
+from coopgroup.testing.maven import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["LOCAL_MASTER", "build_session", "require_spark"]
+
+LOCAL_MASTER: Final = "local[*]"
+JAVA_MIN: Final = 17
+_JAVA_TIMEOUT_S: Final = 30
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|yarn|k8s://.+")
+
+# Seven days of history of a large group fit; whoever has more gives more (`extra`).
+_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "spark.driver.memory": "1g",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+)
+_LOOPBACK: Final[Mapping[str, str]] = MappingProxyType(
+    {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+)
+
+
+def require_spark() -> None:
+    """Check that PySpark, its companions and Java are there.
+
+    Raises:
+        PipelineError: something is missing; one line that says what, and how to get it.
+    """
+    for package in ("pyspark", "pandas", "pyarrow"):
+        try:
+            __import__(package)
+        except ImportError:
+            raise PipelineError(
+                f"{package} is missing, which the pipeline needs; install coopgroup[spark]"
+            ) from None
+    _require_java()
+
+
+def build_session(
+    *,
+    master: str = LOCAL_MASTER,
+    jars: Sequence[str] = (),
+    extra: Mapping[str, str] = _NOTHING,
+) -> SparkSession:
+    """Make the session, or give the one that runs already.
+
+    Spark's Kafka source hides internal topics unless it is told to look up offsets in its older
+    way; the session says so, or there would be no history to read.
+
+    Args:
+        master: Spark's master URL: `local[*]`, `local[4]`, `spark://...`, `yarn`, `k8s://...`.
+        jars: files that the session needs, such as `connector_jars()`.
+        extra: further settings of Spark, which win.
+
+    Raises:
+        ConfigurationError: the master is none, a jar does not exist, or a setting has no name that
+            Spark knows.
+        PipelineError: PySpark or Java is missing, or Spark does not start.
+    """
+    if not _MASTER.fullmatch(master):
+        raise ConfigurationError("--master", master, "a master of Spark, such as local[4]")
+    for name in extra:
+        if not name.startswith("spark."):
+            raise ConfigurationError("--conf", name, "a setting whose name begins with 'spark.'")
+    files = check_jars(jars)
+    require_spark()
+    return _start(_settings(master, files, extra))
+
+
+def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:
+    log = resources.files("coopgroup.pipeline").joinpath("log4j2.properties")
+    settings = {"spark.master": master, "spark.app.name": "coopgroup", **_DEFAULTS}
+    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log}"
+    if jars:
+        settings["spark.jars"] = ",".join(jars)
+    if master.startswith("local"):
+        settings |= _LOOPBACK
+    return {**settings, **extra}
+
+
+def _start(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+
+    # Workers would run the first `python3` of the PATH, which need not have coopgroup.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except (PySparkException, OSError, RuntimeError) as error:
+        reason = str(error).strip().splitlines() or ["no reason given"]
+        raise PipelineError(f"Spark does not start: {reason[0]}") from error
+    return session
+
+
+def _require_java() -> None:
+    try:
+        java = find_java()
+    except ToolMissingError as error:
+        raise PipelineError(
+            f"{error.tool} is missing, which Spark needs; install it with {error.remedy}"
+        ) from None
+    try:
+        said = subprocess.run(  # noqa: S603 - the Java of the machine
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_JAVA_TIMEOUT_S,
+            check=False,
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PipelineError(f"Java does not run: {error}") from None
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    if found is None:
+        raise PipelineError(f"{java} does not say which version of Java it is")
+    # Java 8 calls itself 1.8.
+    version = int(found[2] or 0) if found[1] == "1" else int(found[1])
+    if version < JAVA_MIN:
+        raise PipelineError(f"Java {JAVA_MIN} or newer is needed for Spark, {java} is {version}")

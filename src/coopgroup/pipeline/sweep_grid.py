@@ -1,0 +1,268 @@
+"""A sweep: scenarios, and what is varied in them; every combination with every seed is a cell.
+
+Rules of this file: values and pure functions only. A cell is a line of text, the JSON of all its
+parameters, so that it can be sent to any machine and stand in any table; the name of a cell is a
+digest of that line, so a result is found again whatever the sweep around it became, and is not
+taken for that of a scenario that has changed since.
+
+An option that a policy does not have is left out for that policy, and what then is the same cell
+is made once: a grid of time-outs costs `simple`, which knows none, one cell a seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+from attrs import evolve, field, frozen
+
+from coopgroup import __version__
+from coopgroup.policies.registry import create_policy
+from coopgroup.simulator.scenario import (
+    AddPartitions,
+    Choice,
+    CreateTopic,
+    Group,
+    RollingRestart,
+    Scale,
+    Scenario,
+    Topic,
+)
+from coopgroup.simulator.scenario_checks import check_scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coopgroup.simulator.scenario import Event, MemberSet
+
+__all__ = [
+    "CELLS_MAX",
+    "GROUP_AXES",
+    "OPTION_AXES",
+    "Cell",
+    "Sweep",
+    "SweptScenario",
+    "cells_of",
+    "check_cells",
+    "resized",
+    "scenario_of",
+]
+
+CELLS_MAX: Final = 1_000_000
+"""Most cells of a sweep: the driver keeps a line of text for each."""
+
+OPTION_AXES: Final = (
+    "scheduled_rebalance_timeout_ms",
+    "max_moves_per_round",
+    "move_interval_ms",
+    "initial_delay_ms",
+)
+"""Options of policies that a grid may vary."""
+
+GROUP_AXES: Final = tuple(
+    one.name for one in attrs.fields(Group) if one.name not in {"policy", "assignor"}
+)
+"""Settings of the group that a grid may vary: sessions, heartbeats and commits."""
+
+_DIGEST_LETTERS: Final = 24
+
+
+@frozen(kw_only=True)
+class SweptScenario:
+    """A scenario and the text that it was read from.
+
+    Attributes:
+        scenario: what is played; its name is unique within a sweep.
+        digest: of the text of its file; another text is another scenario.
+    """
+
+    scenario: Scenario
+    digest: str
+
+
+@frozen(kw_only=True)
+class Sweep:
+    """A grid of simulated runs.
+
+    Attributes:
+        name: short name, of the file for one that was read.
+        description: what it is to show, for people.
+        scenarios: what is played.
+        policies: which; one without options has those that the scenario gives it. Empty for that
+            of each scenario.
+        assignors: likewise.
+        options: values of options of policies, by the names of `OPTION_AXES`.
+        settings: values of settings of the group, by the names of `GROUP_AXES`.
+        sizes: by what the scenario is multiplied, see `resized`.
+        seeds: of the dice.
+    """
+
+    name: str
+    description: str = ""
+    scenarios: tuple[SweptScenario, ...]
+    policies: tuple[Choice, ...] = ()
+    assignors: tuple[Choice, ...] = ()
+    options: Mapping[str, tuple[int, ...]] = field(factory=dict, hash=False)
+    settings: Mapping[str, tuple[int, ...]] = field(factory=dict, hash=False)
+    sizes: tuple[int, ...] = (1,)
+    seeds: tuple[int, ...]
+
+    @property
+    def cells_max(self) -> int:
+        """How many cells there are at most, before equal ones are joined."""
+        axes = (*self.options.values(), *self.settings.values(), self.sizes, self.seeds)
+        count = len(self.scenarios) * max(1, len(self.policies)) * max(1, len(self.assignors))
+        for axis in axes:
+            count *= len(axis)
+        return count
+
+
+@frozen(kw_only=True)
+class Cell:
+    """One run to make.
+
+    Attributes:
+        key: digest of the parameters.
+        parameters: JSON of everything that the run depends on, keys in order.
+    """
+
+    key: str
+    parameters: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Cell:
+        """The cell with these parameters."""
+        text = json.dumps(row, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LETTERS]
+        return cls(key=digest, parameters=text)
+
+
+def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
+    """Every cell of a sweep once: seeds vary fastest, then settings, policies, scenarios."""
+    found: dict[str, Cell] = {}
+    for row in _rows(sweep):
+        cell = Cell.of(row)
+        found.setdefault(cell.key, cell)
+    return tuple(found.values())
+
+
+def check_cells(sweep: Sweep) -> None:
+    """Refuse a sweep with a scenario that cannot be played, before anything is.
+
+    Raises:
+        ConfigurationError: a policy or an assignor does not exist, or has a wrong option, or the
+            settings contradict each other.
+    """
+    bases = {one.scenario.name: one.scenario for one in sweep.scenarios}
+    for row in _rows(evolve(sweep, seeds=sweep.seeds[:1])):
+        check_scenario(scenario_of(row, bases[row["scenario"]]))
+
+
+def scenario_of(row: Mapping[str, Any], base: Scenario) -> Scenario:
+    """What is played in a cell.
+
+    Args:
+        row: parameters of the cell.
+        base: scenario of that name.
+    """
+    group = Group(
+        policy=Choice(**row["policy"]), assignor=Choice(**row["assignor"]), **row["group"]
+    )
+    return evolve(resized(base, row["size"]), group=group)
+
+
+def resized(scenario: Scenario, factor: int) -> Scenario:
+    """A scenario with so many times as many processes and partitions.
+
+    Sets with a count, what they are scaled to, batches of restarts and the partitions of topics
+    are multiplied, with the rates of these repeated; starts one after the other come in as much
+    time as before. What names single processes or partitions goes on naming those.
+
+    Args:
+        scenario: at its own size.
+        factor: at least 1.
+    """
+    if factor == 1:
+        return scenario
+    return evolve(
+        scenario,
+        topics=tuple(_more_partitions(topic, factor) for topic in scenario.topics),
+        members=tuple(_more_processes(members, factor) for members in scenario.members),
+        events=tuple(_larger(event, factor) for event in scenario.events),
+    )
+
+
+def _rows(sweep: Sweep) -> Iterator[dict[str, Any]]:
+    """Parameters of every combination; the same ones may come again."""
+    for swept in sweep.scenarios:
+        group = swept.scenario.group
+        policies = [_named(swept.scenario, one) for one in sweep.policies] or [group.policy]
+        assignors = sweep.assignors or (group.assignor,)
+        plain = {name: getattr(group, name) for name in GROUP_AXES}
+        for policy, assignor, settings, options, size, seed in product(
+            policies,
+            assignors,
+            _combined(sweep.settings),
+            _combined(sweep.options),
+            sweep.sizes,
+            sweep.seeds,
+        ):
+            known = _options_of(policy.name)
+            taken = {name: value for name, value in options.items() if name in known}
+            yield {
+                "version": __version__,
+                "scenario": swept.scenario.name,
+                "digest": swept.digest,
+                "policy": {"name": policy.name, "options": {**policy.options, **taken}},
+                "assignor": {"name": assignor.name, "options": dict(assignor.options)},
+                "group": plain | settings,
+                "size": size,
+                "seed": seed,
+            }
+
+
+def _named(scenario: Scenario, choice: Choice) -> Choice:
+    return choice if choice.options else scenario.policy_named(choice.name)
+
+
+def _combined(axes: Mapping[str, tuple[int, ...]]) -> tuple[dict[str, int], ...]:
+    return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
+
+
+def _options_of(policy: str) -> frozenset[str]:
+    """Options that a policy takes, by what its class is made with."""
+    return frozenset(inspect.signature(type(create_policy(policy, {}))).parameters)
+
+
+# --- sizes --------------------------------------------------------------------------------------
+
+
+def _more_partitions(topic: Topic, factor: int) -> Topic:
+    return evolve(topic, partitions=topic.partitions * factor, rate_per_s=topic.rate_per_s * factor)
+
+
+def _more_processes(members: MemberSet, factor: int) -> MemberSet:
+    if members.count is None:
+        return members
+    return evolve(
+        members, count=members.count * factor, start_every_ms=members.start_every_ms // factor
+    )
+
+
+def _larger(event: Event, factor: int) -> Event:
+    match event:
+        case Scale():
+            return evolve(event, to=event.to * factor, every_ms=event.every_ms // factor)
+        case RollingRestart():
+            return evolve(event, batch=event.batch * factor)
+        case CreateTopic():
+            return evolve(event, topic=_more_partitions(event.topic, factor))
+        case AddPartitions():
+            return evolve(event, rate_per_s=event.rate_per_s * factor)
+        case _:
+            return event

@@ -1,0 +1,106 @@
+"""What a task of a sweep does: play cells, and write down what each was and what it cost.
+
+Rules of this file: what it gives depends on its arguments alone (but for the time that it took), so
+a task that Spark runs twice gives the same rows. A cell that cannot be played gives a row that says
+why: one seed that fails must not cost the others.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import pandas as pd
+
+from coopgroup.pipeline.sweep_grid import OPTION_AXES, Cell, scenario_of
+from coopgroup.pipeline.sweep_schema import COLUMNS
+from coopgroup.simulator.comparison import MEASURES
+from coopgroup.simulator.run import simulate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from coopgroup.simulator.run import Run
+    from coopgroup.simulator.scenario import Scenario
+
+__all__ = ["play_cell", "play_frames"]
+
+_ERROR_LETTERS_MAX: Final = 500
+
+
+def play_frames(
+    frames: Iterable[pd.DataFrame],
+    *,
+    sweep: str,
+    cells: Sequence[Cell],
+    scenarios: Mapping[str, Scenario],
+    on_cell: Callable[[float], None],
+) -> Iterator[pd.DataFrame]:
+    """Play the cells whose places come in, for `mapInPandas`.
+
+    Args:
+        frames: places in `cells`, in a column `id`.
+        sweep: name of the sweep.
+        cells: all that may be asked for.
+        scenarios: by name, at their own size.
+        on_cell: is told the CPU seconds of each cell that was played.
+
+    Yields:
+        A frame with the columns of the table for each frame that came in.
+    """
+    for frame in frames:
+        rows = []
+        for place in frame["id"]:
+            row = play_cell(cells[place], scenarios)
+            on_cell(row["cpu_s"])
+            rows.append(row | {"sweep": sweep})
+        yield pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+
+
+def play_cell(cell: Cell, scenarios: Mapping[str, Scenario]) -> dict[str, Any]:
+    """Play one cell.
+
+    Args:
+        cell: what to play.
+        scenarios: by name, at their own size.
+
+    Returns:
+        A row of the table, but for the name of the sweep.
+    """
+    row = json.loads(cell.parameters)
+    since_s = time.process_time()
+    try:
+        scenario = scenario_of(row, scenarios[row["scenario"]])
+        found = _measured(simulate(scenario, seed=row["seed"]))
+    except Exception as error:  # noqa: BLE001 - whatever a cell fails of is a row, not the end
+        words = " ".join(f"{type(error).__name__}: {error}".split())
+        found = {"error": words[:_ERROR_LETTERS_MAX]}
+    return _parameters(cell, row) | found | {"cpu_s": time.process_time() - since_s}
+
+
+def _parameters(cell: Cell, row: Mapping[str, Any]) -> dict[str, Any]:
+    options = row["policy"]["options"]
+    return {
+        "key": cell.key,
+        "scenario": row["scenario"],
+        "policy": row["policy"]["name"],
+        "assignor": row["assignor"]["name"],
+        **{name: options.get(name) for name in OPTION_AXES},
+        **row["group"],
+        "size": row["size"],
+        "seed": row["seed"],
+        "parameters": cell.parameters,
+        "version": row["version"],
+    }
+
+
+def _measured(run: Run) -> dict[str, Any]:
+    worst = run.measures.worst_resource
+    first = run.violations[0] if run.violations else None
+    return {
+        **{name: getattr(run.measures, name) for name in MEASURES},
+        "worst_resource": None if worst is None else f"{worst.name} {worst.index}",
+        "violations": len(run.violations),
+        "violation": None if first is None else f"{first.checker}: {first.message}",
+    }

@@ -1,0 +1,206 @@
+"""`run_sweep`: plays what is left of a sweep on Spark, and keeps what was played.
+
+Theory of operation. Cells go out in batches, each a Spark job that writes a folder of its own below
+the table; the folder counts from the moment in which Spark commits it, so what a kill leaves behind
+is either whole or not there, and whoever runs the sweep again first reads which cells are done.
+Two batches are under way at a time: while the last tasks of one run, those of the next fill the
+cores, so that no core waits for a slow cell. A batch is as large as some seconds of work, which the
+batches before it tell: small enough to lose little, large enough that a job's cost does not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+from pyspark.accumulators import Accumulator
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.sweep_play import play_frames
+from coopgroup.pipeline.sweep_schema import SCHEMA, VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from coopgroup.pipeline.sweep_grid import Cell, Sweep
+
+__all__ = ["finished_keys", "read_results", "run_sweep"]
+
+_BATCH_S: Final = 4.0
+"""Seconds of work of a batch, with all cores at it."""
+
+_BATCH_CELLS_MAX: Final = 5_000
+_CELLS_PER_TASK_S: Final = 0.8  # so long a task should take: Spark needs some ms to start one
+_UNDER_WAY: Final = 2
+
+
+def read_results(spark: SparkSession, folder: str) -> DataFrame:
+    """The rows of a table of sweeps, a key once: one without an error where there are several.
+
+    Args:
+        spark: the session.
+        folder: of the table; it need not exist.
+    """
+    path = f"{folder}/v{VERSION}"
+    if not _exists(spark, path):
+        return spark.createDataFrame([], SCHEMA)
+    rows = spark.read.schema(SCHEMA).option("recursiveFileLookup", value=True).parquet(path)
+    # A retried cell stands there twice: as it failed, and as it went then.
+    return rows.orderBy(F.col("error").isNotNull()).dropDuplicates(["key"])
+
+
+def finished_keys(spark: SparkSession, folder: str, *, retry_failed: bool) -> frozenset[str]:
+    """Keys of the cells of a table that need not be played again.
+
+    Args:
+        spark: the session.
+        folder: of the table.
+        retry_failed: whether cells that failed are to be played again.
+    """
+    rows = read_results(spark, folder)
+    if retry_failed:
+        rows = rows.where(F.col("error").isNull())
+    return frozenset(row.key for row in rows.select("key").toLocalIterator())
+
+
+def run_sweep(
+    spark: SparkSession,
+    sweep: Sweep,
+    cells: Sequence[Cell],
+    folder: str,
+    *,
+    on_progress: Callable[[int], None],
+) -> None:
+    """Play cells and keep their rows.
+
+    Args:
+        spark: the session.
+        sweep: what they are of.
+        cells: those that are left.
+        folder: of the table, on a file system that all tasks reach.
+        on_progress: is told, after each batch, how many cells have been played.
+
+    Raises:
+        PipelineError: Spark could not run a batch; those before it stay.
+    """
+    runner = _Runner(spark=spark, sweep=sweep, folder=folder)
+    with ThreadPoolExecutor(_UNDER_WAY) as pool:
+        try:
+            _play_all(runner, pool, cells, on_progress)
+        except BaseException:
+            # Also when the user interrupts: tasks that nobody waits for must not go on.
+            with contextlib.suppress(Exception):
+                spark.sparkContext.cancelJobsWithTag(runner.tag)
+            raise
+
+
+def _play_all(
+    runner: _Runner,
+    pool: ThreadPoolExecutor,
+    cells: Sequence[Cell],
+    on_progress: Callable[[int], None],
+) -> None:
+    begin, played = 0, 0
+    under_way: dict[Future[None], int] = {}
+    while begin < len(cells) or under_way:
+        while begin < len(cells) and len(under_way) < _UNDER_WAY:
+            batch = cells[begin : begin + runner.batch_cells]
+            under_way[pool.submit(runner.play, batch)] = len(batch)
+            begin += len(batch)
+        done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+        for one in done:
+            one.result()
+            played += under_way.pop(one)
+        on_progress(played)
+
+
+@define(kw_only=True)
+class _Runner:
+    """Runs batches.
+
+    Attributes:
+        spark: the session.
+        sweep: what is played.
+        folder: of the table.
+        tag: of the jobs.
+    """
+
+    spark: SparkSession
+    sweep: Sweep
+    folder: str
+    tag: str = field(factory=lambda: f"sweep-{uuid.uuid4()}")
+    _cpu_s: Accumulator[float] = field(init=False)
+    _played: Accumulator[int] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin to count."""
+        self._cpu_s = self.spark.sparkContext.accumulator(0.0)
+        self._played = self.spark.sparkContext.accumulator(0)
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at once."""
+        return max(1, self.spark.sparkContext.defaultParallelism)
+
+    @property
+    def batch_cells(self) -> int:
+        """How many cells the next batch should have; few while nothing is known of them."""
+        if not self._played.value:
+            return self.cores * 2
+        mean_s = max(1e-4, self._cpu_s.value / self._played.value)
+        return min(_BATCH_CELLS_MAX, max(self.cores, round(self.cores * _BATCH_S / mean_s)))
+
+    def play(self, batch: Sequence[Cell]) -> None:
+        """Play a batch and write its rows.
+
+        Raises:
+            PipelineError: Spark could not.
+        """
+        self.spark.sparkContext.addJobTag(self.tag)
+        path = f"{self.folder}/v{VERSION}/{self.sweep.name}/{uuid.uuid4()}"
+        task = partial(
+            play_frames,
+            sweep=self.sweep.name,
+            cells=tuple(batch),
+            scenarios={one.scenario.name: one.scenario for one in self.sweep.scenarios},
+            on_cell=partial(_count, self._cpu_s, self._played),
+        )
+        places = self.spark.range(0, len(batch), 1, self._tasks(len(batch)))
+        try:
+            places.mapInPandas(task, SCHEMA).write.parquet(path)
+        except PySparkException as error:
+            raise PipelineError(f"Spark could not play the sweep: {_first_line(error)}") from error
+
+    def _tasks(self, count: int) -> int:
+        if not self._played.value:
+            return count
+        mean_s = max(1e-4, self._cpu_s.value / self._played.value)
+        per_task = max(1, round(_CELLS_PER_TASK_S / mean_s))
+        return max(min(count, self.cores), -(-count // per_task))
+
+
+def _count(cpu_s: Accumulator[float], played: Accumulator[int], seconds: float) -> None:
+    cpu_s.add(seconds)
+    played.add(1)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _exists(spark: SparkSession, path: str) -> bool:
+    """Whether there is something at a path, on whatever file system it names."""
+    jvm = spark._jvm  # noqa: SLF001 - PySpark has no other way to ask Hadoop
+    assert jvm is not None
+    hadoop = jvm.org.apache.hadoop.fs.Path(path)
+    configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001 - likewise
+    return bool(hadoop.getFileSystem(configuration).exists(hadoop))

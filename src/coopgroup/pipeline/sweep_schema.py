@@ -1,0 +1,56 @@
+"""What a table of sweeps holds: a row for each cell that was played, parameters first.
+
+A row with an `error` has no measures; every other one has all, with the words of the simulator
+(docs: scenarios). `parameters` is the whole cell as JSON; what a grid may vary stands in columns of
+its own beside it, null where the policy has no such option. `key` tells rows apart.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from coopgroup.pipeline.sweep_grid import GROUP_AXES, OPTION_AXES
+from coopgroup.simulator.comparison import MEASURES
+
+__all__ = ["AXES", "COLUMNS", "SCHEMA", "VERSION"]
+
+VERSION: Final = 1
+"""Of the columns: tables of another one stand in another folder."""
+
+AXES: Final = ("scenario", "policy", "assignor", *OPTION_AXES, *GROUP_AXES, "size")
+"""Columns that make a setting: everything but the seed."""
+
+_TYPES: Final[dict[str, DataType]] = {
+    "key": StringType(),
+    "sweep": StringType(),
+    "scenario": StringType(),
+    "policy": StringType(),
+    "assignor": StringType(),
+    **dict.fromkeys((*OPTION_AXES, *GROUP_AXES, "size", "seed"), LongType()),
+    "parameters": StringType(),
+    "version": StringType(),
+    **{
+        name: DoubleType() if name == "unavailable_partition_s" else LongType()
+        for name in MEASURES
+    },
+    "worst_resource": StringType(),
+    "violations": IntegerType(),
+    "violation": StringType(),
+    "error": StringType(),
+    "cpu_s": DoubleType(),
+}
+
+SCHEMA: Final = StructType(
+    [StructField(name, kind, nullable=name != "key") for name, kind in _TYPES.items()]
+)
+COLUMNS: Final = tuple(_TYPES)
