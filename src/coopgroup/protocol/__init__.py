@@ -12,6 +12,14 @@ from coopgroup.protocol.kafka_assignment import (
     decode_kafka_assignment,
     encode_kafka_assignment,
 )
+from coopgroup.protocol.kafka_protocols import KafkaProtocol, kafka_protocol
+from coopgroup.protocol.sticky_user_data import (
+    StickyUserData,
+    decode_cooperative_generation,
+    decode_sticky_user_data,
+    encode_cooperative_generation,
+    encode_sticky_user_data,
+)
 from coopgroup.protocol.subscription import (
     SUBSCRIPTION_NEWEST,
     decode_subscription,
@@ -26,14 +34,21 @@ __all__ = [
     "SUBSCRIPTION_NEWEST",
     "Assignment",
     "KafkaAssignment",
+    "KafkaProtocol",
+    "StickyUserData",
     "Subscription",
     "UserData",
     "decode_assignment",
+    "decode_cooperative_generation",
     "decode_kafka_assignment",
+    "decode_sticky_user_data",
     "decode_subscription",
     "decode_user_data",
     "encode_assignment",
+    "encode_cooperative_generation",
     "encode_kafka_assignment",
+    "encode_sticky_user_data",
     "encode_subscription",
     "encode_user_data",
+    "kafka_protocol",
 ]

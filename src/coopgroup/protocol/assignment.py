@@ -62,7 +62,9 @@ def encode_assignment(
     return b"".join(parts)
 
 
-def decode_assignment(content: bytes, *, index_min: int = 0) -> Assignment:
+def decode_assignment(
+    content: bytes, *, index_min: int = 0, skips_rest: bool = False
+) -> Assignment:
     """Read an assignment.
 
     A newer version is refused, unlike a newer subscription: the next one need not keep today's
@@ -71,6 +73,8 @@ def decode_assignment(content: bytes, *, index_min: int = 0) -> Assignment:
     Args:
         content: the bytes of the member's assignment in SyncGroup.
         index_min: smallest index allowed: 0 for partitions, -1 where a connector counts.
+        skips_rest: whether bytes after the last field that is known are passed over, as members
+            do: a later release may append what earlier ones need not know.
 
     Raises:
         DecodeError: the bytes hold no assignment.
@@ -85,7 +89,8 @@ def decode_assignment(content: bytes, *, index_min: int = 0) -> Assignment:
     revoked = read_nullable_resources(reader, "revoked", index_min=index_min)
     timeout_ms = _read_timeout_ms(reader) if version >= 2 else 0
     loss_timeout_ms = _read_loss_timeout_ms(reader, timeout_ms) if timeout_ms else None
-    reader.require_end()
+    if not skips_rest:
+        reader.require_end()
     return Assignment(
         assigned=assigned,
         revoked=revoked,

@@ -50,7 +50,9 @@ def encode_subscription(
     return b"".join(parts)
 
 
-def decode_subscription(content: bytes, *, index_min: int = 0) -> Subscription:
+def decode_subscription(
+    content: bytes, *, index_min: int = 0, skips_rest: bool = False
+) -> Subscription:
     """Read a subscription.
 
     Topics may come in any order and repeated: clients of other languages send them as the user
@@ -60,6 +62,8 @@ def decode_subscription(content: bytes, *, index_min: int = 0) -> Subscription:
     Args:
         content: the bytes of the member's protocol metadata in JoinGroup.
         index_min: smallest index that may be owned: 0 for partitions, -1 where a connector counts.
+        skips_rest: whether bytes after the last field of the version are passed over, as leaders
+            do: a member that says more than they know must not count as one that says nothing.
 
     Raises:
         DecodeError: the bytes hold no subscription.
@@ -73,7 +77,7 @@ def decode_subscription(content: bytes, *, index_min: int = 0) -> Subscription:
     owned = _read_owned(reader, version, index_min)
     generation = reader.read_int32("generation") if version >= 2 else NO_GENERATION
     rack = reader.read_nullable_string("rack") if version >= 3 else None
-    if version <= SUBSCRIPTION_NEWEST:
+    if version <= SUBSCRIPTION_NEWEST and not skips_rest:
         reader.require_end()
     return Subscription(
         topics=tuple(topics),

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from coopgroup.errors import EncodeError, UnsupportedVersionError
+from coopgroup.errors import EncodeError, TrailingBytesError, UnsupportedVersionError
 from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.protocol import (
     Assignment,
@@ -122,3 +122,12 @@ def test_connector_when_allowed_survives_the_round_trip() -> None:
     assert decode_assignment(content, index_min=-1) == assignment
     with pytest.raises(EncodeError, match=r"^assigned: index -1 is less than 0$"):
         encode_assignment(assignment)
+
+
+def test_decode_when_the_rest_is_skipped_reads_what_a_later_release_appended_to() -> None:
+    """A field that this release does not know must not cost a member its assignment."""
+    content = encode_assignment(Assignment(assigned=ResourceSet({"a": [0]}))) + b"later"
+    read = decode_assignment(content, skips_rest=True)
+    assert read == Assignment(assigned=ResourceSet({"a": [0]}))
+    with pytest.raises(TrailingBytesError):
+        decode_assignment(content)

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from coopgroup.errors import DecodeError, EncodeError, InvalidValueError
+from coopgroup.errors import DecodeError, EncodeError, InvalidValueError, TrailingBytesError
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.protocol import Subscription, decode_subscription, encode_subscription
 from tests.unit.protocol.contract import CodecContract
@@ -137,3 +137,12 @@ def test_decode_when_a_million_repeats_are_sent_points_at_the_first() -> None:
         InvalidValueError,
         "owned: index 0 of 'a' is repeated at offset 25",
     )
+
+
+def test_decode_when_the_rest_is_skipped_reads_what_a_later_release_appended_to() -> None:
+    """A member that says more than a leader knows must not count as one that says nothing."""
+    subscription = Subscription(topics=("a",), owned=ResourceSet({"a": [0]}), generation=3)
+    content = encode_subscription(subscription) + b"later"
+    assert decode_subscription(content, skips_rest=True) == subscription
+    with pytest.raises(TrailingBytesError):
+        decode_subscription(content)
