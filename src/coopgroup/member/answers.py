@@ -175,7 +175,8 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     )
     keep_identity(turn)
     try:
-        assignment = decode_assignment(answer.assignment)
+        index_min = turn.member.config.index_min
+        assignment = decode_assignment(answer.assignment, index_min=index_min)
     except DecodeError as error:
         # Whoever led does not speak our protocol. What we hold nobody else was given.
         record = RequestRefused(

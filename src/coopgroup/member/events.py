@@ -16,6 +16,7 @@ from coopgroup.model.group_api import Answer
 __all__ = [
     "Answered",
     "ApplicationStalled",
+    "CatalogueSeen",
     "CommitAbandoned",
     "CommitRequested",
     "Event",
@@ -59,6 +60,19 @@ class SubscriptionChanged:
     """
 
     topics: tuple[str, ...]
+
+
+@frozen(kw_only=True)
+class CatalogueSeen:
+    """The application has seen a version of what the group shares; the next join says so.
+
+    It asks for no round: whoever leads, or sees that the leader is behind, does that.
+
+    Attributes:
+        version: from 0 up, None for none.
+    """
+
+    version: int | None
 
 
 @frozen(kw_only=True)
@@ -185,6 +199,7 @@ class Woken:
 
 Event: TypeAlias = (
     SubscriptionChanged
+    | CatalogueSeen
     | RejoinRequested
     | LeaveRequested
     | ApplicationStalled

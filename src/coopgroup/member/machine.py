@@ -18,6 +18,7 @@ from coopgroup.member.error_actions import ErrorCode, RequestKind
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
+    CatalogueSeen,
     CommitAbandoned,
     CommitRequested,
     Event,
@@ -74,6 +75,8 @@ def _take(turn: Turn, event: Event) -> None:
             if _is_current(turn.member, event):
                 turn.set(decided=event.assignments)
                 turn.move(Trigger.ROUND_DECIDED, "round decided")
+        case CatalogueSeen():
+            turn.set(catalogue_version=event.version)
         case Woken():
             pass
         case _:

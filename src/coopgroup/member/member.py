@@ -64,6 +64,8 @@ class MemberConfig:
         keeps_identity: whether it asks its host to keep who it is (`KeepIdentity`). It then does
             not tell the coordinator that it leaves, as a static member does not (KIP-345). Means
             nothing to a static member.
+        index_min: smallest index that a resource may have: 0 for partitions, -1 where a group
+            shares connectors.
     """
 
     group_id: str
@@ -82,6 +84,7 @@ class MemberConfig:
     window_heartbeat_interval_ms: int = attrs.field(default=250, validator=_positive)
     eager: bool = False
     keeps_identity: bool = False
+    index_min: int = 0
 
 
 @frozen(kw_only=True)
@@ -110,6 +113,8 @@ class Member:
         state: where it stands.
         topics: subscribed names, ascending.
         joined_topics: those that the last join carried.
+        catalogue_version: newest version of the group's catalogue that it has seen, None for none.
+        joined_catalogue_version: the one that the last join carried.
         identity: who it was in the last round that it completed, as long as the group may know
             it; None where that is not kept.
         member_id: id that the coordinator gave, "" before.
@@ -153,6 +158,8 @@ class Member:
     state: MemberState = MemberState.UNSUBSCRIBED
     topics: tuple[str, ...] = ()
     joined_topics: tuple[str, ...] = ()
+    catalogue_version: int | None = None
+    joined_catalogue_version: int | None = None
     identity: KeptIdentity | None = None
     member_id: str = ""
     generation: int = NO_GENERATION

@@ -162,7 +162,8 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
             owned=member.owned,
             generation=member.claim_generation,
             rack=config.rack,
-        )
+        ),
+        index_min=config.index_min,
     )
     since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
     turn.set(
@@ -170,6 +171,7 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
         joining_since_ms=since_ms,
         joined_at_ms=turn.now_ms,
         joined_topics=member.topics,
+        joined_catalogue_version=member.catalogue_version,
     )
     return JoinGroupRequest(
         group_id=config.group_id,

@@ -18,6 +18,7 @@ from coopgroup.member.effects import (
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
+    CatalogueSeen,
     Event,
     LeaveRequested,
     LossHandled,
@@ -31,8 +32,9 @@ from coopgroup.model.group_api import (
     HeartbeatAnswer,
     JoinGroupRequest,
     LeaveGroupRequest,
+    SyncGroupAnswer,
 )
-from coopgroup.protocol import decode_subscription
+from coopgroup.protocol import Assignment, decode_subscription, encode_assignment
 from coopgroup.simulator.coordinator import refusal
 from tests.support.members import (
     CONFIG,
@@ -282,6 +284,38 @@ def test_rejoin_request_starts_a_round_with_its_reason() -> None:
     assert syncing().give(RejoinRequested(reason="uneven lag")).sync().sent() == [
         "JoinGroupRequest"
     ]
+
+
+@pytest.mark.parametrize("state", EVERY_STATE)
+def test_catalogue_when_seen_in_any_state_asks_for_nothing(state: MemberState) -> None:
+    """Only whoever leads asks for a round; the version waits for the next join."""
+    before = EVERY_STATE[state]().member
+    driven = EVERY_STATE[state]().give(CatalogueSeen(version=7))
+    assert driven.member == attrs.evolve(before, catalogue_version=7)
+    assert driven.effects == ()
+
+
+def test_catalogue_when_seen_is_in_the_next_join() -> None:
+    """What the last join carried is remembered beside it."""
+    driven = stable().give(CatalogueSeen(version=7))
+    assert driven.member.joined_catalogue_version is None
+    driven.give(RejoinRequested(reason="another catalogue"))
+    assert driven.sent() == ["JoinGroupRequest"]
+    assert driven.member.joined_catalogue_version == 7
+
+
+def test_connectors_when_the_group_shares_some_are_held_and_claimed() -> None:
+    """A connector itself has index -1, which no partition has."""
+    held = ResourceSet({"sink": [-1, 0, 1]})
+    config = attrs.evolve(CONFIG, index_min=-1)
+    driven = DrivenMember(member=new_member(config)).subscribe("*").join()
+    answer = SyncGroupAnswer(
+        error_code=0, assignment=encode_assignment(Assignment(assigned=held), index_min=-1)
+    )
+    driven.answer(Kind.SYNC_GROUP, answer)
+    assert [granted.resources for granted in driven.found(GrantResources)] == [held]
+    ((_, metadata),) = join_of(driven.give(RejoinRequested(reason="again"))).protocols
+    assert decode_subscription(metadata, index_min=-1).owned == held
 
 
 @pytest.mark.parametrize("reach", [losing, leaving, failed, DrivenMember])
