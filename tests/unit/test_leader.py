@@ -153,7 +153,11 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
     """Subscription, claims, generation, rack, static id and running delay reach the claim."""
     subscription = Subscription(
         topics=("payments", "orders", "orders"),
-        user_data=encode_user_data(UserData(remaining_delay_ms=700, remaining_loss_ms=9_000)),
+        user_data=encode_user_data(
+            UserData(
+                remaining_delay_ms=700, remaining_loss_ms=9_000, consumption_rate_per_s=1_234.5
+            )
+        ),
         owned=orders(1, 2),
         generation=7,
         rack="r1",
@@ -172,6 +176,7 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
             rack="r1",
             remaining_delay_ms=700,
             remaining_loss_ms=9_000,
+            consumption_rate_per_s=1_234.5,
         ),
         MemberClaim(member_id="b", topics=("refunds",), generation=1),
     )
@@ -249,6 +254,52 @@ def test_lags_when_figures_and_resources_differ_in_number_are_refused() -> None:
     """A figure too few would shift all that follow to other partitions."""
     with pytest.raises(ConfigurationError, match=r"^lags: got '1 figures', expected 2, one per"):
         Lags(resources=orders(0, 1), values=np.zeros(1, dtype=np.int64))
+
+
+def test_arrivals_when_aligned_are_those_of_the_group() -> None:
+    """Unknown ones are 0, and so are those of a topic that has fewer records than before."""
+    lags = Lags(
+        resources=ResourceSet({"gone": [0], "orders": [1, 3]}),
+        values=np.zeros(3, dtype=np.int64),
+        arrivals_per_s=np.array([9.0, -4.0, 2.5]),
+    )
+    aligned = lags.aligned_arrivals(orders(0, 1, 2, 3))
+    assert aligned is not None
+    assert aligned.tolist() == [0, 0, 0, 2.5]
+    assert NO_LAGS.aligned_arrivals(orders(0)) is None
+
+
+def test_arrivals_when_figures_and_resources_differ_in_number_are_refused() -> None:
+    """As with the lags beside them."""
+    with pytest.raises(ConfigurationError, match=r"^arrivals: got '1 figures', expected 2, one p"):
+        Lags(resources=orders(0, 1), values=np.zeros(2, dtype=np.int64), arrivals_per_s=np.zeros(1))
+
+
+def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
+    """Rates of arrival stand in the group, beside the rates that members say they have."""
+    seen: list[object] = []
+
+    def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        assert lags.size == 2
+        assert group.arrivals_per_s is not None
+        seen.append(group.arrivals_per_s.tolist())
+        seen.append([member.consumption_rate_per_s for member in group.members])
+        return np.zeros(2, dtype=np.int32)
+
+    decide_round(
+        [
+            MemberClaim(member_id="a", topics=("orders",)),
+            MemberClaim(member_id="b", topics=("orders",), consumption_rate_per_s=30.0),
+        ],
+        TopicMetadata(resources=orders(0, 1)),
+        Lags(
+            resources=orders(1), values=np.zeros(1, dtype=np.int64), arrivals_per_s=np.array([7.0])
+        ),
+        assignor=FunctionAssignor(function=assign),
+        policy=SimplePolicy(),
+        context=context(),
+    )
+    assert seen == [[0, 7.0], [None, 30.0]]
 
 
 def test_decide_round_when_lags_are_given_shows_them_to_the_assignor() -> None:

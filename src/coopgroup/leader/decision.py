@@ -166,9 +166,11 @@ def _stage(
 ) -> StagedRound:
     with _asking(f"policy {policy.name}"):
         offer = policy.offer(group, context)
+        arrivals = lags.aligned_arrivals(group.resources)
         view = group.view(
             owner=_read_only(offer.owner.copy()),
             assignable=_read_only(group.assignable & ~offer.held),
+            arrivals_per_s=None if arrivals is None else _read_only(arrivals),
         )
     with _asking(f"assignor {assignor.name}"):
         target = assignor.assign(view, _read_only(lags.aligned(group.resources)))

@@ -20,6 +20,7 @@ from coopgroup.telemetry import SubscriptionUnreadable
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from coopgroup.model.group import Float64Array
     from coopgroup.model.group_api import JoinedMember
     from coopgroup.model.resource_set import Int64Array
     from coopgroup.telemetry import Record
@@ -72,10 +73,13 @@ class Lags:
         resources: N resources, in any relation to those of the group; what the group lacks is
             passed over, and what is missing here counts as 0.
         values: int64 (N,): end offset minus committed offset, in the order of `resources`.
+        arrivals_per_s: float64 (N,): records that come in to each in a second, 0 where that is
+            not known; None where nothing is known of it.
     """
 
     resources: ResourceSet
     values: Int64Array
+    arrivals_per_s: Float64Array | None = None
 
     def __attrs_post_init__(self) -> None:
         """Refuse figures that do not fit the resources.
@@ -83,10 +87,11 @@ class Lags:
         Raises:
             ConfigurationError: there is not one figure per resource.
         """
-        if self.values.shape != (len(self.resources),):
-            raise ConfigurationError(
-                "lags", f"{self.values.size} figures", f"{len(self.resources)}, one per resource"
-            )
+        for name, figures in (("lags", self.values), ("arrivals", self.arrivals_per_s)):
+            if figures is not None and figures.shape != (len(self.resources),):
+                raise ConfigurationError(
+                    name, f"{figures.size} figures", f"{len(self.resources)}, one per resource"
+                )
 
     @classmethod
     def from_mapping(cls, lag_by_index: Mapping[str, Mapping[int, int]]) -> Lags:
@@ -110,6 +115,24 @@ class Lags:
         known = places >= 0
         lags[places[known]] = np.maximum(self.values[known], 0)
         return lags
+
+    def aligned_arrivals(self, resources: ResourceSet) -> Float64Array | None:
+        """The rates of arrival in the order of another set.
+
+        Args:
+            resources: R resources.
+
+        Returns:
+            float64 (R,): 0 where unknown, and where a topic that was made anew has fewer records
+            than before; None where nothing is known.
+        """
+        if self.arrivals_per_s is None:
+            return None
+        arrivals = np.zeros(len(resources))
+        places = resources.positions(self.resources)
+        known = places >= 0
+        arrivals[places[known]] = np.maximum(self.arrivals_per_s[known], 0)
+        return arrivals
 
 
 _NO_USER_DATA: Final = UserData()
@@ -167,6 +190,7 @@ def _read_claim(member: JoinedMember, index_min: int) -> MemberClaim:
         rack=subscription.rack,
         remaining_delay_ms=ours.remaining_delay_ms,
         remaining_loss_ms=ours.remaining_loss_ms,
+        consumption_rate_per_s=ours.consumption_rate_per_s,
     )
 
 

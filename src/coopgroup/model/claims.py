@@ -43,6 +43,7 @@ class MemberClaim:
         rack: rack of the process, None when unknown.
         remaining_delay_ms: scheduled delay that it knows to be running, in ms; None for none.
         remaining_loss_ms: given where that is a pause between moves; see `GroupMember`.
+        consumption_rate_per_s: records that it gets done in a second of work, None when unknown.
         readable: False when the subscription could not be decoded; the rest is then empty.
     """
 
@@ -54,6 +55,7 @@ class MemberClaim:
     rack: str | None = None
     remaining_delay_ms: int | None = None
     remaining_loss_ms: int | None = None
+    consumption_rate_per_s: float | None = None
     readable: bool = True
 
 
@@ -101,6 +103,7 @@ def _member(claim: MemberClaim) -> GroupMember:
         rack=claim.rack,
         remaining_delay_ms=claim.remaining_delay_ms,
         remaining_loss_ms=claim.remaining_loss_ms,
+        consumption_rate_per_s=claim.consumption_rate_per_s,
         readable=claim.readable,
     )
 

@@ -9,7 +9,7 @@ arrays.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 import numpy as np
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["NOBODY", "NO_LOSS", "GroupMember", "GroupSnapshot", "ReplicaRacks"]
+
+Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 NOBODY: Final = -1
 NO_LOSS: Final = -1
@@ -41,6 +43,8 @@ class GroupMember:
         remaining_loss_ms: given where that delay is a pause between moves: what is left of the
             wait for a lost owner, or for a group's first members, in ms; NO_LOSS when the member
             knows of no such wait. None where the delay above is for it.
+        consumption_rate_per_s: records that it gets done in a second of work, as it measured it
+            itself: smoothed, and only while records waited for it. None when unknown.
         readable: whether its subscription could be decoded. Of a member that is not, neither
             topics nor claims are known.
     """
@@ -50,6 +54,7 @@ class GroupMember:
     rack: str | None = None
     remaining_delay_ms: int | None = None
     remaining_loss_ms: int | None = None
+    consumption_rate_per_s: float | None = None
     readable: bool = True
 
     @property
@@ -117,6 +122,8 @@ class GroupSnapshot:
             member).
         claim_resources: int32 (K,): what is claimed, rightfully or not.
         replica_racks: racks of the replicas, None when unknown.
+        arrivals_per_s: float64 (R,): records that come in to each resource in a second, 0 where
+            that is not known; None where nothing is known of it.
     """
 
     members: tuple[GroupMember, ...]
@@ -129,6 +136,7 @@ class GroupSnapshot:
     claim_members: Int32Array
     claim_resources: Int32Array
     replica_racks: ReplicaRacks | None = None
+    arrivals_per_s: Float64Array | None = None
 
     @property
     def member_ids(self) -> tuple[str, ...]:
@@ -183,9 +191,15 @@ class GroupSnapshot:
         order = held[np.argsort(holder[held], kind="stable")]
         return split_by_member(self.resources, holder[order], order, len(self.members))
 
-    def view(self, *, owner: Int32Array, assignable: BoolArray) -> GroupSnapshot:
+    def view(
+        self,
+        *,
+        owner: Int32Array,
+        assignable: BoolArray,
+        arrivals_per_s: Float64Array | None = None,
+    ) -> GroupSnapshot:
         """The same group as the assignor should see it: other owners, fewer resources."""
-        return attrs.evolve(self, owner=owner, assignable=assignable)
+        return attrs.evolve(self, owner=owner, assignable=assignable, arrivals_per_s=arrivals_per_s)
 
 
 def split_by_member(

@@ -19,10 +19,11 @@ from coopgroup.errors import (
     TrailingBytesError,
 )
 
-__all__ = ["INT16", "INT32", "NULL", "ByteReader", "decoded_string", "require_count"]
+__all__ = ["INT16", "INT32", "INT64", "NULL", "ByteReader", "decoded_string", "require_count"]
 
 INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
+INT64: Final = Struct(">q")
 NULL: Final = -1
 
 
@@ -103,6 +104,14 @@ class ByteReader:
             BufferUnderflowError: fewer than four bytes are left.
         """
         return self._read_integer(INT32, field)
+
+    def read_int64(self, field: str) -> int:
+        """Read an INT64.
+
+        Raises:
+            BufferUnderflowError: fewer than eight bytes are left.
+        """
+        return self._read_integer(INT64, field)
 
     def read_string(self, field: str) -> str:
         """Read a STRING that may not be null.

@@ -7,35 +7,41 @@ there, its StickyAssignor a list of previous partitions, other clients nothing o
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
 from coopgroup.model import NO_LOSS
 from coopgroup.protocol.reader import INT16, INT32, NULL, ByteReader
 from coopgroup.protocol.values import UserData
-from coopgroup.protocol.writer import packed_int32
+from coopgroup.protocol.writer import packed_int32, packed_int64
 
 __all__ = ["MAGIC", "USER_DATA_NEWEST", "decode_user_data", "encode_user_data"]
 
 # Read as StickyAssignor's first field, a count, or as a generation, these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
-USER_DATA_NEWEST: Final = 2
+USER_DATA_NEWEST: Final = 3
 _DELAY: Final = "remaining_delay_ms"
 _LOSS: Final = "remaining_loss_ms"
+_RATE: Final = "consumption_rate_per_s"
+_RATE_UNITS_PER_S: Final = 1_000
 
 
 def encode_user_data(user_data: UserData) -> bytes:
     """Write user data in the oldest version that can say it.
 
     Raises:
-        EncodeError: a time is negative or does not fit into an int32.
+        EncodeError: a time is negative or does not fit into an int32, or the rate is none.
     """
     delay_ms, loss_ms = user_data.remaining_delay_ms, user_data.remaining_loss_ms
+    rate_per_s = user_data.consumption_rate_per_s
     delay = INT32.pack(NULL) if delay_ms is None else _packed_time(delay_ms, _DELAY)
-    if loss_ms is None:
+    if loss_ms is None and rate_per_s is None:
         return MAGIC + INT16.pack(1) + delay
-    loss = INT32.pack(NO_LOSS) if loss_ms == NO_LOSS else _packed_time(loss_ms, _LOSS)
-    return MAGIC + INT16.pack(2) + delay + loss
+    loss = delay if loss_ms is None else _packed_loss(loss_ms)
+    if rate_per_s is None:
+        return MAGIC + INT16.pack(2) + delay + loss
+    return MAGIC + INT16.pack(3) + delay + loss + _packed_rate(rate_per_s)
 
 
 def decode_user_data(content: bytes | None) -> UserData | None:
@@ -59,10 +65,15 @@ def decode_user_data(content: bytes | None) -> UserData | None:
         raise UnsupportedVersionError(f"user data version: {version} has never existed", len(MAGIC))
     delay_ms = _read_time(reader, _DELAY)
     loss_ms = _read_time(reader, _LOSS) if version >= 2 else None
+    rate_per_s = _read_rate(reader) if version >= 3 else None
     if version <= USER_DATA_NEWEST:
         reader.require_end()
+    if version >= 3 and loss_ms == delay_ms:  # both are of one wait, or there is none
+        loss_ms = None
     return UserData(
-        remaining_delay_ms=None if delay_ms == NULL else delay_ms, remaining_loss_ms=loss_ms
+        remaining_delay_ms=None if delay_ms == NULL else delay_ms,
+        remaining_loss_ms=loss_ms,
+        consumption_rate_per_s=rate_per_s,
     )
 
 
@@ -72,10 +83,28 @@ def _packed_time(time_ms: int, field: str) -> bytes:
     return packed_int32(time_ms, field)
 
 
+def _packed_loss(loss_ms: int) -> bytes:
+    return INT32.pack(NO_LOSS) if loss_ms == NO_LOSS else _packed_time(loss_ms, _LOSS)
+
+
+def _packed_rate(rate_per_s: float) -> bytes:
+    if not math.isfinite(rate_per_s) or rate_per_s < 0:
+        raise EncodeError(f"{_RATE}: {rate_per_s!r} is no rate")
+    return packed_int64(round(rate_per_s * _RATE_UNITS_PER_S), _RATE)
+
+
 def _read_time(reader: ByteReader, field: str) -> int:
     """Read ms, or -1: what that means is for the field to say."""
+    return _not_below_null(reader.read_int32(field), field, reader.offset - INT32.size)
+
+
+def _read_rate(reader: ByteReader) -> float | None:
     offset = reader.offset
-    time_ms = reader.read_int32(field)
-    if time_ms < -1:
-        raise InvalidValueError(f"{field}: {time_ms} is negative", offset)
-    return time_ms
+    units = _not_below_null(reader.read_int64(_RATE), _RATE, offset)
+    return None if units == NULL else units / _RATE_UNITS_PER_S
+
+
+def _not_below_null(value: int, field: str, offset: int) -> int:
+    if value < NULL:
+        raise InvalidValueError(f"{field}: {value} is negative", offset)
+    return value

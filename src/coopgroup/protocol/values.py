@@ -101,7 +101,10 @@ class UserData:
             has just run out, None for none. A leader that is new to the group honours it.
         remaining_loss_ms: given where that delay is a pause between paced moves: what is left of
             the wait for a lost owner, in ms; NO_LOSS when the member knows of no such wait.
+        consumption_rate_per_s: records that the member gets done in a second of work, None while
+            that is not known. The wire carries thousandths.
     """
 
     remaining_delay_ms: int | None = None
     remaining_loss_ms: int | None = None
+    consumption_rate_per_s: float | None = None

@@ -8,12 +8,13 @@ from struct import error as StructError  # noqa: N812  (a class, named like one)
 from typing import Final
 
 from coopgroup.errors import EncodeError
-from coopgroup.protocol.reader import INT16, INT32, NULL
+from coopgroup.protocol.reader import INT16, INT32, INT64, NULL
 
 __all__ = [
     "all_utf8",
     "packed_int16",
     "packed_int32",
+    "packed_int64",
     "packed_nullable_bytes",
     "packed_nullable_string",
     "packed_string",
@@ -40,6 +41,15 @@ def packed_int32(value: int, field: str) -> bytes:
         EncodeError: it does not fit.
     """
     return _packed(INT32, value, field)
+
+
+def packed_int64(value: int, field: str) -> bytes:
+    """Write an INT64.
+
+    Raises:
+        EncodeError: it does not fit.
+    """
+    return _packed(INT64, value, field)
 
 
 def packed_string(value: str, field: str) -> bytes:

@@ -167,6 +167,8 @@ def _in(versions: str, version: int) -> bool:
 
 def _encoded(field: Row, value: Any, version: int) -> bytes:  # noqa: ANN401 - any field of any row
     kind = field["type"]
+    if kind == "int64":
+        return struct.pack(">q", value)
     if value is None and kind != "int32":
         assert _in(field["nullableVersions"], version)
         return struct.pack(">h" if kind == "string" else ">i", -1)
@@ -192,6 +194,8 @@ def _encoded(field: Row, value: Any, version: int) -> bytes:  # noqa: ANN401 - a
 
 def _decoded(field: Row, content: bytes, offset: int, lengths: list[Length]) -> tuple[Any, int]:
     kind = field["type"]
+    if kind == "int64":
+        return struct.unpack_from(">q", content, offset)[0], offset + 8
     form = ">h" if kind == "string" else ">i"
     (number,) = struct.unpack_from(form, content, offset)
     if kind == "int32":

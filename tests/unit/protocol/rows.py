@@ -57,10 +57,7 @@ def value_of(kind: str, row: Row) -> Value:
                 version=row["version"],
             )
         case _:
-            return UserData(
-                remaining_delay_ms=row["remaining_delay_ms"],
-                remaining_loss_ms=row.get("remaining_loss_ms"),
-            )
+            return _user_data(row)
 
 
 def encode(value: Value, version: int) -> bytes:
@@ -85,6 +82,18 @@ def ascending(row: Row) -> Row:
     if "topics" in row:
         sorted_row["topics"] = sorted(row["topics"])
     return sorted_row
+
+
+def _user_data(row: Row) -> UserData:
+    delay_ms, loss_ms = row["remaining_delay_ms"], row.get("remaining_loss_ms")
+    units = row.get("consumption_rate", -1)
+    if row["version"] >= 3 and loss_ms == (-1 if delay_ms is None else delay_ms):
+        loss_ms = None
+    return UserData(
+        remaining_delay_ms=delay_ms,
+        remaining_loss_ms=loss_ms,
+        consumption_rate_per_s=None if units == -1 else units / 1_000,
+    )
 
 
 def _bytes(text: str | None) -> bytes | None:

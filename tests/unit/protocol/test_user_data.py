@@ -1,5 +1,7 @@
 """User data: ours is versioned, everything else is left alone."""
 
+import math
+
 import pytest
 
 from coopgroup.errors import EncodeError
@@ -39,6 +41,22 @@ def test_decode_when_magic_is_incomplete_is_foreign(cut: int) -> None:
             UserData(remaining_loss_ms=2**31),
             "remaining_loss_ms: 2147483648 does not fit into 4 bytes",
         ),
+        (
+            UserData(consumption_rate_per_s=-0.001),
+            "consumption_rate_per_s: -0.001 is no rate",
+        ),
+        (
+            UserData(consumption_rate_per_s=math.nan),
+            "consumption_rate_per_s: nan is no rate",
+        ),
+        (
+            UserData(consumption_rate_per_s=math.inf),
+            "consumption_rate_per_s: inf is no rate",
+        ),
+        (
+            UserData(consumption_rate_per_s=1e16),
+            "consumption_rate_per_s: 10000000000000000000 does not fit into 8 bytes",
+        ),
     ],
 )
 def test_encode_when_a_time_has_no_wire_form_is_refused(user_data: UserData, message: str) -> None:
@@ -55,4 +73,18 @@ def test_version_1_when_it_reads_what_version_2_says_finds_the_delay(loss_ms: in
     older = encode_user_data(UserData(remaining_delay_ms=900))
     version = slice(len(MAGIC), len(MAGIC) + 2)
     assert (newer[version], older[version]) == (b"\0\2", b"\0\1")
+    assert newer[version.stop :].startswith(older[version.stop :])
+
+
+@pytest.mark.parametrize("loss_ms", [None, NO_LOSS, 30_000])
+def test_version_2_when_it_reads_what_version_3_says_finds_both_times(loss_ms: int | None) -> None:
+    """A leader that knows no rates skips them; where only one wait runs, it is of that kind too."""
+    newer = encode_user_data(
+        UserData(remaining_delay_ms=900, remaining_loss_ms=loss_ms, consumption_rate_per_s=2.5)
+    )
+    older = encode_user_data(
+        UserData(remaining_delay_ms=900, remaining_loss_ms=900 if loss_ms is None else loss_ms)
+    )
+    version = slice(len(MAGIC), len(MAGIC) + 2)
+    assert (newer[version], older[version]) == (b"\0\3", b"\0\2")
     assert newer[version.stop :].startswith(older[version.stop :])
