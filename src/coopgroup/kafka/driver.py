@@ -27,6 +27,7 @@ from coopgroup.kafka.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
 from coopgroup.kafka.leading import RoundLeader
 from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.leader import read_members
 from coopgroup.member import ErrorCode, Member, MemberState, new_member
 from coopgroup.member.effects import (
     CancelJoin,
@@ -67,15 +68,15 @@ from coopgroup.session import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from coopgroup.assignors.base import Assignor
     from coopgroup.kafka.identity import IdentitySlot
-    from coopgroup.kafka.lookup import ClusterLookup
-    from coopgroup.kafka.settings import ConsumerSettings
+    from coopgroup.kafka.ports import Application, DriverSettings, RoundLookup
     from coopgroup.kafka.telemetry_sink import TelemetrySink
+    from coopgroup.leader import RoundRequest
     from coopgroup.member import KeptIdentity
-    from coopgroup.model.group_api import Answer
+    from coopgroup.model.group_api import Answer, JoinedMember
     from coopgroup.policies.base import Policy
 
 __all__ = ["GroupDriver", "has_left"]
@@ -109,28 +110,32 @@ def _stop_all() -> None:
 
 @define(eq=False)
 class GroupDriver:
-    """Runs the membership of one consumer.
+    """Runs the membership of one member.
 
     Attributes:
-        settings: of the consumer.
+        settings: of the consumer, or of the group.
         assignor: says where, when this member leads.
         policy: says when.
         lookup: metadata and lags for the leader.
         sink: telemetry.
         slot: where the member is kept beyond this process; None for nowhere.
         inbox: what the application has to hear; filled here, emptied by the consumer.
+        application: hears it at once instead; None where the inbox is emptied.
+        read: decodes the subscriptions of the members when this one leads.
         lease_until_s: until when records may be handed out; infinite while nothing is held.
         polled_at_s: when the application last returned to `poll`; infinite while it is in it.
         member: the member as it is after the last step, for readers on other threads.
     """
 
-    settings: ConsumerSettings
+    settings: DriverSettings
     assignor: Assignor
     policy: Policy
-    lookup: ClusterLookup
+    lookup: RoundLookup
     sink: TelemetrySink
     slot: IdentitySlot | None = None
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
+    application: Application | None = None
+    read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
     leader: RoundLeader = field(init=False)
@@ -166,6 +171,7 @@ class GroupDriver:
             timeout_ms=self.settings.leader_timeout_ms,
             post=self.post,
             sink=self.sink,
+            read=self.read,
         )
         if kept is not None and self.slot is not None and self.slot.seen is not None:
             self.leader.seen = self.slot.seen
@@ -182,6 +188,11 @@ class GroupDriver:
                 member_id=kept.member_id, generation=kept.generation, at_ms=now_ms() + in_ms
             )
             self._session = Session(member=self.member, owed=owed)
+
+    @property
+    def _told(self) -> Application:
+        """Who hears what the group says."""
+        return self.inbox if self.application is None else self.application
 
     @property
     def member(self) -> Member:
@@ -230,7 +241,7 @@ class GroupDriver:
         self.post(LeaveRequested(reason=reason, for_good=for_good))
 
     def remind(self, at_s: float) -> None:
-        """Have the inbox woken at a time instead of the one before; infinite for never."""
+        """Have the application woken at a time instead of the one before; infinite for never."""
         if at_s != self._remind_at_s:
             self._remind_at_s = at_s
             self.post(Woken())
@@ -291,7 +302,7 @@ class GroupDriver:
         remind_at_s = self._remind_at_s
         if now_s() >= remind_at_s:
             if remind_at_s != self._reminded_s:
-                self.inbox.wake()
+                self._told.wake()
             self._reminded_s = remind_at_s
         for commit_id in self._overdue_commits():
             # In this order: one that is on the wire ends for the member with its answer only.
@@ -369,7 +380,7 @@ class GroupDriver:
             self._look_over(event.answer)
         if isinstance(event, LeaveRequested):
             # The application has given up everything: what it has not heard yet is void.
-            self.inbox.clear()
+            self._told.clear()
         self._go_on(session, effects)
 
     def _look_over(self, answer: JoinGroupAnswer) -> None:
@@ -400,7 +411,7 @@ class GroupDriver:
             case LeadRound():
                 self.leader.start(effect)
             case GrantResources() | RevokeResources() | LoseResources() | FailMember():
-                self.inbox.put(effect)
+                self._told.put(effect)
             case KeepIdentity():
                 self._keep(effect.identity)
             case FinishCommit():
@@ -455,7 +466,7 @@ class GroupDriver:
             session, effects = fail(self._session, message, now_ms=now_ms())
         except Exception as another:  # noqa: BLE001 -- the application must hear of it all the same
             self._warn(another)
-            self.inbox.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
+            self._told.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
             return
         self._go_on(session, effects)
         for commit_id in tuple(self._asked):

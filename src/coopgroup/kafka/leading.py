@@ -21,10 +21,10 @@ from coopgroup.model import ResourceSet
 from coopgroup.session import RoundLed, lead_round, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from coopgroup.assignors.base import Assignor
-    from coopgroup.kafka.lookup import ClusterLookup
+    from coopgroup.kafka.ports import RoundLookup
     from coopgroup.kafka.telemetry_sink import TelemetrySink
     from coopgroup.leader import RoundRequest
     from coopgroup.model.group_api import JoinedMember
@@ -79,15 +79,17 @@ class RoundLeader:
         timeout_ms: bound of a round, look-ups included.
         post: gives events to the driver, from any thread.
         sink: for what went wrong.
+        read: decodes the members' subscriptions.
         seen: topics of the last round that was led here, and what existed of them since.
     """
 
     assignor: Assignor
     policy: Policy
-    lookup: ClusterLookup
+    lookup: RoundLookup
     timeout_ms: int
     post: Callable[[RoundLed | RejoinRequested], None]
     sink: TelemetrySink
+    read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
     seen: SeenTopics = field(factory=SeenTopics)
     _lags: Lags | None = field(default=None, init=False)
     _refusals: int = field(default=0, init=False)
@@ -144,7 +146,7 @@ class RoundLeader:
 
     def _look(self, members: tuple[JoinedMember, ...], before: SeenTopics) -> None:
         try:
-            request = read_members(members)
+            request = self.read(members)
             metadata = self._metadata(request)
         except Exception as error:  # noqa: BLE001 -- a member that leads is worth more than a watch
             self.sink.warn("topics_unavailable", error=str(error))
@@ -167,7 +169,7 @@ class RoundLeader:
         timer = threading.Timer(self.timeout_ms / 1000, self._give_up, (led,))
         try:
             self._launch(timer)
-            led.request = read_members(led.duty.members)
+            led.request = self.read(led.duty.members)
             if self._turn.acquire(timeout=self.timeout_ms / 1000):  # else the timer answers
                 try:
                     self._decide(led, led.request)

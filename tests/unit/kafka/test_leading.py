@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
@@ -14,7 +14,7 @@ from coopgroup.kafka import leading as leading_module
 from coopgroup.kafka.leading import RoundLeader, SeenTopics
 from coopgroup.kafka.lookup import ClusterLookup
 from coopgroup.kafka.telemetry_sink import TelemetrySink
-from coopgroup.leader import TopicMetadata, read_members
+from coopgroup.leader import RoundRequest, TopicMetadata, read_members
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import GroupSnapshot, ResourceSet
 from coopgroup.model.group_api import JoinedMember
@@ -294,17 +294,17 @@ def test_round_when_the_members_cannot_be_read_leaves_all_as_it_is(
 
 
 def test_round_when_reading_the_members_takes_too_long_is_answered(
-    posted: list[RoundLed | RejoinRequested], monkeypatch: pytest.MonkeyPatch
+    posted: list[RoundLed | RejoinRequested],
 ) -> None:
     """The time limit covers everything."""
     opened = threading.Event()
 
-    def read_slowly(members: tuple[JoinedMember, ...]) -> object:
+    def read_slowly(members: Sequence[JoinedMember]) -> RoundRequest:
         opened.wait(WAIT_S_MAX)
         return read_members(members)
 
-    monkeypatch.setattr(leading_module, "read_members", read_slowly)
     leader = _leader_of(posted, timeout_ms=50)
+    leader.read = read_slowly
     leader.start(_duty(1))
     _wait(lambda: bool(_answers(posted)))
     assert "leader.timeout.ms (50)" in _refusal(_answers(posted)[0])
