@@ -125,9 +125,12 @@ class DrivenMember:
         """Answer the look-up."""
         return self.answer(RequestKind.FIND_COORDINATOR, found(coordinator))
 
-    def join(self, generation: int = 1, *, leads: bool = False) -> "DrivenMember":
+    def join(
+        self, generation: int = 1, *, leads: bool = False, protocol: str = "coopgroup"
+    ) -> "DrivenMember":
         """Answer the join."""
-        return self.answer(RequestKind.JOIN_GROUP, joined(generation, leads=leads))
+        answer = joined(generation, leads=leads, protocol=protocol)
+        return self.answer(RequestKind.JOIN_GROUP, answer)
 
     def decide(self) -> "DrivenMember":
         """Decide the round that the member leads."""
@@ -168,13 +171,15 @@ def found(coordinator: Coordinator) -> FindCoordinatorAnswer:
     return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=coordinator)
 
 
-def joined(generation: int, *, leads: bool = False, skip: bool = False) -> JoinGroupAnswer:
+def joined(
+    generation: int, *, leads: bool = False, skip: bool = False, protocol: str = "coopgroup"
+) -> JoinGroupAnswer:
     """A join that succeeded, of member "m"."""
     member = JoinedMember(member_id="m", group_instance_id=None, metadata=b"")
     return JoinGroupAnswer(
         error_code=0,
         generation=generation,
-        protocol_name="coopgroup",
+        protocol_name=protocol,
         leader_id="m" if leads else "other",
         member_id="m",
         members=(member,) if leads else (),
@@ -202,6 +207,13 @@ def synced(
 def eager(driven: DrivenMember) -> DrivenMember:
     """The same member, which gives up all before each join."""
     config = attrs.evolve(driven.member.config, eager=True)
+    driven.member = attrs.evolve(driven.member, config=config)
+    return driven
+
+
+def speaking(driven: DrivenMember, *protocols: str) -> DrivenMember:
+    """The same member, which can speak these protocols, most wanted first."""
+    config = attrs.evolve(driven.member.config, protocols=protocols)
     driven.member = attrs.evolve(driven.member, config=config)
     return driven
 

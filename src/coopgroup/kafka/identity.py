@@ -42,6 +42,8 @@ __all__ = ["IdentitySlot", "slot_path", "take_slot"]
 
 _KEY: Final = "coopgroup.state.dir"
 _VERSION: Final = 1
+# Of a round in another protocol than ours, of which earlier releases know nothing.
+_VERSION_WITH_PROTOCOL: Final = 2
 _SLOTS_MAX: Final = 1_000
 _BYTES_MAX: Final = 64 * 1024 * 1024
 _READABLE_MAX: Final = 60  # characters of the group's name in that of a file
@@ -246,13 +248,15 @@ def _encode(
     next_round_in_ms: int | None,
 ) -> bytes:
     row: dict[str, Any] = {
-        "version": _VERSION,
+        "version": _VERSION_WITH_PROTOCOL if identity.protocol else _VERSION,
         "group": group_id,
         "member_id": identity.member_id,
         "generation": identity.generation,
         "topics": list(identity.topics),
         "seen": None if seen is None else _counts(seen),
     }
+    if identity.protocol:
+        row["protocol"] = identity.protocol
     if next_round_in_ms is not None:  # earlier releases pass it over
         row["next_round_in_ms"] = next_round_in_ms
     line = json.dumps(row | {"checksum": _checksum(row)}).encode() + b"\n"
@@ -271,12 +275,15 @@ def _decode(content: bytes, group_id: str) -> _Content:
     row: Any = json.loads(content.split(b"\n", 1)[0])
     if row.pop("checksum") != _checksum(row):
         raise ValueError("the checksum differs")
-    if row["version"] != _VERSION:
+    if row["version"] not in {_VERSION, _VERSION_WITH_PROTOCOL}:
         raise ValueError(f"version {row['version']}")
     if row["group"] != group_id:
         raise ValueError(f"of group {row['group']}")
     kept = KeptIdentity(
-        member_id=row["member_id"], generation=row["generation"], topics=tuple(row["topics"])
+        member_id=row["member_id"],
+        generation=row["generation"],
+        topics=tuple(row["topics"]),
+        protocol=row.get("protocol", ""),
     )
     seen = None if row["seen"] is None else _seen(row["seen"])
     return kept, seen, row.get("next_round_in_ms")

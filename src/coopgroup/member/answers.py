@@ -23,6 +23,8 @@ from coopgroup.member.error_actions import (
 )
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.member.identity import keep_identity
+from coopgroup.member.protocols import offers_more_with_nothing, read_assignment, spoken
+from coopgroup.member.revocation import yield_all
 from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.model import NO_LOSS
 from coopgroup.model.group_api import (
@@ -33,7 +35,6 @@ from coopgroup.model.group_api import (
     OffsetCommitAnswer,
     SyncGroupAnswer,
 )
-from coopgroup.protocol import decode_assignment
 from coopgroup.telemetry import AssignmentReceived, RequestRefused
 
 if TYPE_CHECKING:
@@ -175,10 +176,9 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     )
     keep_identity(turn)
     try:
-        index_min = turn.member.config.index_min
-        assignment = decode_assignment(answer.assignment, index_min=index_min)
+        assignment = read_assignment(turn.member, answer.assignment)
     except DecodeError as error:
-        # Whoever led does not speak our protocol. What we hold nobody else was given.
+        # Whoever led does not speak the protocol. What we hold nobody else was given.
         record = RequestRefused(
             request=RequestKind.SYNC_GROUP.value, error=str(error), action="keep what is held"
         )
@@ -216,6 +216,7 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
     turn.set(
         commits=commits,
         owned=owned | assignment.assigned,
+        last_assigned=assignment.assigned,
         revoking=member.revoking | stopping,
         rejoin_at_ms=None,
         scheduled_rejoin_ms=scheduled_ms,
@@ -298,15 +299,24 @@ def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: s
                 turn.leave_group_behind()
         case Action.RETRY | Action.SEEK | Action.REJOIN | Action.REJOIN_LATER:
             _try_again(turn, kind, action, cause)
-        case Action.LOSE:
-            turn.lose(cause, keep_id=True)
-        case Action.LOSE_ID:
-            turn.lose(cause, keep_id=False)
+        case Action.LOSE | Action.LOSE_ID:
+            turn.lose(cause, keep_id=action is Action.LOSE)
+        case Action.YIELD:
+            _yield(turn, code, cause)
         # The last three have no rows in the tables of the requests that come here.
         case Action.FAIL | Action.TAKE_ID | Action.AFTER_SYNC | Action.REFUSE:
             turn.fail(code, f"{cause}: {message}" if message else cause)
         case _:
             assert_never(action)
+
+
+def _yield(turn: Turn, code: int, cause: str) -> None:
+    """Join with empty hands instead, where there is something to give up for it."""
+    if offers_more_with_nothing(turn.member):
+        yield_all(turn, cause)
+    else:
+        known = ", ".join(spoken(turn.member.config))
+        turn.fail(code, f"{cause}: the group has members that know none of {known}")
 
 
 def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> bool:

@@ -107,6 +107,10 @@ class Action(enum.Enum):
     REFUSE = "refuse"
     """Give the error to the caller (commits only); the membership is not touched."""
 
+    YIELD = "give up all"
+    """Others in the group know eager protocols only, which are offered with empty hands: give up
+    everything, then join with them. Where there is nothing to give up no retry mends it."""
+
     FAIL = "fail"
     """No retry mends it: the application gets the error."""
 
@@ -158,7 +162,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.INVALID_REQUEST:                _A.FAIL,
         _C.INVALID_GROUP_ID:               _A.FAIL,
         _C.INVALID_SESSION_TIMEOUT:        _A.FAIL,
-        _C.INCONSISTENT_GROUP_PROTOCOL:    _A.FAIL,
+        _C.INCONSISTENT_GROUP_PROTOCOL:    _A.YIELD,
         _C.GROUP_MAX_SIZE_REACHED:         _A.FAIL,
         _C.FENCED_INSTANCE_ID:             _A.FAIL,   # another process has the static id
         _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 
 from coopgroup.member.effects import KeepIdentity
+from coopgroup.member.protocols import spoken
 from coopgroup.member.transitions import Trigger
 
 if TYPE_CHECKING:
@@ -32,11 +33,13 @@ class KeptIdentity:
         member_id: the coordinator's id of it.
         generation: of the round.
         topics: names that it subscribed to in the round, ascending.
+        protocol: that the coordinator chose for the round; "" for our own.
     """
 
     member_id: str
     generation: int
     topics: tuple[str, ...]
+    protocol: str = ""
 
 
 def keep_identity(turn: Turn) -> None:
@@ -44,8 +47,12 @@ def keep_identity(turn: Turn) -> None:
     member = turn.member
     if not member.config.keeps_identity or member.config.instance_id is not None:
         return
+    own = member.config.protocol_name
     identity = KeptIdentity(
-        member_id=member.member_id, generation=member.generation, topics=member.joined_topics
+        member_id=member.member_id,
+        generation=member.generation,
+        topics=member.joined_topics,
+        protocol="" if member.protocol_chosen == own else member.protocol_chosen,
     )
     turn.set(identity=identity)
     turn.emit(KeepIdentity(identity=identity))
@@ -54,16 +61,18 @@ def keep_identity(turn: Turn) -> None:
 def come_back(turn: Turn, kept: KeptIdentity) -> None:
     """Subscribe as the member that it was.
 
-    With other topics the stored assignment is worth nothing: the member joins, under its id.
+    With other topics the stored assignment is worth nothing: the member joins, under its id. So it
+    does when it is not to speak the group's protocol any more.
     """
     turn.set(member_id=kept.member_id)
-    if kept.topics != turn.member.topics:
+    protocol = kept.protocol or turn.member.config.protocol_name
+    if kept.topics != turn.member.topics or protocol not in spoken(turn.member.config):
         turn.move(Trigger.SUBSCRIBED, "subscription changed")
         return
     turn.set(
         generation=kept.generation,
         joined_topics=kept.topics,
-        protocol_chosen=turn.member.config.protocol_name,
+        protocol_chosen=protocol,
         heartbeat_at_ms=turn.now_ms,
     )
     turn.move(Trigger.RETURN, "identity kept")

@@ -43,7 +43,9 @@ class MemberConfig:
     Attributes:
         group_id: the group.
         protocol_type: embedded protocol's family, "consumer" for partitions.
-        protocol_name: embedded protocol that the whole group must have in common.
+        protocol_name: embedded protocol that is our own; the only one unless there are `protocols`.
+        protocols: all that it can speak, most wanted first, Kafka's own among them; the whole group
+            must have one in common. Empty for `protocol_name` alone.
         instance_id: static id (KIP-345), None for a dynamic member.
         rack: rack of the process (KIP-881), None when unknown.
         session_timeout_ms: after so long without a heartbeat the coordinator drops the member,
@@ -71,6 +73,7 @@ class MemberConfig:
     group_id: str
     protocol_type: str = "consumer"
     protocol_name: str = "coopgroup"
+    protocols: tuple[str, ...] = ()
     instance_id: str | None = None
     rack: str | None = None
     session_timeout_ms: int = attrs.field(default=45_000, validator=_positive)
@@ -130,6 +133,9 @@ class Member:
         coordinator: where the group's coordinator is, None when unknown.
         outstanding: requests on their way, by kind.
         next_request_id: number of the next request.
+        last_assigned: what the last round that it completed assigned to it, in whatever membership.
+        yields: whether its join was refused because of what it holds: it gives up all of that
+            before the next one.
         decided: what the leader hands in with its sync; empty for a follower.
         protocol_chosen: protocol that the coordinator chose for the round.
         leads: whether it is the leader of the round.
@@ -172,6 +178,8 @@ class Member:
     coordinator: Coordinator | None = None
     outstanding: dict[RequestKind, Outstanding] = attrs.field(factory=dict)
     next_request_id: int = 1
+    last_assigned: ResourceSet = EMPTY
+    yields: bool = False
     decided: tuple[tuple[str, bytes], ...] = ()
     protocol_chosen: str = ""
     leads: bool = False
@@ -256,7 +264,7 @@ class Member:
         match self.state:
             case MemberState.STABLE:
                 return self.scheduled_rejoin_ms
-            case MemberState.REVOKING if not self.config.eager:
+            case MemberState.REVOKING if not (self.config.eager or self.yields):
                 soon_ms = self.rejoin_at_ms
                 return self.scheduled_rejoin_ms if soon_ms is None else soon_ms
             case _:

@@ -13,6 +13,7 @@ from coopgroup.member.commits import take_batch
 from coopgroup.member.effects import Lane, Send
 from coopgroup.member.error_actions import RequestKind
 from coopgroup.member.member import Outstanding
+from coopgroup.member.protocols import offered_subscriptions
 from coopgroup.member.transitions import AT_WORK, MemberState
 from coopgroup.model.group_api import (
     FindCoordinatorRequest,
@@ -23,7 +24,6 @@ from coopgroup.model.group_api import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
-from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,25 +149,11 @@ def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, in
 
 def _join_request(turn: Turn) -> JoinGroupRequest:
     member, config = turn.member, turn.member.config
-    user_data = encode_user_data(
-        UserData(
-            remaining_delay_ms=member.remaining_delay_ms(turn.now_ms),
-            remaining_loss_ms=member.remaining_loss_ms(turn.now_ms),
-        )
-    )
-    subscription = encode_subscription(
-        Subscription(
-            topics=member.topics,
-            user_data=user_data,
-            owned=member.owned,
-            generation=member.claim_generation,
-            rack=config.rack,
-        ),
-        index_min=config.index_min,
-    )
+    offered = offered_subscriptions(member, turn.now_ms)
     since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
     turn.set(
         rejoin_reason="",
+        yields=False,
         joining_since_ms=since_ms,
         joined_at_ms=turn.now_ms,
         joined_topics=member.topics,
@@ -180,7 +166,7 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
         session_timeout_ms=config.session_timeout_ms,
         rebalance_timeout_ms=config.rebalance_timeout_ms,
         protocol_type=config.protocol_type,
-        protocols=((config.protocol_name, subscription),),
+        protocols=offered,
         reason=member.rejoin_reason,
     )
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coopgroup.member.commits import await_commits, awaited_of
+from coopgroup.member.effects import RevokeResources
 from coopgroup.member.transitions import MemberState, Trigger
 from coopgroup.model import ResourceSet
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from coopgroup.member.member import Member
     from coopgroup.member.turn import Turn
 
-__all__ = ["give_up_stopped", "take_stopped"]
+__all__ = ["give_up_stopped", "take_stopped", "yield_all"]
 
 _CAUSE = "revocation completed"
 
@@ -50,6 +51,19 @@ def take_stopped(turn: Turn, resources: ResourceSet) -> None:
     )
     if turn.member.revoking and member.state is MemberState.REVOKING:
         turn.rejoin_soon(more_stopped=True)
+
+
+def yield_all(turn: Turn, cause: str) -> None:
+    """Stop all that is held and join only then: others speak a protocol that gives it away.
+
+    What is being stopped already goes on being stopped; the application is told of the rest.
+    """
+    member = turn.member
+    stopping = member.owned - member.revoking - member.stopped
+    turn.set(revoking=member.revoking | stopping, rejoin_at_ms=None, yields=True)
+    turn.move(Trigger.GIVE_UP_ALL, cause)
+    if stopping:
+        turn.emit(RevokeResources(resources=stopping))
 
 
 def give_up_stopped(turn: Turn, before: Member) -> None:

@@ -128,7 +128,7 @@ class Turn:
                 comes right after the join costs the others a round, and hearing of it.
         """
         config, soon_ms = self.member.config, self.member.rejoin_at_ms
-        if config.eager:
+        if config.eager or self.member.yields:
             return
         # A grace that the coordinator would not wait for is none.
         all_ms = min(_GRACES_MAX * config.revocation_grace_ms, config.rebalance_timeout_ms // 4)

@@ -493,3 +493,17 @@ CooperativeConsumer({{"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_
 print(os.listdir())
 """
     assert output_of(program) == "[]\n"
+
+
+def test_identity_of_another_protocol_is_kept_so_that_earlier_releases_pass_it_over(
+    tmp_path: Path,
+) -> None:
+    """They would read what the group stores for the member as an assignment of ours."""
+    foreign = KeptIdentity(member_id="m", generation=3, topics=("T",), protocol="range")
+    slot = take_slot(str(tmp_path), "g", print)
+    slot.keep(foreign)
+    slot.release()
+    assert json.loads(slot.path.read_bytes())["version"] == 2
+    again = take_slot(str(tmp_path), "g", print)
+    assert again.kept == foreign
+    again.release()

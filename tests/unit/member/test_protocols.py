@@ -1,0 +1,233 @@
+"""Which protocols a member offers, and what it does when others speak only some of them."""
+
+import attrs
+import pytest
+
+from coopgroup.member import ErrorCode, KeptIdentity, MemberState, RequestKind, new_member
+from coopgroup.member.effects import FailMember, GrantResources, RevokeResources
+from coopgroup.member.events import (
+    CommitRequested,
+    Offset,
+    RejoinRequested,
+    RevocationCompleted,
+    SubscriptionChanged,
+)
+from coopgroup.member.protocols import offered_subscriptions
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import JoinGroupRequest, OffsetCommitAnswer, SyncGroupAnswer
+from coopgroup.protocol import (
+    Assignment,
+    KafkaAssignment,
+    decode_cooperative_generation,
+    decode_sticky_user_data,
+    decode_subscription,
+    encode_assignment,
+    encode_kafka_assignment,
+)
+from tests.support.members import (
+    CONFIG,
+    HELD,
+    KEEPING,
+    DrivenMember,
+    rejoining,
+    speaking,
+    stable,
+    syncing,
+)
+
+Kind = RequestKind
+ALL = ("coopgroup", "cooperative-sticky", "range", "roundrobin", "sticky")
+OTHERS_ARE_EAGER = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def offered(driven: DrivenMember) -> dict[str, bytes]:
+    """What the join of the last step offers."""
+    request = driven.request(Kind.JOIN_GROUP).request
+    assert isinstance(request, JoinGroupRequest)
+    return dict(request.protocols)
+
+
+def told(driven: DrivenMember, assigned: ResourceSet) -> DrivenMember:
+    """The member, when a leader that speaks Kafka's protocols has assigned."""
+    content = encode_kafka_assignment(KafkaAssignment(assigned=assigned))
+    return driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
+
+
+def yielding() -> DrivenMember:
+    """Refused with what it holds, it gives up everything."""
+    return speaking(rejoining(), *ALL).refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+
+
+# --- what is offered ---------------------------------------------------------------------------
+
+
+def test_member_with_nothing_offers_all_in_its_order() -> None:
+    """The coordinator counts which one most members want first."""
+    driven = speaking(DrivenMember(), *ALL).subscribe()
+    assert tuple(offered(driven)) == ALL
+
+
+def test_member_that_holds_something_offers_no_eager_protocol() -> None:
+    """An eager leader would give away what this member still works on (KIP-429)."""
+    driven = speaking(stable(), *ALL).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
+
+
+def test_member_that_still_stops_something_offers_no_eager_protocol() -> None:
+    """What is being stopped is still worked on."""
+    driven = speaking(stable(), *ALL)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
+    told(driven, EMPTY)
+    assert driven.member.state is MemberState.REVOKING
+    driven.give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
+    driven.wait(CONFIG.revocation_grace_ms)
+    assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
+
+
+def test_member_without_a_list_offers_its_own_protocol() -> None:
+    """As ever."""
+    assert tuple(offered(rejoining())) == ("coopgroup",)
+
+
+def test_each_protocol_gets_the_user_data_that_its_clients_expect() -> None:
+    """Ours in ours, a bare generation, the last assignment, and nothing."""
+    driven = speaking(stable(), *ALL)
+    driven.member = attrs.evolve(driven.member, owned=EMPTY)
+    told_by = {
+        name: decode_subscription(content).user_data
+        for name, content in offered_subscriptions(driven.member, driven.now_ms)
+    }
+    assert (told_by["range"], told_by["roundrobin"]) == (None, None)
+    assert (told_by["coopgroup"] or b"").startswith(b"cwud")
+    assert decode_cooperative_generation(told_by["cooperative-sticky"]) == 1
+    assert decode_sticky_user_data(told_by["sticky"]).previous == HELD
+    assert decode_sticky_user_data(told_by["sticky"]).generation == 1
+
+
+# --- what is assigned --------------------------------------------------------------------------
+
+
+def test_cooperative_round_that_takes_something_makes_the_member_stop_it_and_rejoin() -> None:
+    """KIP-429: Kafka's assignment has no list; what is missing is to be given up."""
+    driven = speaking(stable(), *ALL)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
+    told(driven, ResourceSet({"T": [0]}))
+    assert [one.resources for one in driven.found(RevokeResources)] == [ResourceSet({"T": [1]})]
+    driven.give(RevocationCompleted(resources=HELD))
+    assert driven.member.state is MemberState.JOINING
+    owned = decode_subscription(offered(driven)["cooperative-sticky"]).owned
+    assert owned == ResourceSet({"T": [0]})
+
+
+def test_cooperative_round_that_takes_nothing_ends_it() -> None:
+    """Whoever gains begins at once, and nobody rejoins without a reason."""
+    driven = speaking(stable(), *ALL)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
+    told(driven, ResourceSet({"T": [0, 1, 2]}))
+    assert [one.resources for one in driven.found(GrantResources)] == [ResourceSet({"T": [2]})]
+    assert driven.member.state is MemberState.STABLE
+
+
+def test_unreadable_assignment_of_another_leader_keeps_what_is_held() -> None:
+    """No bytes at all are no assignment."""
+    driven = speaking(stable(), *ALL)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
+    driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b""))
+    assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
+
+
+def test_assignment_of_a_later_release_is_read_by_what_is_known_of_it() -> None:
+    """Unknown trailing fields are passed over."""
+    content = encode_assignment(Assignment(assigned=HELD)) + b"\0\0\0\7"
+    driven = syncing().answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
+    assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
+
+
+# --- beside members that are eager -------------------------------------------------------------
+
+
+def test_refused_member_gives_up_all_before_it_joins_with_everything() -> None:
+    """The join waits until the application has stopped all of it, in one piece."""
+    driven = yielding()
+    assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
+    assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
+    driven.give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(10 * CONFIG.revocation_grace_ms)
+    assert driven.member.state is MemberState.REVOKING
+    driven.give(RevocationCompleted(resources=ResourceSet({"T": [1]})))
+    assert tuple(offered(driven)) == ALL
+    assert decode_subscription(offered(driven)["range"]).owned == EMPTY
+
+
+def test_refused_member_waits_for_commits_of_what_it_gives_up() -> None:
+    """The next owner reads the committed offset in the very round."""
+    driven = yielding().give(CommitRequested(commit_id=1, offsets=(Offset("T", 0, 9),)))
+    driven.give(RevocationCompleted(resources=HELD))
+    assert driven.member.state is MemberState.REVOKING
+    driven.answer(Kind.OFFSET_COMMIT, OffsetCommitAnswer(codes=(("T", 0, 0),)))
+    assert tuple(offered(driven)) == ALL
+
+
+def test_refused_member_that_is_slow_asks_for_nothing_meanwhile() -> None:
+    """A scheduled round, or one that is wanted, comes with the join that follows anyway."""
+    driven = yielding().give(RejoinRequested(reason="new partitions"))
+    driven.wait(5_000)
+    assert driven.member.state is MemberState.REVOKING
+    assert driven.member.wants_a_round_at_ms is None
+
+
+def test_member_after_an_eager_round_tries_first_to_hold_on() -> None:
+    """When the last eager member has gone the group goes on without giving anything up."""
+    driven = yielding().give(RevocationCompleted(resources=HELD)).join(2, protocol="range")
+    told(driven, HELD)
+    assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
+    driven.join(3).sync(HELD)
+    assert (driven.found(RevokeResources), driven.found(GrantResources)) == ([], [])
+    assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
+
+
+@pytest.mark.parametrize("protocols", [("coopgroup",), ("coopgroup", "cooperative-sticky")])
+def test_refused_member_that_has_no_more_to_offer_fails(protocols: tuple[str, ...]) -> None:
+    """One clear error: which protocols the group would have to know."""
+    driven = speaking(rejoining(), *protocols).refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+    (failed,) = driven.found(FailMember)
+    assert driven.member.state is MemberState.FAILED
+    assert failed.message.endswith(f"members that know none of {', '.join(protocols)}")
+
+
+def test_refused_member_that_holds_nothing_fails() -> None:
+    """It has offered all that it has."""
+    driven = speaking(DrivenMember(), *ALL).subscribe()
+    driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+    assert driven.member.state is MemberState.FAILED
+
+
+def test_subscription_that_changes_while_all_is_given_up_is_in_the_join() -> None:
+    """The join that follows carries it."""
+    driven = yielding().give(SubscriptionChanged(topics=("U",)))
+    driven.give(RevocationCompleted(resources=HELD))
+    assert decode_subscription(offered(driven)["range"]).topics == ("U",)
+
+
+# --- coming back -------------------------------------------------------------------------------
+
+
+def test_kept_identity_says_which_protocol_the_group_spoke() -> None:
+    """What the group stores for the member is in that protocol."""
+    driven = speaking(DrivenMember(member=new_member(KEEPING)), *ALL).subscribe()
+    told(driven.join(protocol="range"), HELD)
+    kept = driven.member.identity
+    assert kept == KeptIdentity(member_id="m", generation=1, topics=("T",), protocol="range")
+    again = speaking(DrivenMember(member=new_member(KEEPING, kept)), *ALL).subscribe()
+    assert again.member.state is MemberState.RETURNING
+    told(again.heartbeat(), HELD)
+    assert (again.member.owned, again.member.state) == (HELD, MemberState.STABLE)
+
+
+def test_kept_identity_of_a_protocol_that_is_not_spoken_any_more_joins() -> None:
+    """What the group stores could not be read."""
+    kept = KeptIdentity(member_id="m", generation=1, topics=("T",), protocol="range")
+    driven = DrivenMember(member=new_member(KEEPING, kept)).subscribe()
+    assert (driven.member.state, driven.member.member_id) == (MemberState.JOINING, "m")
