@@ -11,29 +11,36 @@ parts and not a million tuples:
 Theory of operation: every operation of two sets gives the names of both one common numbering and
 turns each resource into one int64 key, name number in the upper half and index in the lower. Both
 key arrays ascend by construction, so union, difference and intersection are merges, and their
-cost does not depend on how the resources are spread over names.
+cost does not depend on how the resources are spread over names. Where there is one name only, its
+indices are the keys. Sets are small most of the time, and often the same on both sides: such are
+told apart before any merge, for then the calls cost more than the work.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, final
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
 
 import numpy as np
-import numpy.typing as npt
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.model.ascending import (
+    INT32_MIN,
+    BoolArray,
+    Int32Array,
+    Int64Array,
+    KeyArray,
+    ascending_indices,
+    distinct,
+    membership,
+    merged,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["EMPTY", "Resource", "ResourceSet"]
+__all__ = ["EMPTY", "BoolArray", "Int32Array", "Int64Array", "Resource", "ResourceSet"]
 
-Int32Array: TypeAlias = npt.NDArray[np.int32]
-Int64Array: TypeAlias = npt.NDArray[np.int64]
-BoolArray: TypeAlias = npt.NDArray[np.bool_]
-
-_INT32_MIN: Final = -(2**31)
-_INT32_MAX: Final = 2**31 - 1
 _INDEX_BITS: Final = 32
 
 
@@ -47,6 +54,10 @@ class Resource(NamedTuple):
 
     name: str
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a pair
+
+
+# `Resource._make` without its checks: whole sets are listed again and again.
+_resource: Final[Callable[[tuple[str, int]], Resource]] = partial(tuple.__new__, Resource)
 
 
 @final
@@ -75,7 +86,7 @@ class ResourceSet:
         packed = [
             (name, ascending)
             for name, indices in sorted((indices_by_name or {}).items())
-            if (ascending := _ascending_indices(name, indices)).size
+            if (ascending := ascending_indices(name, indices)).size
         ]
         self._fill(
             tuple(name for name, _ in packed),
@@ -86,8 +97,8 @@ class ResourceSet:
         )
 
     def _fill(self, names: tuple[str, ...], starts: Int64Array, indices: Int32Array) -> None:
-        starts.flags.writeable = False
-        indices.flags.writeable = False
+        starts.setflags(write=False)
+        indices.setflags(write=False)
         object.__setattr__(self, "_names", names)
         object.__setattr__(self, "_starts", starts)
         object.__setattr__(self, "_indices", indices)
@@ -139,7 +150,12 @@ class ResourceSet:
     @property
     def name_numbers(self) -> Int64Array:
         """Position in `names` of each resource: int64, shape (len(self),)."""
-        return np.repeat(np.arange(len(self._names), dtype=np.int64), np.diff(self._starts))
+        return np.arange(len(self._names), dtype=np.int64).repeat(self._counts)
+
+    @property
+    def _counts(self) -> Int64Array:
+        """How many indices each name has: int64, shape (len(names),)."""
+        return self._starts[1:] - self._starts[:-1]
 
     def indices(self, name: str) -> Int32Array:
         """Ascending int32 indices of one name; empty when the set has none of it."""
@@ -170,8 +186,7 @@ class ResourceSet:
     def __iter__(self) -> Iterator[Resource]:
         """Resources in order."""
         for name, indices in self.items():
-            for index in indices.tolist():
-                yield Resource(name, index)
+            yield from map(_resource, zip(repeat(name), indices.tolist()))
 
     def __contains__(self, pair: object) -> bool:
         """Whether the (name, index) pair is in the set."""
@@ -181,17 +196,18 @@ class ResourceSet:
         if not isinstance(name, str) or not isinstance(index, (int, np.integer)):
             return False
         indices = self.indices(name)
-        place = int(np.searchsorted(indices, index))
+        place = int(indices.searchsorted(index))
         return place < indices.size and bool(indices[place] == index)
 
     def __eq__(self, other: object) -> bool:
         """Whether both hold the same resources."""
         if not isinstance(other, ResourceSet):
             return NotImplemented
-        return (
+        return self is other or (
             self._names == other._names
-            and np.array_equal(self._starts, other._starts)
-            and np.array_equal(self._indices, other._indices)
+            and self._indices.size == other._indices.size
+            and bool((self._starts == other._starts).all())
+            and bool((self._indices == other._indices).all())
         )
 
     def __hash__(self) -> int:
@@ -212,34 +228,44 @@ class ResourceSet:
 
     def __or__(self, other: ResourceSet) -> ResourceSet:
         """Resources of either set."""
-        if not other:
+        if not other or self == other:
             return self
         if not self:
             return other
         names, mine, theirs = _common_keys(self, other)
-        return _from_keys(names, _merged(mine, theirs))
+        return _from_keys(names, merged(mine, theirs))
 
     def __and__(self, other: ResourceSet) -> ResourceSet:
         """Resources of both sets."""
+        if not self or self == other:
+            return self
+        if not other:
+            return other
         names, mine, theirs = _common_keys(self, other)
-        return _from_keys(names, mine[_membership(mine, theirs)])
+        return _from_keys(names, mine[membership(mine, theirs)])
 
     def __sub__(self, other: ResourceSet) -> ResourceSet:
         """Resources of this set that the other lacks."""
         if not other or not self:
             return self
+        if self == other:
+            return EMPTY
         names, mine, theirs = _common_keys(self, other)
-        return _from_keys(names, mine[~_membership(mine, theirs)])
+        return _from_keys(names, mine[~membership(mine, theirs)])
 
     def __le__(self, other: ResourceSet) -> bool:
         """Whether every resource of this set is in the other."""
+        if not self or self == other:
+            return True
         _, mine, theirs = _common_keys(self, other)
-        return bool(_membership(mine, theirs).all())
+        return bool(membership(mine, theirs).all())
 
     def isdisjoint(self, other: ResourceSet) -> bool:
         """Whether the two have no resource in common."""
+        if not self or not other:
+            return True
         _, mine, theirs = _common_keys(self, other)
-        return not _membership(mine, theirs).any()
+        return not membership(mine, theirs).any()
 
     def restrict_names(self, names: Iterable[str]) -> ResourceSet:
         """The part of the set with one of the given names."""
@@ -247,7 +273,7 @@ class ResourceSet:
         if wanted.issuperset(self._names):
             return self
         keep = np.array([name in wanted for name in self._names], dtype=np.bool_)
-        return self.take(np.repeat(keep, np.diff(self._starts)))
+        return self.take(keep.repeat(self._counts))
 
     def take(self, mask: BoolArray) -> ResourceSet:
         """The part of the set that a mask selects.
@@ -255,15 +281,12 @@ class ResourceSet:
         Args:
             mask: bool, shape (len(self),), in the order of the set.
         """
-        counts = np.add.reduceat(mask, self._starts[:-1], dtype=np.int64) if mask.size else mask
-        kept = np.flatnonzero(counts)
-        if kept.size == len(self._names):
-            names = self._names
-        else:
-            names = tuple(self._names[number] for number in kept.tolist())
-        starts = np.zeros(kept.size + 1, dtype=np.int64)
-        np.cumsum(counts[kept], out=starts[1:])
-        return ResourceSet.from_flat(names, starts, self._indices[mask])
+        indices = self._indices[mask]
+        if len(self._names) <= 1:
+            return _of_one_name(self._names, indices)
+        return _of_counts(
+            self._names, np.add.reduceat(mask, self._starts[:-1], dtype=np.int64), indices
+        )
 
     def positions(self, subset: ResourceSet) -> Int64Array:
         """Where each resource of another set stands in this one.
@@ -275,8 +298,8 @@ class ResourceSet:
             int64, shape (len(subset),): position in the order of this set, -1 where absent.
         """
         _, mine, theirs = _common_keys(self, subset)
-        places = np.searchsorted(mine, theirs)
-        found = _membership(theirs, mine, places)
+        places = mine.searchsorted(theirs)
+        found = membership(theirs, mine, places)
         return np.where(found, places, -1)
 
     def positions_all(self, subsets: Sequence[ResourceSet]) -> Int64Array:
@@ -292,9 +315,8 @@ class ResourceSet:
         wanted = [_keys(one, number_of) for one in subsets if one]
         if not wanted:
             return np.empty(0, dtype=np.int64)
-        return np.searchsorted(_keys(self, number_of), np.concatenate(wanted)).astype(
-            np.int64, copy=False
-        )
+        places = _keys(self, number_of).searchsorted(np.concatenate(wanted))
+        return places.astype(np.int64, copy=False)
 
     @staticmethod
     def union_all(sets: Iterable[ResourceSet]) -> ResourceSet:
@@ -306,72 +328,52 @@ class ResourceSet:
         number_of = {name: number for number, name in enumerate(names)}
         keys = np.concatenate([_keys(one, number_of) for one in parts])
         keys.sort(kind="stable")
-        return _from_keys(names, _distinct(keys))
+        return _from_keys(names, distinct(keys))
 
 
-def _ascending_indices(name: str, indices: Iterable[int]) -> Int32Array:
-    values = np.asarray(
-        indices if isinstance(indices, (np.ndarray, range)) else list(indices)  # any iterable
-    )
-    if not values.size:
-        return np.empty(0, dtype=np.int32)
-    if values.ndim != 1 or values.dtype.kind not in "iu":
-        raise ConfigurationError(f"indices of {name}", values.tolist(), "integers")
-    if values.min() < _INT32_MIN or values.max() > _INT32_MAX:
-        outside = values[(values < _INT32_MIN) | (values > _INT32_MAX)][0]
-        raise ConfigurationError(f"indices of {name}", int(outside), "an index within int32")
-    return np.unique(values.astype(np.int32))
-
-
-def _keys(one: ResourceSet, number_of: Mapping[str, int]) -> Int64Array:
+def _keys(one: ResourceSet, number_of: Mapping[str, int]) -> KeyArray:
+    if len(number_of) <= 1:
+        return one.flat_indices
     numbers = np.array([number_of[name] for name in one.names], dtype=np.int64)
-    bases = (numbers << _INDEX_BITS) - _INT32_MIN
-    keys: Int64Array = np.repeat(bases, np.diff(one.starts))
+    bases = (numbers << _INDEX_BITS) - INT32_MIN
+    starts = one.starts
+    keys: Int64Array = bases.repeat(starts[1:] - starts[:-1])
     keys += one.flat_indices
     return keys
 
 
 def _common_keys(
     left: ResourceSet, right: ResourceSet
-) -> tuple[tuple[str, ...], Int64Array, Int64Array]:
+) -> tuple[tuple[str, ...], KeyArray, KeyArray]:
     names = left.names if left.names == right.names else tuple(sorted({*left.names, *right.names}))
     number_of = {name: number for number, name in enumerate(names)}
     return names, _keys(left, number_of), _keys(right, number_of)
 
 
-def _from_keys(names: tuple[str, ...], keys: Int64Array) -> ResourceSet:
-    bounds = np.searchsorted(keys, np.arange(len(names) + 1, dtype=np.int64) << _INDEX_BITS)
-    kept = np.flatnonzero(np.diff(bounds))
-    if kept.size < len(names):
-        names = tuple(names[number] for number in kept.tolist())
-    starts = np.zeros(kept.size + 1, dtype=np.int64)
-    starts[1:] = bounds[kept + 1]
-    indices = ((keys & ((1 << _INDEX_BITS) - 1)) + _INT32_MIN).astype(np.int32)
+def _from_keys(names: tuple[str, ...], keys: KeyArray) -> ResourceSet:
+    if len(names) <= 1:
+        return _of_one_name(names, keys.astype(np.int32, copy=False))
+    bounds = keys.searchsorted(np.arange(len(names) + 1, dtype=np.int64) << _INDEX_BITS)
+    indices = ((keys & ((1 << _INDEX_BITS) - 1)) + INT32_MIN).astype(np.int32)
+    return _of_counts(names, bounds[1:] - bounds[:-1], indices)
+
+
+def _of_one_name(names: tuple[str, ...], indices: Int32Array) -> ResourceSet:
+    if not indices.size:
+        return EMPTY
+    return ResourceSet.from_flat(names, np.array([0, indices.size], dtype=np.int64), indices)
+
+
+def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) -> ResourceSet:
+    """The set with so many of the indices for each name, which may be none."""
+    if not indices.size:
+        return EMPTY
+    if not counts.all():
+        kept = counts.nonzero()[0]
+        names, counts = tuple(names[number] for number in kept.tolist()), counts[kept]
+    starts = np.zeros(counts.size + 1, dtype=np.int64)
+    counts.cumsum(out=starts[1:])
     return ResourceSet.from_flat(names, starts, indices)
-
-
-def _merged(left: Int64Array, right: Int64Array) -> Int64Array:
-    keys = np.concatenate([left, right])
-    keys.sort(kind="stable")  # two ascending runs: one linear merge
-    return _distinct(keys)
-
-
-def _distinct(ascending: Int64Array) -> Int64Array:
-    fresh = np.ones(ascending.size, dtype=np.bool_)
-    np.not_equal(ascending[1:], ascending[:-1], out=fresh[1:])
-    return ascending[fresh]
-
-
-def _membership(
-    wanted: Int64Array, among: Int64Array, places: npt.NDArray[np.intp] | None = None
-) -> BoolArray:
-    """Which of the ascending `wanted` keys stand in the ascending `among`."""
-    if not among.size:
-        return np.zeros(wanted.size, dtype=np.bool_)
-    if places is None:
-        places = np.searchsorted(among, wanted)
-    found: BoolArray = among[np.minimum(places, among.size - 1)] == wanted
-    return found
 
 
 EMPTY: Final = ResourceSet()

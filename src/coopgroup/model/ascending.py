@@ -1,0 +1,86 @@
+"""Ascending arrays of distinct integers: what a `ResourceSet` is made of.
+
+Rules of this file: arrays in, arrays out; whatever is called ascending has no repeats.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from coopgroup.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "INT32_MIN",
+    "BoolArray",
+    "Int32Array",
+    "Int64Array",
+    "KeyArray",
+    "ascending_indices",
+    "distinct",
+    "membership",
+    "merged",
+]
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+KeyArray: TypeAlias = Int32Array | Int64Array
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+INT32_MIN: Final = -(2**31)
+_INT32_MAX: Final = 2**31 - 1
+
+
+def ascending_indices(name: str, indices: Iterable[int]) -> Int32Array:
+    """The given integers in order, each once.
+
+    Args:
+        name: whose they are, for the message.
+        indices: in any order.
+
+    Raises:
+        ConfigurationError: one is not an integer that fits into int32.
+    """
+    values = np.asarray(
+        indices if isinstance(indices, (np.ndarray, range)) else list(indices)  # any iterable
+    )
+    if not values.size:
+        return np.empty(0, dtype=np.int32)
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise ConfigurationError(f"indices of {name}", values.tolist(), "integers")
+    ascending = values if (values[1:] > values[:-1]).all() else np.unique(values)
+    if ascending[0] < INT32_MIN or ascending[-1] > _INT32_MAX:
+        outside = values[(values < INT32_MIN) | (values > _INT32_MAX)][0]
+        raise ConfigurationError(f"indices of {name}", int(outside), "an index within int32")
+    return ascending.astype(np.int32)
+
+
+def merged(left: KeyArray, right: KeyArray) -> KeyArray:
+    """What stands in either of two ascending arrays."""
+    keys: KeyArray = np.concatenate([left, right])
+    keys.sort(kind="stable")  # two ascending runs: one linear merge
+    return distinct(keys)
+
+
+def distinct(keys: KeyArray) -> KeyArray:
+    """Sorted keys, each once."""
+    fresh = np.ones(keys.size, dtype=np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
+    return keys[fresh]
+
+
+def membership(
+    wanted: KeyArray, among: KeyArray, places: npt.NDArray[np.intp] | None = None
+) -> BoolArray:
+    """Which of the ascending `wanted` keys stand in the ascending `among`."""
+    if not among.size:
+        return np.zeros(wanted.size, dtype=np.bool_)
+    if places is None:
+        places = among.searchsorted(wanted)
+    found: BoolArray = among[np.minimum(places, among.size - 1)] == wanted
+    return found
