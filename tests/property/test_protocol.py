@@ -97,6 +97,15 @@ USER_DATA_ROWS = st.one_of(
             "consumption_rate": st.integers(0, 2**52),
         }
     ),
+    st.fixed_dictionaries(
+        {
+            "version": st.just(4),
+            "remaining_delay_ms": st.none() | st.integers(0, 2**31 - 1),
+            "remaining_loss_ms": st.integers(NO_LOSS, 2**31 - 1),
+            "consumption_rate": st.integers(-1, 2**52),
+            "catalogue_version": st.integers(0, 2**63 - 1),
+        }
+    ),
 )
 ROWS = st.one_of(
     st.tuples(st.just("subscription"), SUBSCRIPTION_ROWS),
@@ -141,6 +150,8 @@ def written_version(value: Value) -> int:
         case KafkaAssignment():
             return min(value.version, KAFKA_ASSIGNMENT_NEWEST)
         case UserData():
+            if value.catalogue_version is not None:
+                return 4
             if value.consumption_rate_per_s is not None:
                 return 3
             return 1 if value.remaining_loss_ms is None else 2

@@ -191,6 +191,7 @@ def _read_claim(member: JoinedMember, index_min: int) -> MemberClaim:
         remaining_delay_ms=ours.remaining_delay_ms,
         remaining_loss_ms=ours.remaining_loss_ms,
         consumption_rate_per_s=ours.consumption_rate_per_s,
+        catalogue_version=ours.catalogue_version,
     )
 
 

@@ -103,6 +103,7 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                 UserData(
                     remaining_delay_ms=member.remaining_delay_ms(now_ms),
                     remaining_loss_ms=member.remaining_loss_ms(now_ms),
+                    catalogue_version=member.catalogue_version,
                 )
             )
         case KafkaProtocol.COOPERATIVE_STICKY:

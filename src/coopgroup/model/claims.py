@@ -44,6 +44,7 @@ class MemberClaim:
         remaining_delay_ms: scheduled delay that it knows to be running, in ms; None for none.
         remaining_loss_ms: given where that is a pause between moves; see `GroupMember`.
         consumption_rate_per_s: records that it gets done in a second of work, None when unknown.
+        catalogue_version: newest version of the group's catalogue that it has seen, None for none.
         readable: False when the subscription could not be decoded; the rest is then empty.
     """
 
@@ -56,6 +57,7 @@ class MemberClaim:
     remaining_delay_ms: int | None = None
     remaining_loss_ms: int | None = None
     consumption_rate_per_s: float | None = None
+    catalogue_version: int | None = None
     readable: bool = True
 
 

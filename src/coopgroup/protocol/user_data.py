@@ -12,7 +12,7 @@ from typing import Final
 
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
 from coopgroup.model import NO_LOSS
-from coopgroup.protocol.reader import INT16, INT32, NULL, ByteReader
+from coopgroup.protocol.reader import INT16, INT32, INT64, NULL, ByteReader
 from coopgroup.protocol.values import UserData
 from coopgroup.protocol.writer import packed_int32, packed_int64
 
@@ -20,10 +20,11 @@ __all__ = ["MAGIC", "USER_DATA_NEWEST", "decode_user_data", "encode_user_data"]
 
 # Read as StickyAssignor's first field, a count, or as a generation, these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
-USER_DATA_NEWEST: Final = 3
+USER_DATA_NEWEST: Final = 4
 _DELAY: Final = "remaining_delay_ms"
 _LOSS: Final = "remaining_loss_ms"
 _RATE: Final = "consumption_rate_per_s"
+_CATALOGUE: Final = "catalogue_version"
 _RATE_UNITS_PER_S: Final = 1_000
 
 
@@ -31,17 +32,20 @@ def encode_user_data(user_data: UserData) -> bytes:
     """Write user data in the oldest version that can say it.
 
     Raises:
-        EncodeError: a time is negative or does not fit into an int32, or the rate is none.
+        EncodeError: a time or a version is negative or does not fit its type, or the rate is none.
     """
     delay_ms, loss_ms = user_data.remaining_delay_ms, user_data.remaining_loss_ms
-    rate_per_s = user_data.consumption_rate_per_s
+    rate_per_s, catalogue = user_data.consumption_rate_per_s, user_data.catalogue_version
     delay = INT32.pack(NULL) if delay_ms is None else _packed_time(delay_ms, _DELAY)
-    if loss_ms is None and rate_per_s is None:
+    if loss_ms is None and rate_per_s is None and catalogue is None:
         return MAGIC + INT16.pack(1) + delay
     loss = delay if loss_ms is None else _packed_loss(loss_ms)
-    if rate_per_s is None:
+    if rate_per_s is None and catalogue is None:
         return MAGIC + INT16.pack(2) + delay + loss
-    return MAGIC + INT16.pack(3) + delay + loss + _packed_rate(rate_per_s)
+    rate = INT64.pack(NULL) if rate_per_s is None else _packed_rate(rate_per_s)
+    if catalogue is None:
+        return MAGIC + INT16.pack(3) + delay + loss + rate
+    return MAGIC + INT16.pack(4) + delay + loss + rate + _packed_version(catalogue)
 
 
 def decode_user_data(content: bytes | None) -> UserData | None:
@@ -66,6 +70,7 @@ def decode_user_data(content: bytes | None) -> UserData | None:
     delay_ms = _read_time(reader, _DELAY)
     loss_ms = _read_time(reader, _LOSS) if version >= 2 else None
     rate_per_s = _read_rate(reader) if version >= 3 else None
+    catalogue = _read_int64(reader, _CATALOGUE) if version >= 4 else None
     if version <= USER_DATA_NEWEST:
         reader.require_end()
     if version >= 3 and loss_ms == delay_ms:  # both are of one wait, or there is none
@@ -74,6 +79,7 @@ def decode_user_data(content: bytes | None) -> UserData | None:
         remaining_delay_ms=None if delay_ms == NULL else delay_ms,
         remaining_loss_ms=loss_ms,
         consumption_rate_per_s=rate_per_s,
+        catalogue_version=catalogue,
     )
 
 
@@ -93,15 +99,26 @@ def _packed_rate(rate_per_s: float) -> bytes:
     return packed_int64(round(rate_per_s * _RATE_UNITS_PER_S), _RATE)
 
 
+def _packed_version(version: int) -> bytes:
+    if version < 0:
+        raise EncodeError(f"{_CATALOGUE}: {version} is negative")
+    return packed_int64(version, _CATALOGUE)
+
+
 def _read_time(reader: ByteReader, field: str) -> int:
     """Read ms, or -1: what that means is for the field to say."""
     return _not_below_null(reader.read_int32(field), field, reader.offset - INT32.size)
 
 
 def _read_rate(reader: ByteReader) -> float | None:
+    units = _read_int64(reader, _RATE)
+    return None if units is None else units / _RATE_UNITS_PER_S
+
+
+def _read_int64(reader: ByteReader, field: str) -> int | None:
     offset = reader.offset
-    units = _not_below_null(reader.read_int64(_RATE), _RATE, offset)
-    return None if units == NULL else units / _RATE_UNITS_PER_S
+    number = _not_below_null(reader.read_int64(field), field, offset)
+    return None if number == NULL else number
 
 
 def _not_below_null(value: int, field: str, offset: int) -> int:

@@ -103,8 +103,11 @@ class UserData:
             the wait for a lost owner, in ms; NO_LOSS when the member knows of no such wait.
         consumption_rate_per_s: records that the member gets done in a second of work, None while
             that is not known. The wire carries thousandths.
+        catalogue_version: newest version of the group's catalogue that the member has seen, None
+            where the group shares partitions, or its catalogue has no versions.
     """
 
     remaining_delay_ms: int | None = None
     remaining_loss_ms: int | None = None
     consumption_rate_per_s: float | None = None
+    catalogue_version: int | None = None

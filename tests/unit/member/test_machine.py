@@ -34,7 +34,13 @@ from coopgroup.model.group_api import (
     LeaveGroupRequest,
     SyncGroupAnswer,
 )
-from coopgroup.protocol import Assignment, decode_subscription, encode_assignment
+from coopgroup.protocol import (
+    Assignment,
+    UserData,
+    decode_subscription,
+    decode_user_data,
+    encode_assignment,
+)
 from coopgroup.simulator.coordinator import refusal
 from tests.support.members import (
     CONFIG,
@@ -300,7 +306,9 @@ def test_catalogue_when_seen_is_in_the_next_join() -> None:
     driven = stable().give(CatalogueSeen(version=7))
     assert driven.member.joined_catalogue_version is None
     driven.give(RejoinRequested(reason="another catalogue"))
-    assert driven.sent() == ["JoinGroupRequest"]
+    ((_, metadata),) = join_of(driven).protocols
+    said = decode_user_data(decode_subscription(metadata).user_data)
+    assert said == UserData(catalogue_version=7)
     assert driven.member.joined_catalogue_version == 7
 
 

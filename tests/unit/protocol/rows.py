@@ -86,13 +86,14 @@ def ascending(row: Row) -> Row:
 
 def _user_data(row: Row) -> UserData:
     delay_ms, loss_ms = row["remaining_delay_ms"], row.get("remaining_loss_ms")
-    units = row.get("consumption_rate", -1)
+    units, catalogue = row.get("consumption_rate", -1), row.get("catalogue_version", -1)
     if row["version"] >= 3 and loss_ms == (-1 if delay_ms is None else delay_ms):
         loss_ms = None
     return UserData(
         remaining_delay_ms=delay_ms,
         remaining_loss_ms=loss_ms,
         consumption_rate_per_s=None if units == -1 else units / 1_000,
+        catalogue_version=None if catalogue == -1 else catalogue,
     )
 
 

@@ -57,6 +57,11 @@ def test_decode_when_magic_is_incomplete_is_foreign(cut: int) -> None:
             UserData(consumption_rate_per_s=1e16),
             "consumption_rate_per_s: 10000000000000000000 does not fit into 8 bytes",
         ),
+        (UserData(catalogue_version=-1), "catalogue_version: -1 is negative"),
+        (
+            UserData(catalogue_version=2**63),
+            "catalogue_version: 9223372036854775808 does not fit into 8 bytes",
+        ),
     ],
 )
 def test_encode_when_a_time_has_no_wire_form_is_refused(user_data: UserData, message: str) -> None:
@@ -88,3 +93,10 @@ def test_version_2_when_it_reads_what_version_3_says_finds_both_times(loss_ms: i
     version = slice(len(MAGIC), len(MAGIC) + 2)
     assert (newer[version], older[version]) == (b"\0\3", b"\0\2")
     assert newer[version.stop :].startswith(older[version.stop :])
+
+
+def test_version_3_when_it_reads_what_version_4_says_finds_all_before_it() -> None:
+    """A leader that knows of no catalogues skips its version."""
+    newer = encode_user_data(UserData(consumption_rate_per_s=2.5, catalogue_version=7))
+    older = encode_user_data(UserData(consumption_rate_per_s=2.5))
+    assert newer[len(MAGIC) + 2 :].startswith(older[len(MAGIC) + 2 :])
