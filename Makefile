@@ -60,7 +60,7 @@ wheel: setup ## the built wheel works in an empty environment
 	@scripts/check-wheel $(BIN)/python
 
 pytest: tools setup ## all tests, those on a real broker included
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
 quick: setup ## the tests that need no broker and take no time
 	$(BIN)/python -m pytest -m 'not broker and not slow'

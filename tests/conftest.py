@@ -8,10 +8,13 @@ Hypothesis profiles, chosen by the environment variable HYPOTHESIS_PROFILE:
 """
 
 import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = ["coopgroup.testing.plugin"]
 
@@ -44,22 +47,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give each test the marker (pyproject.toml lists them) of the folder that it lives in.
-
-    Where several processes run the tests (`make pytest`), those of a folder that shares a server
-    stay in one process, all others are handed out file by file; what takes longest comes first.
-    """
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
+    """Give each test the marker (pyproject.toml lists them) of the folder that it lives in."""
     markers = {line.partition(":")[0] for line in config.getini("markers")}
     for item in items:
         folder = item.path.relative_to(_TESTS).parts[0]
         if folder in markers:
             item.add_marker(folder)
-        together = _SHARE_A_SERVER.get(folder, str(item.path))
-        item.add_marker(pytest.mark.xdist_group(together))
+    yield  # they are shuffled
     items.sort(key=_place)
 
 
 def _place(item: pytest.Item) -> int:
     folder = item.path.relative_to(_TESTS).parts[0]
     return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+
+
+class _ByServer(LoadScopeScheduling):
+    """Keeps the tests of folders that share a server in one process, others file by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return _SHARE_A_SERVER.get(path.split("/")[1], path)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:  # noqa: ANN401  (no public type)
+    """Hand tests out to several processes (`make pytest`)."""
+    return _ByServer(config, log)
