@@ -17,6 +17,7 @@ host of the member that leads does, in this order:
 
 from coopgroup.leader.answer import LedRound, fallback_round, lead, member_assignments
 from coopgroup.leader.decision import DecidedRound, decide_round, refused_round
+from coopgroup.leader.kafka_rounds import lead_kafka_round
 from coopgroup.leader.request import (
     NO_LAGS,
     Lags,
@@ -35,6 +36,7 @@ __all__ = [
     "decide_round",
     "fallback_round",
     "lead",
+    "lead_kafka_round",
     "member_assignments",
     "read_members",
     "refused_round",

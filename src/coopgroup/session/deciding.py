@@ -19,14 +19,17 @@ from coopgroup.leader import (
     TopicMetadata,
     fallback_round,
     lead,
+    lead_kafka_round,
 )
 from coopgroup.model import ResourceSet
 from coopgroup.policies.state import PolicyState
+from coopgroup.protocol import kafka_protocol
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
     from coopgroup.model.group_api import JoinedMember
     from coopgroup.policies.base import Policy, RoundContext
+    from coopgroup.protocol import KafkaProtocol
 
 __all__ = ["LeadRound", "RoundLed", "lead_round", "one_line"]
 
@@ -42,12 +45,15 @@ class LeadRound:
         members: all members, subscriptions still encoded; `read_members` decodes them and says
             which topics to look up.
         context: circumstances of the round.
+        protocol: that the coordinator chose for the round. In one of Kafka's own the round is
+            led by its rules, whatever assignor and policy are.
     """
 
     generation: int
     members: tuple[JoinedMember, ...]
     context: RoundContext
     number: int = 0
+    protocol: str = ""
 
 
 @frozen(kw_only=True)
@@ -88,6 +94,10 @@ def lead_round(
         policy: says when.
         failure: why there is no metadata, or no request, for the record.
     """
+    foreign = kafka_protocol(duty.protocol)
+    if foreign is not None:
+        led = _led_as_kafka(duty, foreign, metadata, failure)
+        return RoundLed(generation=duty.generation, led=led, number=duty.number)
     if request is not None and metadata is not None:
         try:
             led = lead(
@@ -107,6 +117,20 @@ def lead_round(
             failure = one_line(error)
     led = _refused(duty, request, metadata, _name(assignor), _name(policy), failure)
     return RoundLed(generation=duty.generation, led=led, number=duty.number)
+
+
+def _led_as_kafka(
+    duty: LeadRound, protocol: KafkaProtocol, metadata: TopicMetadata | None, failure: str
+) -> LedRound:
+    try:
+        return lead_kafka_round(
+            duty.members, protocol, metadata, context=duty.context, failure=failure
+        )
+    except Exception as error:  # noqa: BLE001 -- a memory that is none, say
+        forgetful = attrs.evolve(duty.context, state=None)
+        return lead_kafka_round(
+            duty.members, protocol, metadata, context=forgetful, failure=one_line(error)
+        )
 
 
 def one_line(error: BaseException) -> str:

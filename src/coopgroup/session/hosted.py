@@ -246,6 +246,7 @@ def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionE
         number=effect.number,
         generation=effect.generation,
         members=effect.members,
+        protocol=session.member.protocol_chosen,
         context=RoundContext(
             leader_id=effect.member_id,
             generation=effect.completed_generation,

@@ -1,0 +1,200 @@
+"""Leading a round in a protocol of Kafka's own clients.
+
+Rules of this file: the answer is what Kafka's clients can read, and obeys their rules; every member
+is answered with bytes, for clients fail on none; and the assignor is that of the protocol,
+whichever one the group is to have later. Another leader would place everything by it as well, and
+each change of leaders would move what the two see differently.
+
+- cooperative-sticky (KIP-429): nothing is given to a member that another one still claims. Whoever
+  is not assigned what it claims stops that and rejoins by itself, and then it is free.
+- range, roundrobin, sticky: everything is given out, for members have given up all that they held.
+  What a member of `sticky` says of its last assignment is only a wish.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import numpy as np
+from attrs import frozen
+
+from coopgroup.assignors.range import RangeAssignor
+from coopgroup.assignors.round_robin import RoundRobinAssignor
+from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.errors import DecodeError
+from coopgroup.leader.answer import LedRound
+from coopgroup.leader.decision import decide_round, refused_round
+from coopgroup.leader.request import NO_LAGS, TopicMetadata
+from coopgroup.model import EMPTY, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.policies.eager import EagerPolicy
+from coopgroup.policies.simple import SimplePolicy
+from coopgroup.protocol import (
+    KafkaAssignment,
+    KafkaProtocol,
+    decode_cooperative_generation,
+    decode_sticky_user_data,
+    decode_subscription,
+    encode_kafka_assignment,
+)
+from coopgroup.telemetry import SubscriptionUnreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from coopgroup.assignors.base import Assignor
+    from coopgroup.leader.decision import DecidedRound
+    from coopgroup.model.group_api import JoinedMember
+    from coopgroup.policies.base import Policy, RoundContext
+    from coopgroup.policies.state import PolicyState
+    from coopgroup.protocol import Subscription
+    from coopgroup.telemetry import Record
+
+__all__ = ["lead_kafka_round"]
+
+# All versions are alike, and every client reads the oldest.
+_WRITTEN_VERSION: Final = 0
+# From version 2 on a subscription says itself in which generation its claims are (KIP-792).
+_FIRST_WITH_GENERATION: Final = 2
+# Nobody rejoins by itself for what a member may hold that could not be read.
+_AGAIN_AFTER_MS: Final = 1_000
+
+
+@frozen
+class _Rules:
+    """How a protocol is led."""
+
+    assignor: Assignor
+    policy: Policy
+
+
+_RULES: Final[Mapping[KafkaProtocol, _Rules]] = {
+    KafkaProtocol.COOPERATIVE_STICKY: _Rules(StickyAssignor(), SimplePolicy()),
+    KafkaProtocol.RANGE: _Rules(RangeAssignor(), EagerPolicy()),
+    KafkaProtocol.ROUND_ROBIN: _Rules(RoundRobinAssignor(), EagerPolicy()),
+    KafkaProtocol.STICKY: _Rules(StickyAssignor(), EagerPolicy()),
+}
+
+
+def lead_kafka_round(
+    members: Sequence[JoinedMember],
+    protocol: KafkaProtocol,
+    metadata: TopicMetadata | None,
+    *,
+    context: RoundContext,
+    failure: str,
+) -> LedRound:
+    """Decide and encode a round.
+
+    Args:
+        members: as JoinGroup answered, in any order; a member id that is there twice counts once.
+        protocol: that the coordinator chose.
+        metadata: what exists; None when that is not known. A cooperative round then moves nothing,
+            and an eager one, whose members hold nothing, places what existed in the last round.
+        context: circumstances of the round.
+        failure: why there is no metadata, for the record.
+    """
+    rules = _RULES[protocol]
+    by_id = {member.member_id: member for member in members}
+    claims, records = _read(by_id, protocol)
+    if metadata is None and not protocol.is_eager:
+        decided = _nothing_moved(claims, rules, context, failure)
+    else:
+        known = TopicMetadata(resources=_last_seen(context)) if metadata is None else metadata
+        decided = decide_round(
+            claims, known, NO_LAGS, assignor=rules.assignor, policy=rules.policy, context=context
+        )
+    return LedRound(
+        assignments=_encoded(decided),
+        state=_with_round_to_come(decided, context),
+        records=(*records, *decided.records),
+        decided=decided,
+        refused=decided.refused or metadata is None,
+    )
+
+
+def _nothing_moved(
+    claims: Sequence[MemberClaim], rules: _Rules, context: RoundContext, failure: str
+) -> DecidedRound:
+    existing = ResourceSet.union_all([_last_seen(context), *(claim.owned for claim in claims)])
+    group = resolve_claims(claims, existing)
+    return refused_round(
+        group, (failure,), assignor=rules.assignor, policy=rules.policy, context=context
+    )
+
+
+def _last_seen(context: RoundContext) -> ResourceSet:
+    state = context.state
+    return EMPTY if state is None else state.known | state.granted
+
+
+def _with_round_to_come(decided: DecidedRound, context: RoundContext) -> PolicyState:
+    """What is remembered, with a time for the round that nobody else would ask for."""
+    withheld = decided.plan.waiting & ~decided.group.claimed()
+    if not withheld.any():
+        return decided.state
+    return attrs.evolve(decided.state, next_round_ms=context.now_ms + _AGAIN_AFTER_MS)
+
+
+def _encoded(decided: DecidedRound) -> tuple[tuple[str, bytes], ...]:
+    group = decided.group
+    shares = group.by_member(np.asarray(decided.plan.assigned))
+    return tuple(
+        (
+            member_id,
+            encode_kafka_assignment(KafkaAssignment(assigned=assigned), _WRITTEN_VERSION),
+        )
+        for member_id, assigned in zip(group.member_ids, shares, strict=True)
+    )
+
+
+# --- what members say ---------------------------------------------------------------------------
+
+
+def _read(
+    members: Mapping[str, JoinedMember], protocol: KafkaProtocol
+) -> tuple[list[MemberClaim], list[Record]]:
+    claims: list[MemberClaim] = []
+    records: list[Record] = []
+    for member_id in sorted(members):
+        member = members[member_id]
+        try:
+            claims.append(_claim(member, protocol))
+        except DecodeError as error:
+            claims.append(
+                MemberClaim(
+                    member_id=member_id,
+                    topics=(),
+                    instance_id=member.group_instance_id,
+                    readable=False,
+                )
+            )
+            records.append(SubscriptionUnreadable(member_id=member_id, reason=str(error)))
+    return claims, records
+
+
+def _claim(member: JoinedMember, protocol: KafkaProtocol) -> MemberClaim:
+    subscription = decode_subscription(member.metadata, skips_rest=True)
+    owned, generation = _owned(subscription, protocol)
+    return MemberClaim(
+        member_id=member.member_id,
+        topics=subscription.topics,
+        owned=owned,
+        generation=generation,
+        instance_id=member.group_instance_id,
+        rack=subscription.rack,
+    )
+
+
+def _owned(subscription: Subscription, protocol: KafkaProtocol) -> tuple[ResourceSet, int]:
+    """What a member claims, and in which generation; a wish in the protocol `sticky`."""
+    match protocol:
+        case KafkaProtocol.COOPERATIVE_STICKY if subscription.version >= _FIRST_WITH_GENERATION:
+            return subscription.owned, subscription.generation
+        case KafkaProtocol.COOPERATIVE_STICKY:
+            return subscription.owned, decode_cooperative_generation(subscription.user_data)
+        case KafkaProtocol.STICKY:
+            told = decode_sticky_user_data(subscription.user_data)
+            return told.previous, told.generation
+        case KafkaProtocol.RANGE | KafkaProtocol.ROUND_ROBIN:
+            return EMPTY, subscription.generation

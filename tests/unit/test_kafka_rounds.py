@@ -1,0 +1,266 @@
+"""Leading in the protocols of Kafka's own clients: their rules, their bytes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.leader import LedRound, TopicMetadata, lead_kafka_round
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import JoinedMember
+from coopgroup.policies import DeferredPolicy
+from coopgroup.policies.base import RoundContext
+from coopgroup.policies.state import PolicyState
+from coopgroup.protocol import (
+    KafkaProtocol,
+    StickyUserData,
+    Subscription,
+    decode_kafka_assignment,
+    encode_cooperative_generation,
+    encode_sticky_user_data,
+    encode_subscription,
+)
+from coopgroup.session import LeadRound, lead_round
+from coopgroup.telemetry import RoundRefused, SubscriptionUnreadable
+
+T6 = TopicMetadata(resources=ResourceSet({"T": range(6)}))
+COOPERATIVE = KafkaProtocol.COOPERATIVE_STICKY
+EAGER = [protocol for protocol in KafkaProtocol if protocol.is_eager]
+CONTEXT = RoundContext(leader_id="a", generation=4, now_ms=1_000, state=None)
+
+
+def member(
+    member_id: str,
+    owned: list[int] | None = None,
+    *,
+    generation: int = 4,
+    version: int = 3,
+    user_data: bytes | None = None,
+    after: bytes = b"",
+) -> JoinedMember:
+    """A member that subscribes to T and claims some of its partitions."""
+    subscription = Subscription(
+        topics=("T",),
+        owned=ResourceSet({"T": owned}) if owned else EMPTY,
+        generation=generation,
+        user_data=user_data,
+    )
+    content = encode_subscription(subscription, version) + after
+    return JoinedMember(member_id=member_id, group_instance_id=None, metadata=content)
+
+
+def previous(owned: list[int], generation: int) -> bytes:
+    """User data of Kafka's sticky protocol."""
+    held = ResourceSet({"T": owned})
+    return encode_sticky_user_data(StickyUserData(previous=held, generation=generation))
+
+
+def led(
+    protocol: KafkaProtocol,
+    *members: JoinedMember,
+    metadata: TopicMetadata | None = T6,
+    state: PolicyState | None = None,
+) -> LedRound:
+    """The round."""
+    generation = CONTEXT.generation + (state is not None)
+    context = attrs.evolve(CONTEXT, generation=generation, state=state)
+    return lead_kafka_round(members, protocol, metadata, context=context, failure="no metadata")
+
+
+def shares(led: LedRound) -> dict[str, list[int]]:
+    """What each member reads: the partitions of T that it has after the round."""
+    return {
+        member_id: decode_kafka_assignment(content).assigned.to_dict().get("T", [])
+        for member_id, content in led.assignments
+    }
+
+
+# --- cooperative -------------------------------------------------------------------------------
+
+
+def test_cooperative_round_withholds_what_another_member_still_owns() -> None:
+    """KIP-429: the newcomer gets it in the round in which nobody claims it any more."""
+    first = led(COOPERATIVE, member("a", [0, 1, 2, 3, 4, 5]), member("b"))
+    assert [len(share) for share in shares(first).values()] == [3, 0]
+    kept = shares(first)["a"]
+    second = led(COOPERATIVE, member("a", kept), member("b"), state=first.state)
+    assert shares(second) == {"a": kept, "b": sorted({0, 1, 2, 3, 4, 5} - set(kept))}
+
+
+def test_cooperative_round_gives_what_nobody_claims_at_once() -> None:
+    """Who owns something keeps it."""
+    told = shares(led(COOPERATIVE, member("a", [0, 1, 2]), member("b")))
+    assert told == {"a": [0, 1, 2], "b": [3, 4, 5]}
+
+
+def test_cooperative_claim_of_an_earlier_generation_loses_and_is_waited_for() -> None:
+    """KIP-792: the newer claim is rightful; nobody else is given it while the older one stands."""
+    told = shares(
+        led(COOPERATIVE, member("a", [0, 1, 2], generation=5), member("b", [0, 3, 4], generation=3))
+    )
+    assert told["a"] == [0, 1, 2]
+    assert 0 not in told["b"]
+
+
+def test_cooperative_partition_claimed_twice_in_one_generation_is_given_to_nobody() -> None:
+    """KAFKA-12984: both stop it first."""
+    told = shares(led(COOPERATIVE, member("a", [0, 1]), member("b", [0, 2])))
+    assert 0 not in told["a"] + told["b"]
+
+
+@pytest.mark.parametrize(
+    "user_data",
+    [encode_cooperative_generation(3), previous([0], 3)],
+    ids=["as Java writes it", "as librdkafka writes it"],
+)
+def test_cooperative_claim_of_version_1_has_its_generation_in_the_user_data(
+    user_data: bytes,
+) -> None:
+    """A stale claim must not tie with one of the same number of bytes."""
+    stale = member("b", [0, 3], version=1, user_data=user_data)
+    assert shares(led(COOPERATIVE, member("a", [0, 1, 2], generation=5), stale))["a"] == [0, 1, 2]
+
+
+def test_cooperative_round_keeps_for_next_time_what_an_unreadable_member_may_hold() -> None:
+    """Nobody rejoins by itself for it, so the leader does, a moment later."""
+    unreadable = JoinedMember(member_id="b", group_instance_id=None, metadata=b"\0\1")
+    first = led(COOPERATIVE, member("a", [0]), unreadable)
+    assert shares(first) == {"a": [0], "b": []}
+    assert any(isinstance(record, SubscriptionUnreadable) for record in first.records)
+    assert first.state.next_round_ms == CONTEXT.now_ms + 1_000
+    second = led(COOPERATIVE, member("a", [0]), unreadable, state=first.state)
+    assert shares(second) == {"a": [0, 1, 2, 3, 4, 5], "b": []}
+
+
+def test_cooperative_round_without_metadata_moves_nothing() -> None:
+    """Everybody keeps what is rightfully claimed; the round is asked for again."""
+    told = led(COOPERATIVE, member("a", [0, 1, 2, 3, 4]), member("b", [5]), metadata=None)
+    assert shares(told) == {"a": [0, 1, 2, 3, 4], "b": [5]}
+    assert told.refused
+    assert RoundRefused(violations=("no metadata",)) in told.records
+
+
+# --- eager -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        (KafkaProtocol.RANGE, {"a": [0, 1, 2], "b": [3, 4, 5]}),
+        (KafkaProtocol.ROUND_ROBIN, {"a": [0, 2, 4], "b": [1, 3, 5]}),
+    ],
+)
+def test_eager_round_gives_everything_out_as_the_protocol_is_named(
+    protocol: KafkaProtocol, expected: dict[str, list[int]]
+) -> None:
+    """Claims play no part: members have given up all that they held."""
+    assert shares(led(protocol, member("b", [0, 1]), member("a", [5]))) == expected
+
+
+def test_sticky_round_leaves_things_where_they_were_where_it_can() -> None:
+    """The user data says what members had; the subscription claims nothing."""
+    told = shares(
+        led(
+            KafkaProtocol.STICKY,
+            member("a", user_data=previous([1, 3, 5], 4)),
+            member("b", user_data=previous([0, 2, 4], 4)),
+        )
+    )
+    assert told == {"a": [1, 3, 5], "b": [0, 2, 4]}
+
+
+def test_sticky_round_believes_the_newer_of_two_memories() -> None:
+    """A member that was away says what it had then."""
+    told = shares(
+        led(
+            KafkaProtocol.STICKY,
+            member("a", user_data=previous([0, 1, 2], 4)),
+            member("b", user_data=previous([0, 1, 2], 3)),
+        )
+    )
+    assert told == {"a": [0, 1, 2], "b": [3, 4, 5]}
+
+
+def test_sticky_round_with_user_data_that_is_none_is_balanced_all_the_same() -> None:
+    """Kafka's clients pass over what they cannot read, and so do leaders of ours."""
+    odd = encode_cooperative_generation(7)
+    told = shares(led(KafkaProtocol.STICKY, member("a", user_data=odd), member("b", version=0)))
+    assert sorted(len(share) for share in told.values()) == [3, 3]
+
+
+@pytest.mark.parametrize("protocol", EAGER)
+def test_eager_round_without_metadata_gives_out_what_there_was(protocol: KafkaProtocol) -> None:
+    """Members hold nothing, so a round that moves nothing would be an outage."""
+    first = led(protocol, member("a"), member("b"))
+    second = led(protocol, member("a"), member("b"), metadata=None, state=first.state)
+    assert sorted(shares(second)["a"] + shares(second)["b"]) == [0, 1, 2, 3, 4, 5]
+    assert second.refused
+
+
+# --- every protocol ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("protocol", KafkaProtocol)
+def test_every_member_is_answered_in_the_oldest_version(protocol: KafkaProtocol) -> None:
+    """Clients fail on an empty answer, and some know version 0 only."""
+    broken = JoinedMember(member_id="c", group_instance_id=None, metadata=b"")
+    told = led(protocol, member("a"), member("b", version=0), broken, member("a"), metadata=None)
+    assert [member_id for member_id, _ in told.assignments] == ["a", "b", "c"]
+    assert {content[:2] for _, content in told.assignments} == {b"\0\0"}
+
+
+@pytest.mark.parametrize("protocol", KafkaProtocol)
+def test_subscription_with_more_than_its_version_says_counts(protocol: KafkaProtocol) -> None:
+    """Unknown trailing fields are passed over."""
+    assert shares(led(protocol, member("a", [0], after=b"later")))["a"] == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("protocol", KafkaProtocol)
+def test_subscriptions_that_java_wrote_are_read(protocol: KafkaProtocol) -> None:
+    """Kafka's own bytes, each version of them."""
+    vectors = Path(__file__).parents[2] / "protocol" / "vectors" / "java_subscription.json"
+    rows = json.loads(vectors.read_text())["vectors"]
+    members = [
+        JoinedMember(
+            member_id=row["name"], group_instance_id=None, metadata=bytes.fromhex(row["hex"])
+        )
+        for row in rows
+    ]
+    told = led(protocol, *members)
+    assert len(told.assignments) == len(rows)
+    assert not any(isinstance(record, SubscriptionUnreadable) for record in told.records)
+
+
+def test_session_leads_by_the_protocol_whatever_assignor_and_policy_are() -> None:
+    """The group's policy counts again as soon as the group speaks our protocol."""
+    duty = LeadRound(
+        number=1,
+        generation=5,
+        members=(member("a"), member("b")),
+        context=CONTEXT,
+        protocol="range",
+    )
+    policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
+    told = lead_round(duty, None, T6, None, assignor=StickyAssignor(), policy=policy)
+    assert shares(told.led) == {"a": [0, 1, 2], "b": [3, 4, 5]}
+
+
+def test_session_whose_memory_is_broken_leads_without_it() -> None:
+    """A round is always answered."""
+    memory: Any = object()
+    broken = attrs.evolve(CONTEXT, state=memory)
+    duty = LeadRound(
+        number=1, generation=5, members=(member("a"),), context=broken, protocol="range"
+    )
+    told = lead_round(
+        duty,
+        None,
+        T6,
+        None,
+        assignor=StickyAssignor(),
+        policy=DeferredPolicy(scheduled_rebalance_timeout_ms=1),
+    )
+    assert shares(told.led) == {"a": [0, 1, 2, 3, 4, 5]}
