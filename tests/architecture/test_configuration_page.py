@@ -20,6 +20,7 @@ OF_PYTHON = {"default.topic.config", "logger", "oauth_cb", "on_commit"}
 # Values where the default, or the first of the range, is none that could be tried.
 SAMPLES: dict[str, Any] = {
     "builtin.features": "gzip",
+    "coopgroup.protocols": "coopgroup,cooperative-sticky",
     "default.topic.config": {"auto.offset.reset": "earliest"},
     "enable.ssl.certificate.verification": "true",
     "error_cb": print,

@@ -17,8 +17,10 @@ from confluent_kafka import KafkaError
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.member import MemberConfig
+from coopgroup.protocol import KafkaProtocol, kafka_protocol
 
 __all__ = [
+    "OWN_PROTOCOL",
     "ConsumerSettings",
     "merge_configuration",
     "read_settings",
@@ -28,6 +30,7 @@ __all__ = [
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
 _SECRET_WORDS: Final = ("password", "secret", "pem", "passphrase", "oauthbearer.config")
 _INT32_MAX: Final = 2**31 - 1
+OWN_PROTOCOL: Final = "coopgroup"
 _DAY_MS: Final = 86_400_000
 _TRUE: Final = ("true", "t", "1", "yes")
 _FALSE: Final = ("false", "f", "0", "no")
@@ -213,6 +216,7 @@ def _member_config(settings: _Reader) -> MemberConfig:
         raise ConfigurationError(
             "heartbeat.interval.ms", heartbeat_ms, f"less than session.timeout.ms ({session_ms})"
         )
+    protocols = _protocols(settings)
     max_poll_ms = settings.whole("max.poll.interval.ms", 300_000, 1, _DAY_MS)
     if max_poll_ms < session_ms:
         raise ConfigurationError(
@@ -220,6 +224,8 @@ def _member_config(settings: _Reader) -> MemberConfig:
         )
     return MemberConfig(
         group_id=group_id,
+        protocols=protocols,
+        eager=bool(protocols) and _is_eager(protocols[0]),
         instance_id=settings.text("group.instance.id"),
         rack=settings.text("client.rack"),
         session_timeout_ms=session_ms,
@@ -233,10 +239,29 @@ def _member_config(settings: _Reader) -> MemberConfig:
     )
 
 
+def _protocols(settings: _Reader) -> tuple[str, ...]:
+    """Protocols that the member offers, most wanted first; empty for ours alone."""
+    text = settings.text("coopgroup.protocols")
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    known = (OWN_PROTOCOL, *(protocol.value for protocol in KafkaProtocol))
+    if OWN_PROTOCOL not in names or len(set(names)) < len(names) or not {*names} <= {*known}:
+        expected = f"{OWN_PROTOCOL}, and beside it any of {', '.join(known[1:])}, each once"
+        raise ConfigurationError("coopgroup.protocols", text, expected)
+    return names
+
+
+def _is_eager(name: str) -> bool:
+    protocol = kafka_protocol(name)
+    return protocol is not None and protocol.is_eager
+
+
 def _own_settings(settings: _Reader) -> dict[str, Any]:
     known = {
         "coopgroup.leader.timeout.ms",
         "coopgroup.lookup.timeout.ms",
+        "coopgroup.protocols",
         "coopgroup.state.dir",
         "coopgroup.telemetry.file",
         "coopgroup.window.heartbeat.interval.ms",

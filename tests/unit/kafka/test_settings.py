@@ -130,7 +130,8 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
             "x",
             (
                 "no such key: coopgroup's own are coopgroup.leader.timeout.ms, "
-                "coopgroup.lookup.timeout.ms, coopgroup.state.dir, coopgroup.telemetry.file, "
+                "coopgroup.lookup.timeout.ms, coopgroup.protocols, coopgroup.state.dir, "
+                "coopgroup.telemetry.file, "
                 "coopgroup.window.heartbeat.interval.ms"
             ),
         ),
@@ -238,3 +239,34 @@ def test_refusal_of_librdkafka_when_it_names_no_key_is_about_the_whole() -> None
         "configuration: got 'values that do not fit together', "
         "expected what librdkafka takes (no way)"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "protocols", "eager"),
+    [
+        ("coopgroup", ("coopgroup",), False),
+        ("coopgroup, cooperative-sticky", ("coopgroup", "cooperative-sticky"), False),
+        ("coopgroup,range,roundrobin", ("coopgroup", "range", "roundrobin"), False),
+        ("range,coopgroup", ("range", "coopgroup"), True),
+        (
+            "cooperative-sticky,coopgroup,sticky",
+            ("cooperative-sticky", "coopgroup", "sticky"),
+            False,
+        ),
+    ],
+)
+def test_protocols_in_the_order_given_and_eager_where_that_is_wanted_most(
+    given: str, protocols: tuple[str, ...], eager: bool
+) -> None:
+    """A member that wants an eager protocol most gives up all before each join."""
+    member = read(**{"coopgroup.protocols": given}).member
+    assert (member.protocols, member.eager) == (protocols, eager)
+
+
+@pytest.mark.parametrize(
+    "given", ["range", "coopgroup,coopgroup", "coopgroup,round-robin", "coopgroup,", ",", 5]
+)
+def test_protocols_that_cannot_be_are_refused(given: object) -> None:
+    """Ours must be among them, for the rest is a way to it or back."""
+    with pytest.raises(ConfigurationError, match=r"^coopgroup\.protocols: "):
+        read(**{"coopgroup.protocols": given})
