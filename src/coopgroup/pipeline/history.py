@@ -1,0 +1,221 @@
+"""History of groups: the internal topic to `commits`, `generations`, `members`, `assignments`.
+
+Theory of operation. `kafka_records` gives the topic as a stream of `RAW` rows, `history_frames`
+turns rows into the frames of the tables, `start_history` runs one after the other: each micro-batch
+is decoded once, kept in memory while its tables are written, and let go. What cannot be read goes
+to `rejected`. The groups with which Spark itself reads are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as sql
+
+from coopgroup.pipeline.decoding import (
+    COMMIT_RECORDS,
+    GROUP_RECORDS,
+    decode_commits,
+    decode_groups,
+)
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.schemas import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = [
+    "HISTORY_JOB",
+    "INTERNAL_TOPIC",
+    "history_frames",
+    "kafka_records",
+    "start_history",
+]
+
+HISTORY_JOB: Final = "history"
+INTERNAL_TOPIC: Final = "__consumer_offsets"
+RECORDS_PER_BATCH: Final = 1_000_000
+_OWN_GROUPS: Final = "^spark-kafka-(source|relation)-"
+_COMMIT_KEYS: Final = (b"\0\0", b"\0\1")  # versions 0 and 1
+
+
+def kafka_records(
+    spark: SparkSession,
+    options: Mapping[str, str],
+    *,
+    topic: str = INTERNAL_TOPIC,
+    is_stream: bool,
+    records_per_batch: int = RECORDS_PER_BATCH,
+) -> DataFrame:
+    """Rows of a topic in the columns of `RAW`.
+
+    Args:
+        spark: a session with the Kafka source.
+        options: of the Kafka source, `kafka.bootstrap.servers` among them.
+        topic: which.
+        is_stream: whether rows come as long as there are more, or those that are there now.
+        records_per_batch: most records of a micro-batch, which bounds the memory.
+    """
+    settings = {
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        # Compaction takes records away at any time; what is gone is no fault.
+        "failOnDataLoss": "false",
+        # Offsets that were committed in a transaction and then taken back are no commits.
+        "kafka.isolation.level": "read_committed",
+        **options,
+    }
+    if is_stream:
+        settings["maxOffsetsPerTrigger"] = str(records_per_batch)
+        rows = spark.readStream.format("kafka").options(**settings).load()
+    else:
+        rows = spark.read.format("kafka").options(**settings).load()
+    return rows.select(
+        "key",
+        "value",
+        sql.col("partition").alias("source_partition"),
+        sql.col("offset").alias("source_offset"),
+        sql.unix_millis("timestamp").alias("written_ms"),
+    )
+
+
+# --- transformations ------------------------------------------------------------------------------
+
+
+def commit_records(raw: DataFrame) -> DataFrame:
+    """Decode the records of commits: `RAW` to `COMMIT_RECORDS`."""
+    rows = raw.where(_is_commit()).mapInArrow(decode_commits, COMMIT_RECORDS)
+    return rows.where(sql.col("group").isNull() | ~sql.col("group").rlike(_OWN_GROUPS))
+
+
+def group_records(raw: DataFrame) -> DataFrame:
+    """Decode all other records: `RAW` to `GROUP_RECORDS`."""
+    rows = raw.where(~_is_commit()).mapInArrow(decode_groups, GROUP_RECORDS)
+    return rows.where(sql.col("group").isNull() | ~sql.col("group").rlike(_OWN_GROUPS))
+
+
+def _is_commit() -> Column:
+    version = sql.substring("key", 1, 2)
+    # A record without a key is none, rather than neither.
+    return sql.col("key").isNotNull() & version.isin(*(sql.lit(one) for one in _COMMIT_KEYS))
+
+
+def commits_of(records: DataFrame) -> DataFrame:
+    """Commits that could be read: `COMMIT_RECORDS` to the table `commits`."""
+    return records.where(sql.col("reason").isNull()).select(*TABLES["commits"].schema.names)
+
+
+def generations_of(records: DataFrame) -> DataFrame:
+    """States of groups that could be read: `GROUP_RECORDS` to the table `generations`."""
+    return records.where(sql.col("group").isNotNull()).select(*TABLES["generations"].schema.names)
+
+
+def members_of(records: DataFrame) -> DataFrame:
+    """Members of each generation: `GROUP_RECORDS` to the table `members`."""
+    return _with_members(records).select(*TABLES["members"].schema.names)
+
+
+def assignments_of(records: DataFrame) -> DataFrame:
+    """What each member got: `GROUP_RECORDS` to the table `assignments`."""
+    by_topic = _with_members(records).withColumn("one", sql.explode("assigned"))
+    rows = by_topic.select("*", "one.topic", sql.explode("one.partitions").alias("partition"))
+    return rows.select(*TABLES["assignments"].schema.names)
+
+
+def _with_members(records: DataFrame) -> DataFrame:
+    place = ("group", "generation", "at_ms", "source_partition", "source_offset")
+    return records.select(*place, sql.explode("members").alias("member")).select(*place, "member.*")
+
+
+def rejected_of(commits: DataFrame, groups: DataFrame, source: str) -> DataFrame:
+    """What could not be read of either: to the table `rejected`."""
+    of_commits = commits.where(sql.col("reason").isNotNull())
+    of_groups = groups.select(
+        *(name for name in GROUP_RECORDS.names if name != "rejections"),
+        sql.explode("rejections").alias("rejection"),
+    ).select("*", "rejection.*")
+    names = ("source_partition", "source_offset", "part", "reason", "key", "value")
+    rows = [one.select(*names, "written_ms") for one in (of_commits, of_groups)]
+    return (
+        rows[0]
+        .unionByName(rows[1])
+        .withColumn("source", sql.lit(source))
+        .withColumnRenamed("written_ms", "at_ms")
+        .select(*TABLES["rejected"].schema.names)
+    )
+
+
+def history_frames(
+    commits: DataFrame, groups: DataFrame, source: str = INTERNAL_TOPIC
+) -> dict[str, DataFrame]:
+    """Frames of all tables of the history.
+
+    Args:
+        commits: from `commit_records`.
+        groups: from `group_records`.
+        source: name of the topic.
+    """
+    return {
+        "commits": commits_of(commits),
+        "generations": generations_of(groups),
+        "members": members_of(groups),
+        "assignments": assignments_of(groups),
+        "rejected": rejected_of(commits, groups, source),
+    }
+
+
+# --- the job --------------------------------------------------------------------------------------
+
+
+def start_history(
+    raw: DataFrame,
+    tables: Tables,
+    *,
+    source: str = INTERNAL_TOPIC,
+    every_s: float | None = None,
+) -> StreamingQuery:
+    """Write a stream of records to the tables, each exactly once.
+
+    Args:
+        raw: a stream in the columns of `RAW`.
+        tables: where to; the checkpoint stands beside them.
+        source: name of the topic.
+        every_s: seconds between micro-batches, until the query is stopped; None to end when what
+            is there has been read.
+
+    Raises:
+        PipelineError: there are tables without their checkpoint: what is new cannot be told.
+    """
+    require_checkpoint(tables, HISTORY_JOB)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        commits, groups = commit_records(rows).persist(), group_records(rows).persist()
+        try:
+            tables.write(HISTORY_JOB, batch, history_frames(commits, groups, source))
+        finally:
+            commits.unpersist()
+            groups.unpersist()
+
+    writer = raw.writeStream.foreachBatch(write).option(
+        "checkpointLocation", tables.checkpoint(HISTORY_JOB)
+    )
+    if every_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{every_s} seconds").start()
+
+
+def require_checkpoint(tables: Tables, job: str) -> None:
+    """Refuse to add to tables whose checkpoint has gone: everything would be read once more.
+
+    Raises:
+        PipelineError: there are batches, and no checkpoint.
+    """
+    if tables.has_batches(job) and not tables.has_checkpoint(job):
+        raise PipelineError(
+            f"{tables.folder} has tables of {job} and no checkpoint of it: what is new cannot be "
+            "told; take another folder"
+        )

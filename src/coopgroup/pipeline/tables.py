@@ -1,0 +1,202 @@
+"""`Tables`: Parquet tables in a folder, to which every batch is added exactly once.
+
+    FOLDER/v1/commits/job=history/batch=12/day=2026-11-22/part-....parquet
+    FOLDER/v1/batches/job=history/batch=12/part-....parquet        (written last)
+    FOLDER/v1/checkpoints/history/                                 (Spark's own)
+
+Theory of operation. A job writes a batch into folders of its own, one for each table, and then a
+row into `batches`. Only rows of batches that stand there count. A job that was killed finds the
+same batch to do again (Spark's checkpoint says which offsets it has), overwrites the folders, and
+is through when the row stands. So a batch is never there twice or in half, whenever a job was
+killed, and all tables of a batch appear at once.
+
+Of a snapshot only the newest batch counts. It has two places in turn, so that the one which counts
+is never written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from attrs import frozen
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as sql
+from pyspark.sql.types import (
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.schemas import TABLES, VERSION, Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Tables"]
+
+_BATCHES: Final = StructType(
+    [
+        StructField("sequence", LongType()),
+        StructField("job", StringType()),
+        StructField("batch", IntegerType()),
+    ]
+)
+_SNAPSHOT_PLACES: Final = 2
+
+
+@frozen(kw_only=True)
+class Tables:
+    """The tables of one folder.
+
+    Attributes:
+        spark: the session.
+        folder: path or URL that Spark reads and writes.
+    """
+
+    spark: SparkSession
+    folder: str
+
+    @property
+    def root(self) -> str:
+        """Folder of the tables of this version."""
+        return f"{self.folder.rstrip('/')}/v{VERSION}"
+
+    def checkpoint(self, job: str) -> str:
+        """Folder in which Spark keeps how far a job has come."""
+        return f"{self.root}/checkpoints/{job}"
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def write(self, job: str, batch: int, frames: Mapping[str, DataFrame]) -> None:
+        """Add a batch to tables that grow; the same batch written again replaces itself.
+
+        Args:
+            job: name of the job, which counts its own batches.
+            batch: its number.
+            frames: rows by table, in the columns of `TABLES`.
+        """
+        for name, frame in frames.items():
+            self._write_rows(TABLES[name], f"job={job}/batch={batch}", frame)
+        self._note(job, batch, batch)
+
+    def append(self, job: str, frames: Mapping[str, DataFrame]) -> None:
+        """Add the next batch of a job that has no checkpoint; else as `write`."""
+        last = self._last(job)
+        self.write(job, 0 if last is None else last + 1, frames)
+
+    def replace(self, job: str, frames: Mapping[str, DataFrame]) -> None:
+        """Put snapshots in the place of the last ones.
+
+        Args:
+            job: name of the job, which always writes the same tables.
+            frames: rows by table, in the columns of `TABLES`.
+        """
+        last = self._last(job)
+        sequence = 0 if last is None else last + 1
+        place = sequence % _SNAPSHOT_PLACES
+        for name, frame in frames.items():
+            self._write_rows(TABLES[name], f"job={job}/batch={place}", frame)
+        self._note(job, place, sequence)
+
+    def _write_rows(self, table: Table, place: str, frame: DataFrame) -> None:
+        rows = frame.select(*table.schema.names)
+        width = max(1, self.spark.sparkContext.defaultParallelism)
+        writer = rows.coalesce(width).write.mode("overwrite")
+        if table.time:
+            day = sql.to_date(sql.timestamp_millis(table.time))
+            rows = rows.withColumn("day", day).coalesce(width)
+            writer = rows.write.mode("overwrite").partitionBy("day")
+        writer.parquet(f"{self.root}/{table.name}/{place}")
+
+    def _note(self, job: str, batch: int, sequence: int) -> None:
+        row = self.spark.range(1).select(sql.lit(sequence).cast("long").alias("sequence"))
+        row.write.mode("overwrite").parquet(f"{self.root}/batches/job={job}/batch={batch}")
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read(self, name: str) -> DataFrame:
+        """Rows of a table, of all batches that are through; none where nothing was written.
+
+        Args:
+            name: of a table in `TABLES`.
+        """
+        table = TABLES[name]
+        folders = [StructField("job", StringType()), StructField("batch", IntegerType())]
+        days = [StructField("day", DateType())] if table.time else []
+        schema = StructType([*table.schema.fields, *folders, *days])
+        rows = self._parquet(name, schema)
+        if rows is None:
+            return self.spark.createDataFrame([], table.schema)
+        through = sql.broadcast(self._through(is_snapshot=table.is_snapshot))
+        kept = rows.join(through, ["job", "batch"], "left_semi")
+        return kept.select(*table.schema.names)
+
+    def require(self, name: str, remedy: str) -> DataFrame:
+        """Rows of a table that has some.
+
+        Args:
+            name: of a table in `TABLES`.
+            remedy: what makes rows, as the end of the sentence "...; run ...".
+
+        Raises:
+            PipelineError: there are none, or only of another version.
+        """
+        rows = self.read(name)
+        if rows.isEmpty():
+            raise PipelineError(f"{self.folder} has no {name}{self._other_version()}; run {remedy}")
+        return rows
+
+    def has_batches(self, job: str) -> bool:
+        """Whether a job wrote anything."""
+        return self._last(job) is not None
+
+    def has_checkpoint(self, job: str) -> bool:
+        """Whether Spark kept how far a job has come."""
+        try:
+            return not self.spark.read.text(f"{self.checkpoint(job)}/metadata").isEmpty()
+        except AnalysisException:
+            return False
+
+    def _last(self, job: str) -> int | None:
+        """Sequence of the last batch of a job that is through."""
+        rows = self._parquet("batches", _BATCHES)
+        if rows is None:
+            return None
+        ((last,),) = rows.where(sql.col("job") == job).agg(sql.max("sequence")).collect()
+        return None if last is None else int(last)
+
+    def _through(self, *, is_snapshot: bool) -> DataFrame:
+        rows = self._parquet("batches", _BATCHES)
+        if rows is None:
+            return self.spark.createDataFrame([], _BATCHES)
+        if not is_snapshot:
+            return rows.select("job", "batch")
+        return rows.groupBy("job").agg(sql.max_by("batch", "sequence").alias("batch"))
+
+    def _parquet(self, name: str, schema: StructType) -> DataFrame | None:
+        """A folder of Parquet files, None where there is no such folder."""
+        try:
+            return self.spark.read.schema(schema).parquet(f"{self.root}/{name}")
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                return None
+            raise ConfigurationError(
+                "--tables", self.folder, f"a folder that Spark can read: {_first_line(error)}"
+            ) from error
+
+    def _other_version(self) -> str:
+        """What to say where the folder has tables of another release."""
+        folder = Path(self.folder)
+        found = sorted(one.name for one in folder.glob("v[0-9]*") if one.name != f"v{VERSION}")
+        return f" of version {VERSION}, but {', '.join(found)}" if found else ""
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
