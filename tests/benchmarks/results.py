@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["RESULTS", "merge_results"]
+__all__ = ["RESULTS", "merge_results", "write_between"]
 
 RESULTS: Final = Path(__file__).resolve().parents[2] / "build" / "benchmarks.json"
 
@@ -22,3 +22,23 @@ def merge_results(found: Mapping[str, object], path: Path = RESULTS) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(path.read_text()) if path.exists() else {}
     path.write_text(json.dumps({**kept, **found}, indent=2, sort_keys=True) + "\n")
+
+
+def write_between(page: Path, begin: str, end: str, text: str) -> None:
+    """Replace what stands between two markers of a page.
+
+    Args:
+        page: the page.
+        begin: the first marker.
+        end: the second one.
+        text: what shall stand between them.
+
+    Raises:
+        ValueError: the page does not have both markers, in order.
+    """
+    content = page.read_text()
+    before, first, rest = content.partition(begin)
+    _, second, after = rest.partition(end)
+    if not (first and second):
+        raise ValueError(f"{page.name} has no markers {begin} and {end}")
+    page.write_text(f"{before}{begin}\n\n{text}\n\n{end}{after}")

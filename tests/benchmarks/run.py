@@ -17,7 +17,7 @@ from tests.benchmarks.results import merge_results
 
 __all__ = ["BENCHMARKS", "main"]
 
-BENCHMARKS: Final = ("resource_set", "codec", "simulator", "throughput", "headline")
+BENCHMARKS: Final = ("resource_set", "codec", "simulator", "assignors", "throughput", "headline")
 """In the order in which they run: the quick ones first."""
 
 

@@ -1,0 +1,200 @@
+"""The assignors beside those of kafka-clients (Java), franz-go and kafka-python.
+
+Same groups, same run. Goals, with CPU time: lag-aware with 1,000,000 partitions and 10,000 members
+below 0.25 s and 3 times one argsort of the same lags; sticky with 1,000,000 partitions and 2,000
+members below 0.25 s for the first assignment, a join and a leave, and 4 times ahead of Java in the
+latter two; five disjoint subscriptions below 10 ms with 10,000 partitions and 1,000 members; peak
+memory below 50 bytes a partition beside what goes in.
+
+`python -m tests.benchmarks.assignors --write` puts the tables of the last result into
+docs/assignors.md without another run, `--limits` measures only the very large group again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from attrs import evolve
+
+from coopgroup.assignors import create_assignor
+from coopgroup.model import NOBODY
+from tests.benchmarks.assigning.contestants import RUNS, Contestant, Outcome, contestants
+from tests.benchmarks.assigning.group_file import write_group
+from tests.benchmarks.assigning.groups import (
+    CASES,
+    Group,
+    draw,
+    drawn_lags,
+    snapshot_of,
+)
+from tests.benchmarks.assigning.quality import kept_most, quality
+from tests.benchmarks.assigning.tables import BEGIN, END, tables
+from tests.benchmarks.results import RESULTS, merge_results, write_between
+
+__all__ = ["run"]
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "assignors.md"
+SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
+CASES_OF: Final[Mapping[str, Sequence[str]]] = {
+    "sticky": tuple(CASES),
+    "lag-aware": ("full", "join", "leave", "bounce", "buckets", "skewed"),
+    "range": ("full", "racks", "skewed"),
+    "round-robin": ("full", "random"),
+}
+LIMIT_PARTITIONS: Final = 1_000_000
+LIMIT_MEMBERS: Final = 10_000
+ONLY_OURS: Final = "lag-aware"
+OURS: Final = ("coopgroup", "claims")
+
+
+def run(
+    *, sizes: Sequence[int] = SIZES, cases: Mapping[str, Sequence[str]] = CASES_OF
+) -> dict[str, Any]:
+    """Measure all contestants, then what ours take at the limit.
+
+    Args:
+        sizes: partitions of the groups, ascending.
+        cases: keys of `CASES` by assignor.
+
+    Returns:
+        `times`: by assignor, case, size and contestant the median time in ms, how many runs it is
+        of, and the target's quality. `kept`: by case and size, what was owned and what a balanced
+        target can keep. `limits`: of the largest group. `contestants`: titles. `notes`: who is
+        missing.
+    """
+    kept: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        racing, notes = contestants(folder)
+        try:
+            times = {
+                assignor: {
+                    case: _race(racing, folder, assignor, case, sizes, kept) for case in some
+                }
+                for assignor, some in cases.items()
+            }
+        finally:
+            for contestant in racing.values():
+                contestant.stop()
+    return {
+        "contestants": {key: contestant.title for key, contestant in racing.items()},
+        "times": times,
+        "kept": kept,
+        "limits": limits(),
+        "notes": list(notes),
+    }
+
+
+def limits(partitions: int = LIMIT_PARTITIONS, members: int = LIMIT_MEMBERS) -> dict[str, Any]:
+    """Measure our assignors on a very large group, beside one argsort of its lags.
+
+    Args:
+        partitions: of the group.
+        members: of the group.
+
+    Returns:
+        By what was measured, `ms`, and `bytes` a partition at the peak of memory.
+    """
+    lags = drawn_lags(partitions)
+    found: dict[str, Any] = {"argsort": {"ms": _median_ms(partial(np.argsort, lags))}}
+    for name in ("lag-aware", "sticky"):
+        for event in ("full", "join", "leave"):
+            case = evolve(CASES[event], partitions_per_member=partitions // members)
+            group = snapshot_of(draw(case, partitions, members_max=members))
+            assigned = partial(create_assignor(name).assign, group, lags)
+            found[f"{name}, {case.title}"] = {
+                "ms": _median_ms(assigned),
+                "bytes": round(_peak_bytes(assigned) / partitions, 1),
+            }
+    for name, one in found.items():
+        print(f"assignors: {name} {one}", flush=True)
+    return found
+
+
+def _race(
+    racing: Mapping[str, Contestant],
+    folder: Path,
+    assignor: str,
+    case: str,
+    sizes: Sequence[int],
+    kept: dict[str, dict[str, Any]],
+) -> dict[str, dict[str, Any]]:
+    """Let all contestants assign the groups of a case: by size and contestant, what came of it."""
+    found: dict[str, dict[str, Any]] = {}
+    slow: set[str] = set()
+    for size in sizes:
+        group = draw(CASES[case], size)
+        path = folder / "group"
+        write_group(group, path)
+        owned = int(np.count_nonzero(group.owner != NOBODY))
+        kept.setdefault(case, {})[str(size)] = {"owned": owned, "most": kept_most(group)}
+        by_key = found[str(size)] = {}
+        for key, contestant in racing.items():
+            if key in slow or (assignor == ONLY_OURS and key not in OURS):
+                outcome = Outcome(note="not asked")
+            else:
+                outcome = contestant.measure(path, folder / "answer", assignor)
+            if len(outcome.times_ms) < RUNS:
+                slow.add(key)
+            by_key[key] = _judged(group, outcome)
+            print(f"assignors: {assignor} {case} {size} {key} {by_key[key]}", flush=True)
+    return found
+
+
+def _judged(group: Group, outcome: Outcome) -> dict[str, Any]:
+    if outcome.holder is None:
+        return {"runs": 0, "note": outcome.note}
+    return {
+        "runs": len(outcome.times_ms),
+        "ms": round(statistics.median(outcome.times_ms), 3),
+        **quality(group, outcome.holder, drawn_lags(group.owner.size)),
+    }
+
+
+def _median_ms(call: Callable[[], object]) -> float:
+    times_ms = []
+    for _ in range(RUNS):
+        began_ns = time.thread_time_ns()
+        call()
+        times_ms.append((time.thread_time_ns() - began_ns) / 1e6)
+    return round(statistics.median(times_ms), 2)
+
+
+def _peak_bytes(call: Callable[[], object]) -> int:
+    """How much more memory a call takes at its peak than is taken before it."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def main() -> None:
+    """Print the tables of the last result; measure part of it again, put it into the page."""
+    parser = argparse.ArgumentParser(description="Tables of the last result.")
+    parser.add_argument("--limits", action="store_true", help="measure the very large group again")
+    parser.add_argument("--write", action="store_true", help="write them into docs/assignors.md")
+    arguments = parser.parse_args()
+    found = json.loads(RESULTS.read_text())["assignors"]
+    if arguments.limits:
+        found["limits"] = limits()
+        merge_results({"assignors": found})
+    drawn = tables(found)
+    print(drawn)
+    if arguments.write:
+        write_between(PAGE, BEGIN, END, drawn)
+
+
+if __name__ == "__main__":
+    main()
