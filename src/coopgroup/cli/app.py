@@ -27,6 +27,7 @@ COMMANDS = {
     "protocol": "Encode and decode the embedded messages, one JSON object a line.",
     "report": "Draw what happened to a group, from telemetry files of its members.",
     "simulate": "Play a scenario and measure what it costs.",
+    "sweep": "Play a grid of scenarios and settings on Spark.",
 }
 
 _EXIT_ERROR = 1

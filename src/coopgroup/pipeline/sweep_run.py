@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.accumulators import Accumulator
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -176,8 +177,8 @@ class _Runner:
         places = self.spark.range(0, len(batch), 1, self._tasks(len(batch)))
         try:
             places.mapInPandas(task, SCHEMA).write.parquet(path)
-        except PySparkException as error:
-            raise PipelineError(f"Spark could not play the sweep: {_first_line(error)}") from error
+        except (PySparkException, Py4JError) as error:
+            raise PipelineError(f"Spark could not play the sweep: {_reason(error)}") from error
 
     def _tasks(self, count: int) -> int:
         if not self._played.value:
@@ -192,9 +193,12 @@ def _count(cpu_s: Accumulator[float], played: Accumulator[int], seconds: float) 
     played.add(1)
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+def _reason(error: Exception) -> str:
+    """The line of an error that says what is wrong: Py4J's own first line only says where."""
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    if isinstance(error, Py4JError) and len(lines) > 1:
+        lines = lines[1:]
+    return lines[0].removeprefix(": ") if lines else type(error).__name__
 
 
 def _exists(spark: SparkSession, path: str) -> bool:

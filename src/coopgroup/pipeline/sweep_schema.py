@@ -40,8 +40,7 @@ _TYPES: Final[dict[str, DataType]] = {
     "parameters": StringType(),
     "version": StringType(),
     **{
-        name: DoubleType() if name == "unavailable_partition_s" else LongType()
-        for name in MEASURES
+        name: DoubleType() if name == "unavailable_partition_s" else LongType() for name in MEASURES
     },
     "worst_resource": StringType(),
     "violations": IntegerType(),

@@ -1,0 +1,152 @@
+"""`coopgroup sweep`: play a grid of scenarios, policies and settings on Spark.
+
+What was played stays in the results; a sweep that was interrupted, or that has grown since, goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from coopgroup.cli.simulated import page_path, print_table
+from coopgroup.report.charts import labelled, value_text
+from coopgroup.report.sweep_charts import MEASURE_WORDS, varied
+from coopgroup.report.sweep_page import write_sweep_page
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coopgroup.pipeline.sweep_grid import Sweep
+    from coopgroup.report.sweep_charts import Setting
+
+__all__ = ["command"]
+
+_ROWS_MAX: Final = 60
+_OBJECTIONS_MAX: Final = 5
+
+
+@click.command("sweep")
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--results",
+    metavar="FOLDER",
+    help="Where the table is, or is to be; NAME-results for a sweep NAME otherwise.",
+)
+@click.option(
+    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
+)
+@click.option("--retry-failed", is_flag=True, help="Play cells again that failed before.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a setting.")
+@click.option("--html", metavar="OUT", help="Write a page with curves and heat maps.")
+def command(
+    *,
+    file: str,
+    results: str | None,
+    master: str,
+    retry_failed: bool,
+    as_json: bool,
+    html: str | None,
+) -> int:
+    """Play a grid of scenarios and settings on Spark.
+
+    FILE is a sweep in TOML. Cells that the results have already are not played again.
+    """
+    try:
+        from coopgroup.pipeline import sweep_run, sweep_summary  # noqa: PLC0415 - an extra
+        from coopgroup.pipeline.session import build_session  # noqa: PLC0415 - likewise
+    except ImportError as error:
+        raise click.ClickException(
+            f"{error.name} is missing, which a sweep needs; install coopgroup[spark]"
+        ) from None
+    from coopgroup.pipeline.sweep_file import read_sweep  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.sweep_grid import cells_of  # noqa: PLC0415 - likewise
+
+    sweep = read_sweep(file)
+    page = page_path(html)
+    folder = results or f"{sweep.name}-results"
+    cells = cells_of(sweep)
+    spark = build_session(master=master)
+    done = sweep_run.finished_keys(spark, folder, retry_failed=retry_failed)
+    left = [cell for cell in cells if cell.key not in done]
+    click.echo(f"{len(cells):,} cells, {len(cells) - len(left):,} of them played before", err=True)
+    with _progress() as progress:
+        bar = progress.add_task("simulating", total=len(left))
+        sweep_run.run_sweep(
+            spark,
+            sweep,
+            left,
+            folder,
+            on_progress=lambda played: progress.update(bar, completed=played),
+        )
+    rows = sweep_summary.only(
+        sweep_run.read_results(spark, folder), [cell.key for cell in cells]
+    ).cache()
+    settings = sweep_summary.settings_of(sweep_summary.summarised(rows))
+    count, first = sweep_summary.objections(rows, _OBJECTIONS_MAX)
+    _show(sweep, settings, as_json=as_json)
+    if page is not None:
+        write_sweep_page(_title(sweep), settings, page)
+    _complain(count, first)
+    return 1 if count else 0
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _title(sweep: Sweep) -> str:
+    return sweep.description or sweep.name.replace("_", " ")
+
+
+def _show(sweep: Sweep, settings: Sequence[Setting], *, as_json: bool) -> None:
+    if as_json:
+        for one in settings:
+            click.echo(json.dumps({"sweep": sweep.name, **attrs.asdict(one)}, ensure_ascii=False))
+        return
+    names = list(varied(settings)) or ["policy"]
+    table = Table()
+    for name in names:
+        table.add_column(name.replace("_", " "), justify="left")
+    for words in MEASURE_WORDS.values():
+        table.add_column(words, justify="right")
+    for one in settings[:_ROWS_MAX]:
+        parameters = [labelled(name, one.parameters[name]) for name in names]
+        table.add_row(*parameters, *(_cell(one, measure) for measure in MEASURE_WORDS))
+    print_table(f"{_title(sweep)}: medians over seeds", table)
+    if len(settings) > _ROWS_MAX:
+        click.echo(f"and {len(settings) - _ROWS_MAX:,} more settings: --html and --json show all")
+
+
+def _cell(setting: Setting, measure: str) -> str:
+    spread = setting.spreads.get(measure)
+    return "never" if spread is None else value_text(measure, spread.median)
+
+
+def _complain(count: int, first: Sequence[tuple[str, str]]) -> None:
+    for parameters, words in first:
+        click.echo(f"coopgroup: {_cell_words(json.loads(parameters))}: {words}", err=True)
+    if count > len(first):
+        click.echo(f"coopgroup: and {count - len(first):,} more cells", err=True)
+
+
+def _cell_words(row: dict[str, Any]) -> str:
+    return (
+        f"{row['scenario']}, {row['policy']['name']} {json.dumps(row['policy']['options'])}, "
+        f"{row['assignor']['name']}, size {row['size']}, seed {row['seed']}"
+    )

@@ -1,0 +1,197 @@
+"""Figures of many runs: curves with bands, and heat maps (`report.charts` says of what)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bokeh.models import (
+    BasicTicker,
+    ColumnDataSource,
+    FixedTicker,
+    LinearColorMapper,
+    Range1d,
+)
+from bokeh.models.annotations import Legend, LegendItem, Span, Title
+from bokeh.models.renderers import GlyphRenderer
+from bokeh.plotting import figure
+
+from coopgroup.report.charts import Chart, Curve, Heat
+from coopgroup.report.drawing.axes import FAINT, FAULT, FONT, INK, hover
+from coopgroup.report.palette import COLOURS
+
+__all__ = ["chart_figure", "heat_figure"]
+
+_GRID: Final = "#e6e9ed"
+_CHART_PIXELS: Final = 280
+_LEGEND_ROW_PIXELS: Final = 22
+_ROW_PIXELS: Final = 26
+_HEAT_MARGIN_PIXELS: Final = 64
+_LABEL_PIXELS: Final = 6.4
+_LEFT_PIXELS_MAX: Final = 420
+_TEXTS_MAX: Final = 400  # more numbers than that are for pointing at
+# From what is good to what is bad, light to dark, so that it also reads without colours.
+_HEAT: Final = (
+    *("#f4f8fb", "#dfeaf3", "#c5daea", "#a7c8df", "#84b3d3", "#609cc4", "#4184b3", "#286b9f"),
+    *("#155288", "#0a3a6b"),
+)
+_DARK: Final = 0.55
+
+
+def chart_figure(chart: Chart) -> figure:
+    """Draw curves."""
+    highest = max((y for one in chart.curves for y in (*one.y, *one.high)), default=0) or 1
+    count = len(chart.ticks)
+    if count:
+        axis = Range1d(start=-0.2, end=max(count - 1, 0) + 0.2)
+    else:
+        ends = [x for one in chart.curves for x in one.x] + [one.x for one in chart.marks]
+        axis = Range1d(start=min(ends, default=0), end=max(ends, default=1) or 1)
+    plot = _plain(
+        chart.title,
+        height=_CHART_PIXELS + _LEGEND_ROW_PIXELS * len(chart.curves),
+        x_range=axis,
+        y_range=Range1d(start=0, end=1.06 * highest),
+        name=chart.name,
+    )
+    plot.xaxis.axis_label = chart.x_label
+    plot.yaxis.axis_label = chart.y_label
+    if count:
+        plot.xaxis.ticker = FixedTicker(ticks=list(range(count)))
+        plot.xaxis.major_label_overrides = dict(enumerate(chart.ticks))
+    items = [
+        LegendItem(label=one.label, renderers=_add_curve(plot, chart, one, number))
+        for number, one in enumerate(chart.curves)
+    ]
+    legend = Legend(items=items, location="left", border_line_color=None)
+    legend.label_text_font, legend.label_text_font_size = FONT, "11px"
+    plot.add_layout(legend, "below")
+    for mark in chart.marks:
+        _add_mark(plot, mark.x, mark.label, highest)
+    return plot
+
+
+def heat_figure(heat: Heat) -> figure:
+    """Draw a heat map."""
+    left = min(_LEFT_PIXELS_MAX, max(80, round(_LABEL_PIXELS * max(map(len, heat.rows)) + 24)))
+    plot = _plain(
+        heat.title,
+        height=_ROW_PIXELS * len(heat.rows) + _HEAT_MARGIN_PIXELS,
+        x_range=Range1d(start=-0.5, end=len(heat.columns) - 0.5),
+        y_range=Range1d(start=len(heat.rows) - 0.5, end=-0.5),
+        name=heat.name,
+        min_border_left=left,
+    )
+    plot.grid.visible = False
+    plot.xaxis.axis_label = heat.x_label
+    for axis, labels in ((plot.xaxis, heat.columns), (plot.yaxis, heat.rows)):
+        axis.ticker = FixedTicker(ticks=list(range(len(labels))))
+        axis.major_label_overrides = dict(enumerate(labels))
+    numbers = [cell[2] for cell in heat.cells]
+    low, high = min(numbers), max(numbers)
+    dark_from = low + _DARK * (high - low)
+    source = ColumnDataSource(
+        {
+            "x": [cell[0] for cell in heat.cells],
+            "y": [cell[1] for cell in heat.cells],
+            "value": numbers,
+            "text": [cell[3] for cell in heat.cells],
+            "column": [heat.columns[cell[0]] for cell in heat.cells],
+            "row": [heat.rows[cell[1]] for cell in heat.cells],
+            "ink": [INK if one < dark_from or low == high else "#ffffff" for one in numbers],
+        },
+        name=f"{heat.name}_cells",
+    )
+    mapper = LinearColorMapper(palette=list(_HEAT), low=low, high=high if high > low else low + 1)
+    cells = plot.rect(
+        x="x",
+        y="y",
+        width=1,
+        height=1,
+        source=source,
+        fill_color={"field": "value", "transform": mapper},
+        line_color="white",
+    )
+    plot.add_tools(hover(cells, f"<b>@text</b><br>@row<br>{heat.x_label}: @column"))
+    if len(heat.cells) <= _TEXTS_MAX:
+        texts = plot.text(
+            x="x",
+            y="y",
+            text="text",
+            text_color="ink",
+            source=source,
+            text_align="center",
+            text_baseline="middle",
+            text_font_size="11px",
+        )
+        texts.glyph.text_font = {"value": FONT}
+    return plot
+
+
+def _plain(title: str, **properties: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
+    """An empty figure in the page's own style."""
+    plot = figure(
+        title=Title(text=title, text_font=FONT, text_font_size="13px", text_color=INK),
+        sizing_mode="stretch_width",
+        toolbar_location=None,
+        tools=[],
+        outline_line_color=None,
+        background_fill_color=None,
+        border_fill_color=None,
+        min_border_right=18,
+        **properties,
+    )
+    plot.grid.grid_line_color = _GRID
+    plot.xgrid.grid_line_color = None
+    for axis in plot.axis:
+        axis.axis_line_color = axis.minor_tick_line_color = None
+        axis.major_tick_line_color = _GRID
+        axis.major_label_text_font = axis.axis_label_text_font = FONT
+        axis.major_label_text_font_size = axis.axis_label_text_font_size = "11px"
+        axis.major_label_text_color, axis.axis_label_text_color = INK, FAINT
+        axis.axis_label_text_font_style = "normal"
+    plot.yaxis.ticker = BasicTicker(desired_num_ticks=5)
+    return plot
+
+
+def _add_curve(plot: figure, chart: Chart, curve: Curve, number: int) -> list[GlyphRenderer[Any]]:
+    colour = COLOURS[number % len(COLOURS)]
+    x, y, low, high = list(curve.x), list(curve.y), list(curve.low), list(curve.high)
+    if curve.is_level:
+        ends = [0.0, float(max(len(chart.ticks) - 1, 0))]
+        x, y, low, high = ends, y[:1] * 2, low[:1] * 2, high[:1] * 2
+    if low and low != high:
+        plot.varea(x=x, y1=low, y2=high, fill_color=colour, fill_alpha=0.13)
+    words = chart.ticks
+    source = ColumnDataSource(
+        {
+            "x": x,
+            "y": y,
+            "who": [curve.label] * len(x),
+            "at": [words[round(one)] if words and not curve.is_level else f"{one:g}" for one in x],
+            "low": low or y,
+            "high": high or y,
+        },
+        name=f"{chart.name}_{number}",
+    )
+    dash = "dashed" if curve.is_level else "solid"
+    line = plot.line(x="x", y="y", source=source, line_color=colour, line_width=2, line_dash=dash)
+    if curve.is_level:
+        return [line]
+    dots = plot.scatter(x="x", y="y", source=source, size=6, color=colour, line_color="white")
+    tip = "<b>@who</b><br>@y{0,0.[00]} (@low{0,0.[00]} to @high{0,0.[00]})"
+    plot.add_tools(hover(dots, f"{tip}<br>{chart.x_label}: @at"))
+    return [line, dots]
+
+
+def _add_mark(plot: figure, x: float, label: str, highest: float) -> None:
+    plot.add_layout(Span(location=x, dimension="height", line_color=FAULT, line_width=1.3))
+    texts = plot.text(
+        x=[x],
+        y=[highest],
+        text=[label],
+        x_offset=5,
+        text_baseline="top",
+        text_font_size="11px",
+        text_color=FAULT,
+    )
+    texts.glyph.text_font = {"value": FONT}

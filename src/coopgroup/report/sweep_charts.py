@@ -1,0 +1,210 @@
+"""What the page of a sweep shows: for each scenario, curves over what was varied, and heat maps.
+
+Theory of operation: an *axis* is a parameter that takes several numbers within a scenario. For each
+axis and each measure there is a chart with a curve for every combination of all the other varied
+parameters; a policy that has no such parameter is a level line. For the axis with the most values
+there is a heat map of each measure, too, with these combinations as rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from attrs import frozen
+
+from coopgroup.report.charts import Chart, Curve, Heat, labelled, value_text
+
+__all__ = ["AXIS_WORDS", "MEASURE_WORDS", "Setting", "Spread", "charts_of", "heats_of", "varied"]
+
+MEASURE_WORDS: Final[Mapping[str, str]] = {
+    "unavailable_partition_s": "unavailable partition-seconds",
+    "moved": "partitions moved",
+    "unavailable_peak": "most unavailable at once",
+    "converge_ms": "time to converge",
+    "lag_peak": "peak lag",
+}
+"""Measures that are drawn, and what they are called."""
+
+AXIS_WORDS: Final[Mapping[str, str]] = {
+    "scheduled_rebalance_timeout_ms": "time-out for lost partitions",
+    "max_moves_per_round": "ration: moves per round",
+    "move_interval_ms": "interval of moves",
+    "initial_delay_ms": "initial delay",
+    "session_timeout_ms": "session time-out",
+    "rebalance_timeout_ms": "rebalance time-out",
+    "heartbeat_interval_ms": "heartbeat interval",
+    "window_heartbeat_interval_ms": "heartbeat interval in a window",
+    "commit_interval_ms": "commit interval",
+    "size": "size of the group",
+}
+"""Parameters that can be an axis, and what they are called."""
+
+_ROWS_MAX: Final = 40
+_CURVES_MAX: Final = 20
+
+
+@frozen(kw_only=True)
+class Spread:
+    """A measure over seeds: median, lowest and highest of those that have it."""
+
+    median: float
+    low: float
+    high: float
+
+
+@frozen(kw_only=True)
+class Setting:
+    """Everything that was chosen for some runs but the seed, and what they cost.
+
+    Attributes:
+        parameters: by name; those of `AXIS_WORDS` are numbers or None.
+        seeds: runs of it, those that failed included.
+        failed: runs that could not be played.
+        violations: rules that its runs broke.
+        spreads: by measure; a measure that no run has is left out.
+    """
+
+    parameters: Mapping[str, str | int | None]
+    seeds: int
+    failed: int
+    violations: int
+    spreads: Mapping[str, Spread]
+
+
+def varied(settings: Sequence[Setting]) -> tuple[str, ...]:
+    """Names of parameters in which settings differ, in the order of the parameters."""
+    names = settings[0].parameters if settings else ()
+    return tuple(name for name in names if len({one.parameters[name] for one in settings}) > 1)
+
+
+def charts_of(settings: Sequence[Setting], prefix: str) -> tuple[Chart, ...]:
+    """Curves of one scenario.
+
+    Args:
+        settings: of that scenario.
+        prefix: of the names of the models.
+    """
+    return tuple(
+        chart
+        for axis in _axes(settings)
+        for measure in MEASURE_WORDS
+        if (chart := _chart(settings, axis, measure, prefix)) is not None
+    )
+
+
+def heats_of(settings: Sequence[Setting], prefix: str) -> tuple[Heat, ...]:
+    """Heat maps of one scenario.
+
+    Args:
+        settings: of that scenario.
+        prefix: of the names of the models.
+    """
+    axes = _axes(settings)
+    if not axes:
+        return ()
+    axis = max(axes, key=lambda name: len(_values(settings, name)))
+    return tuple(
+        heat
+        for measure in MEASURE_WORDS
+        if (heat := _heat(settings, axis, measure, prefix)) is not None
+    )
+
+
+def _axes(settings: Sequence[Setting]) -> tuple[str, ...]:
+    """Parameters that take several numbers."""
+    return tuple(
+        name
+        for name in AXIS_WORDS
+        if settings and name in settings[0].parameters and len(_values(settings, name)) > 1
+    )
+
+
+def _values(settings: Sequence[Setting], axis: str) -> tuple[int, ...]:
+    found = {one.parameters[axis] for one in settings}
+    return tuple(sorted(value for value in found if isinstance(value, int)))
+
+
+def _by_rest(
+    settings: Sequence[Setting], axis: str, measure: str
+) -> dict[str, dict[int | None, Spread]]:
+    """For each combination of the other parameters the measure by value of the axis."""
+    rest = [name for name in varied(settings) if name != axis]
+    found: dict[str, dict[int | None, Spread]] = {}
+    for one in settings:
+        spread = one.spreads.get(measure)
+        value = one.parameters[axis]
+        if spread is not None and not isinstance(value, str):
+            found.setdefault(_label(one, rest), {})[value] = spread
+    return found
+
+
+def _label(setting: Setting, names: Sequence[str]) -> str:
+    """Words for what tells a combination from the others; what it does not have is left out."""
+    parts = []
+    for name in names:
+        value = setting.parameters[name]
+        if name not in AXIS_WORDS:
+            parts.append(str(value))
+        elif value is not None:
+            parts.append(f"{AXIS_WORDS[name]} {labelled(name, value)}")
+    return ", ".join(parts) or "all"
+
+
+def _chart(settings: Sequence[Setting], axis: str, measure: str, prefix: str) -> Chart | None:
+    values = _values(settings, axis)
+    curves = []
+    for label, spreads in list(_by_rest(settings, axis, measure).items())[:_CURVES_MAX]:
+        known = [value for value in values if value in spreads]
+        level = spreads.get(None)
+        chosen = [spreads[value] for value in known] if known else [level] if level else []
+        places = tuple(float(values.index(value)) for value in known) or (0.0,)
+        curves.append(
+            Curve(
+                label=label,
+                x=places,
+                y=tuple(one.median for one in chosen),
+                low=tuple(one.low for one in chosen),
+                high=tuple(one.high for one in chosen),
+                is_level=not known,
+            )
+        )
+    if not curves:
+        return None
+    return Chart(
+        name=f"{prefix}{axis}_{measure}",
+        title=f"{MEASURE_WORDS[measure]} over {AXIS_WORDS[axis]}",
+        x_label=AXIS_WORDS[axis],
+        y_label="s" if measure.endswith("_ms") else "",
+        ticks=tuple(labelled(axis, value) for value in values),
+        curves=tuple(_in_seconds(one) if measure.endswith("_ms") else one for one in curves),
+    )
+
+
+def _in_seconds(curve: Curve) -> Curve:
+    y, low, high = (
+        tuple(one / 1_000 for one in numbers) for numbers in (curve.y, curve.low, curve.high)
+    )
+    return Curve(label=curve.label, x=curve.x, y=y, low=low, high=high, is_level=curve.is_level)
+
+
+def _heat(settings: Sequence[Setting], axis: str, measure: str, prefix: str) -> Heat | None:
+    values = _values(settings, axis)
+    rows = list(_by_rest(settings, axis, measure).items())[:_ROWS_MAX]
+    cells = [
+        (place, number, spread.median, value_text(measure, spread.median))
+        for number, (_, spreads) in enumerate(rows)
+        for place, value in enumerate(values)
+        # A policy without the parameter costs the same, whatever its value is for the others.
+        if (spread := spreads.get(value, spreads.get(None))) is not None
+    ]
+    if not cells:
+        return None
+    return Heat(
+        name=f"{prefix}heat_{measure}",
+        title=MEASURE_WORDS[measure],
+        x_label=AXIS_WORDS[axis],
+        columns=tuple(labelled(axis, value) for value in values),
+        rows=tuple(label for label, _ in rows),
+        cells=tuple(cells),
+    )

@@ -1,0 +1,135 @@
+"""A sweep on Spark: each cell once, whatever happened before."""
+
+import gc
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.sweep_file import parse_sweep
+from coopgroup.pipeline.sweep_grid import Cell, Sweep, cells_of
+from coopgroup.pipeline.sweep_play import play_cell
+from coopgroup.pipeline.sweep_run import finished_keys, read_results, run_sweep
+from coopgroup.pipeline.sweep_schema import VERSION
+from coopgroup.pipeline.sweep_summary import objections, only, settings_of, summarised
+
+SCENARIO = """\
+duration_ms = 12000
+settle_ms = 15000
+
+[group]
+session_timeout_ms = 3000
+heartbeat_interval_ms = 1000
+window_heartbeat_interval_ms = 500
+
+[topics.t]
+partitions = 2
+rate_per_s = 5
+
+[[members]]
+name = "m"
+count = 2
+
+[[events]]
+at_ms = 5000
+kind = "crash"
+member = "m-1"
+back_after_ms = 5000
+"""
+
+SWEEP = """\
+scenarios = "small.toml"
+seeds = 2
+
+[grid]
+policies = ["simple", "deferred"]
+scheduled_rebalance_timeout_ms = [1_000, 8_000]
+"""
+
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(autouse=True)
+def closed_sockets() -> Iterator[None]:
+    """PySpark leaves sockets to the garbage collector: let it complain here and now."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Sweep:
+    """Six cells of three settings."""
+    (tmp_path / "small.toml").write_text(SCENARIO)
+    return parse_sweep(SWEEP, file=str(tmp_path / "grid.toml"))
+
+
+def failing(cell: Cell) -> Cell:
+    """The same cell with an assignor that does not exist."""
+    row = json.loads(cell.parameters)
+    return Cell.of(row | {"assignor": {"name": "gone", "options": {}}})
+
+
+def test_sweep_is_played_kept_and_resumed(
+    spark: SparkSession, sweep: Sweep, tmp_path: Path
+) -> None:
+    """What is there is not played again; one seed that fails is a row with the reason."""
+    folder = str(tmp_path / "results")
+    cells = cells_of(sweep)
+    told: list[int] = []
+    assert finished_keys(spark, folder, retry_failed=False) == frozenset()
+    run_sweep(spark, sweep, cells[:2], folder, on_progress=told.append)
+    assert told[-1] == 2
+    done = finished_keys(spark, folder, retry_failed=False)
+    assert done == {cell.key for cell in cells[:2]}
+
+    # A kill leaves a batch that Spark did not commit: files in a folder that is not read.
+    killed = Path(folder) / f"v{VERSION}" / sweep.name / "killed" / "_temporary" / "0"
+    killed.mkdir(parents=True)
+    (killed / "part-0.parquet").write_bytes(b"half a file")
+    broken = failing(cells[2])
+    left = [broken, *(cell for cell in cells if cell.key not in done)]
+    run_sweep(spark, sweep, left, folder, on_progress=told.append)
+
+    rows = read_results(spark, folder).collect()
+    assert sorted(row.key for row in rows) == sorted([broken.key, *(cell.key for cell in cells)])
+    errors = {row.key: row.error for row in rows if row.error is not None}
+    assert set(errors) == {broken.key}
+    assert "'gone'" in errors[broken.key]
+    assert broken.key in finished_keys(spark, folder, retry_failed=False)
+    assert broken.key not in finished_keys(spark, folder, retry_failed=True)
+
+    scenarios = {one.scenario.name: one.scenario for one in sweep.scenarios}
+    expected = play_cell(cells[5], scenarios)
+    found = next(row.asDict() for row in rows if row.key == cells[5].key)
+    assert {name: found[name] for name in expected if name != "cpu_s"} == {
+        name: value for name, value in expected.items() if name != "cpu_s"
+    }
+
+    chosen = only(read_results(spark, folder), [broken.key, *(cell.key for cell in cells)])
+    settings = settings_of(summarised(chosen))
+    assert [
+        (one.parameters["policy"], one.parameters["scheduled_rebalance_timeout_ms"])
+        for one in settings
+        if one.parameters["assignor"] == "sticky"
+    ] == [("simple", None), ("deferred", 1_000), ("deferred", 8_000)]
+    assert sum(one.failed for one in settings) == 1
+    assert settings[-1].spreads["moved"].high == 0  # it waits until the process is back
+    assert objections(chosen, 5) == (1, ((broken.parameters, errors[broken.key]),))
+
+
+def test_sweep_when_nothing_can_be_written_says_so(
+    spark: SparkSession, sweep: Sweep, tmp_path: Path
+) -> None:
+    """One line, no page of Java."""
+    taken = tmp_path / "file"
+    taken.write_text("")
+    with pytest.raises(PipelineError) as refused:
+        run_sweep(spark, sweep, cells_of(sweep)[:1], str(taken), on_progress=print)
+    assert "\n" not in str(refused.value)
