@@ -12,6 +12,7 @@ from coopgroup.member import MemberConfig
 from coopgroup.policies.registry import create_policy
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.deployment import Deployment
+from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.measures import measure
 from coopgroup.simulator.process import Habits
@@ -65,6 +66,7 @@ class Run:
     measures: Measures
 
 
+@searched_afterwards()
 def simulate(
     scenario: Scenario,
     *,
