@@ -1,0 +1,174 @@
+"""From Kafka's own clients to ours and back, under load, on a real broker with real members.
+
+Each story is a rolling bounce: nothing is lost, no partition ever has two owners, and the protocol
+that the group speaks is the one that the broker says.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import pytest
+
+from tests.support.mixed_group import MixedGroup
+
+StartOne: TypeAlias = Callable[[MixedGroup, str], object]
+# What would be a stop of the world lasts longer, also on a machine that is four times as slow.
+PAUSE_MS_MAX: Final = 2_000.0
+
+
+def java(strategy: str) -> StartOne:
+    """Starts members of Kafka's Java client."""
+    return lambda group, name: group.java_client(name, strategy)
+
+
+def librdkafka(strategy: str) -> StartOne:
+    """Starts members of librdkafka."""
+    return lambda group, name: group.librdkafka(name, strategy)
+
+
+def check_kept(mixed: MixedGroup, since_s: float, *names: str) -> None:
+    """Members of ours gave up nothing since then, and worked on all the while."""
+    now_s = time.monotonic()
+    for name in names:
+        assert mixed.ledger.given_up_between(name, since_s, now_s) == []
+        for partition in mixed.ledger.held_throughout(name, since_s):
+            pause_ms = mixed.ledger.pause_ms(name, partition, since_s, now_s)
+            assert pause_ms < PAUSE_MS_MAX, (name, partition, pause_ms)
+
+
+@pytest.mark.parametrize("start", [java("cooperative-sticky"), librdkafka("cooperative-sticky")])
+def test_cooperative_group_moves_to_ours_in_one_bounce_and_back_in_one(
+    mixed: MixedGroup, start: StartOne
+) -> None:
+    """First they lead and ours follow; the last of them gone, the group speaks ours at once."""
+    start(mixed, "f1")
+    start(mixed, "f2")
+    mixed.settle("f1", "f2", protocol="cooperative-sticky")
+    mixed.ours("a", "coopgroup,cooperative-sticky")
+    mixed.settle("f1", "f2", "a", protocol="cooperative-sticky")
+    began_s = time.monotonic()
+    mixed.stop("f1")
+    mixed.settle("f2", "a", protocol="cooperative-sticky")
+    check_kept(mixed, began_s, "a")
+    mixed.ours("b", "coopgroup,cooperative-sticky")
+    mixed.settle("f2", "a", "b", protocol="cooperative-sticky")
+    began_s = time.monotonic()
+    mixed.stop("f2")
+    mixed.settle("a", "b", protocol="coopgroup")
+    check_kept(mixed, began_s, "a", "b")
+    start(mixed, "f3")
+    mixed.settle("a", "b", "f3", protocol="cooperative-sticky")
+    began_s = time.monotonic()
+    mixed.stop("a")
+    mixed.settle("b", "f3", protocol="cooperative-sticky")
+    check_kept(mixed, began_s, "b")
+    mixed.stop("b")
+    mixed.settle("f3", protocol="cooperative-sticky")
+    mixed.finish()
+
+
+def test_ours_leads_cooperative_members_of_both_clients(mixed: MixedGroup) -> None:
+    """The first to join leads: what it says both can read, and obey."""
+    mixed.ours("a", "cooperative-sticky,coopgroup")
+    mixed.settle("a", protocol="cooperative-sticky")
+    mixed.java_client("j", "cooperative-sticky")
+    mixed.settle("a", "j", protocol="cooperative-sticky")
+    mixed.librdkafka("k", "cooperative-sticky")
+    mixed.settle("a", "j", "k", protocol="cooperative-sticky")
+    assert mixed.rounds_led("a") >= 4  # alone, and two for each that had to be given something
+    began_s = time.monotonic()
+    mixed.stop("k")
+    mixed.settle("a", "j", protocol="cooperative-sticky")
+    check_kept(mixed, began_s, "a")
+    mixed.finish()
+
+
+@pytest.mark.parametrize(
+    ("start", "theirs"),
+    [(java("range"), "range"), (librdkafka("range,roundrobin"), "range,roundrobin")],
+)
+def test_eager_group_moves_to_ours_in_one_bounce_and_back_in_two(
+    mixed: MixedGroup, start: StartOne, theirs: str
+) -> None:
+    """Ours first in the list on the way there, theirs first on the way back."""
+    start(mixed, "f1")
+    start(mixed, "f2")
+    mixed.settle("f1", "f2", protocol="range")
+    mixed.ours("a", f"coopgroup,{theirs}")
+    mixed.settle("f1", "f2", "a", protocol="range")
+    mixed.stop("f1")
+    mixed.ours("b", f"coopgroup,{theirs}")
+    mixed.settle("f2", "a", "b", protocol="range")
+    began_s = time.monotonic()
+    mixed.stop("f2")
+    mixed.settle("a", "b", protocol="coopgroup")
+    check_kept(mixed, began_s, "a", "b")
+    # The way back, first bounce: the broker goes on with ours until all want theirs.
+    mixed.stop("a")
+    mixed.ours("c", f"{theirs},coopgroup")
+    mixed.settle("b", "c", protocol="coopgroup")
+    mixed.stop("b")
+    mixed.ours("d", f"{theirs},coopgroup")
+    mixed.settle("c", "d", protocol="range")
+    # Second bounce: ours lead the eager rounds until they are gone.
+    start(mixed, "f3")
+    mixed.settle("c", "d", "f3", protocol="range")
+    mixed.stop("c")
+    mixed.settle("d", "f3", protocol="range")
+    mixed.stop("d")
+    mixed.settle("f3", protocol="range")
+    mixed.finish()
+
+
+def test_eager_member_that_comes_too_late_is_refused_and_disturbs_nobody(
+    mixed: MixedGroup,
+) -> None:
+    """Members that hold on to what they have must not be led by one that gives it away."""
+    mixed.java_client("f1", "range")
+    mixed.ours("a", "coopgroup,range")
+    mixed.settle("f1", "a", protocol="range")
+    mixed.stop("f1")
+    mixed.settle("a", protocol="coopgroup")
+    began_s = time.monotonic()
+    mixed.java_client("late", "range")
+    mixed.until(lambda: bool(mixed.ledger.failed), "the broker refuses it")
+    assert mixed.ledger.failed.popitem()[1] == "InconsistentGroupProtocolException"
+    mixed.settle("a", protocol="coopgroup")
+    check_kept(mixed, began_s, "a")
+    mixed.finish()
+
+
+def test_sticky_group_keeps_things_where_they_were(mixed: MixedGroup) -> None:
+    """Whoever leads reads what the others had, in the user data of Kafka's assignor."""
+    mixed.java_client("f1", "sticky")
+    mixed.settle("f1", protocol="sticky")
+    mixed.ours("a", "coopgroup,sticky")
+    mixed.settle("f1", "a", protocol="sticky")
+    before = mixed.shares()
+    mixed.ours("b", "coopgroup,sticky")
+    mixed.settle("f1", "a", "b", protocol="sticky")
+    after = mixed.shares()
+    assert set(after["a"]) < set(before["a"])
+    assert set(after["f1"]) < set(before["f1"])
+    began_s = time.monotonic()
+    mixed.stop("f1")
+    mixed.settle("a", "b", protocol="coopgroup")
+    check_kept(mixed, began_s, "a", "b")
+    mixed.finish()
+
+
+def test_ours_leads_sticky_members_of_java(mixed: MixedGroup) -> None:
+    """Java's memory of what it had is honoured by our leader."""
+    mixed.ours("a", "sticky,coopgroup")
+    mixed.settle("a", protocol="sticky")
+    mixed.java_client("f1", "sticky")
+    mixed.settle("a", "f1", protocol="sticky")
+    before = mixed.shares()
+    mixed.java_client("f2", "sticky")
+    mixed.settle("a", "f1", "f2", protocol="sticky")
+    assert mixed.rounds_led("a") >= 3
+    after = mixed.shares()
+    assert set(after["f1"]) < set(before["f1"])
+    assert set(after["a"]) < set(before["a"])
+    mixed.finish()
