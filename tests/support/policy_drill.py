@@ -15,6 +15,7 @@ from coopgroup.assignors.base import Assignor
 from coopgroup.leader import (
     NO_LAGS,
     DecidedRound,
+    Lags,
     TopicMetadata,
     decide_round,
     member_assignments,
@@ -75,6 +76,7 @@ class Drill:
         state: what the leader remembers.
         decided: the last round.
         timeout_ms: the delay that the last round announced, 0 for none.
+        lags: of partitions by name and number; None where nobody looked them up.
     """
 
     policy: Policy
@@ -87,6 +89,7 @@ class Drill:
     state: PolicyState | None = None
     decided: DecidedRound | None = None
     timeout_ms: int = 0
+    lags: Mapping[str, Mapping[int, int]] | None = None
 
     def join(
         self,
@@ -116,7 +119,12 @@ class Drill:
             del self.actors[member_id]
 
     def round(
-        self, now_ms: int, *, leader: str | None = None, missed: Iterable[str] = ()
+        self,
+        now_ms: int,
+        *,
+        leader: str | None = None,
+        missed: Iterable[str] = (),
+        balance: bool = False,
     ) -> dict[str, Told]:
         """Play a round: everybody joins, the leader decides, everybody does as told.
 
@@ -124,19 +132,26 @@ class Drill:
             now_ms: the leader's clock, which all share here.
             leader: who leads; as before if not given, else the first one.
             missed: members whose SyncGroup fails: they never hear of the round.
+            balance: whether the leader asked for it because lags are uneven.
         """
         if leader is None:
             leader = self.leader if self.leader in self.actors else min(self.actors)
         if leader != self.leader:
             self.leader, self.state = leader, None
             self.completed = self.actors[leader].generation
+        lags = NO_LAGS if self.lags is None else Lags.from_mapping(self.lags)
         context = RoundContext(
-            leader_id=leader, generation=self.completed, now_ms=now_ms, state=self.state
+            leader_id=leader,
+            generation=self.completed,
+            now_ms=now_ms,
+            state=self.state,
+            balance=balance,
+            lags=None if self.lags is None else lags,
         )
         self.decided = decide_round(
             [self._claim(member_id, now_ms) for member_id in self.actors],
             TopicMetadata(resources=ResourceSet(self.existing)),
-            NO_LAGS,
+            lags,
             assignor=self.assignor,
             policy=self.policy,
             context=context,

@@ -25,6 +25,7 @@ from attrs import define, field
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
+from coopgroup.kafka.lag_watching import LagWatcher
 from coopgroup.kafka.leading import RoundLeader
 from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.leader import read_members
@@ -54,6 +55,7 @@ from coopgroup.member.events import (
 from coopgroup.member.transitions import AT_WORK
 from coopgroup.model.group_api import FindCoordinatorAnswer, JoinGroupAnswer
 from coopgroup.session import (
+    CheckLags,
     LeadRound,
     OwedRound,
     Session,
@@ -139,6 +141,7 @@ class GroupDriver:
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
     leader: RoundLeader = field(init=False)
+    _lag_watcher: LagWatcher = field(init=False)
     _session: Session = field(init=False)
     _events: queue.SimpleQueue[SessionEvent | _Stop] = field(factory=queue.SimpleQueue, init=False)
     _transport: GroupTransport = field(init=False)
@@ -173,6 +176,7 @@ class GroupDriver:
             sink=self.sink,
             read=self.read,
         )
+        self._lag_watcher = LagWatcher(leader=self.leader, post=self.post, sink=self.sink)
         if kept is not None and self.slot is not None and self.slot.seen is not None:
             self.leader.seen = self.slot.seen
             self._leads_as = (kept.member_id, kept.generation)
@@ -269,6 +273,7 @@ class GroupDriver:
             self._thread.join(_STOP_TIMEOUT_MS / 1000)
         _running.discard(self)
         self.leader.stop()
+        self._lag_watcher.stop()
         self._transport.close(_STOP_TIMEOUT_MS)
         for commit_id in tuple(self._commits):
             self._end_commit(commit_id, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -410,6 +415,8 @@ class GroupDriver:
                 self._transport.close_lane(Lane.JOIN)
             case LeadRound():
                 self.leader.start(effect)
+            case CheckLags():
+                self._lag_watcher.start(effect)
             case GrantResources() | RevokeResources() | LoseResources() | FailMember():
                 self._told.put(effect)
             case KeepIdentity():

@@ -81,6 +81,8 @@ class RoundLeader:
         sink: for what went wrong.
         read: decodes the members' subscriptions.
         seen: topics of the last round that was led here, and what existed of them since.
+        turn: held by who asks the assignor. One decision at a time: it need not be fit for two
+            threads, and one that hangs must not gather more and more of them.
     """
 
     assignor: Assignor
@@ -91,11 +93,9 @@ class RoundLeader:
     sink: TelemetrySink
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
     seen: SeenTopics = field(factory=SeenTopics)
+    turn: threading.Lock = field(factory=threading.Lock, init=False)
     _lags: Lags | None = field(default=None, init=False)
     _refusals: int = field(default=0, init=False)
-    # One decision at a time: an assignor need not be fit for two threads, and one that hangs must
-    # not gather more and more of them.
-    _turn: threading.Lock = field(factory=threading.Lock, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
     _stopped: bool = field(default=False, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)  # of these two, and `seen`
@@ -170,11 +170,11 @@ class RoundLeader:
         try:
             self._launch(timer)
             led.request = self.read(led.duty.members)
-            if self._turn.acquire(timeout=self.timeout_ms / 1000):  # else the timer answers
+            if self.turn.acquire(timeout=self.timeout_ms / 1000):  # else the timer answers
                 try:
                     self._decide(led, led.request)
                 finally:
-                    self._turn.release()
+                    self.turn.release()
         except BaseException as error:  # noqa: BLE001 -- SystemExit, too, would go unnoticed
             self._refuse(led, one_line(error))
         finally:

@@ -1,6 +1,7 @@
 """Policies: WHEN a resource goes where the assignor wants it. Users add theirs by name."""
 
-from coopgroup.policies.base import Offer, Policy, RoundContext, StagedRound
+from coopgroup.policies.balance import BalanceRule
+from coopgroup.policies.base import LagFigures, Offer, Policy, RoundContext, StagedRound
 from coopgroup.policies.deferred import DeferredPolicy
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.incremental import IncrementalPolicy
@@ -19,11 +20,13 @@ from coopgroup.policies.state import (
 from coopgroup.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
 
 __all__ = [
+    "BalanceRule",
     "Claims",
     "DeferredPolicy",
     "EagerPolicy",
     "Holdings",
     "IncrementalPolicy",
+    "LagFigures",
     "Loss",
     "Offer",
     "Policy",

@@ -22,10 +22,18 @@ from attrs import frozen
 if TYPE_CHECKING:
     from coopgroup.model.group import GroupSnapshot
     from coopgroup.model.plan import RoundPlan
-    from coopgroup.model.resource_set import BoolArray, Int32Array
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array, ResourceSet
     from coopgroup.policies.state import PolicyState
 
-__all__ = ["Offer", "Policy", "RoundContext", "StagedRound"]
+__all__ = ["LagFigures", "Offer", "Policy", "RoundContext", "StagedRound"]
+
+
+class LagFigures(Protocol):
+    """What a leader knows of lags."""
+
+    def aligned(self, resources: ResourceSet) -> Int64Array:
+        """Lag of each of R resources, none below 0 and 0 where unknown: int64 (R,)."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -39,12 +47,17 @@ class RoundContext:
         now_ms: the leader's clock, in ms.
         state: what the policy returned in the last round that this leader led; None when the
             leader did not lead the last round.
+        balance: whether the leader asked for the round because lags were uneven for long, by the
+            rule of this policy. Others may have asked for the same round for other reasons.
+        lags: what the assignor is given; None where nobody looked them up.
     """
 
     leader_id: str
     generation: int
     now_ms: int
     state: PolicyState | None
+    balance: bool = False
+    lags: LagFigures | None = None
 
 
 @frozen(kw_only=True, eq=False)

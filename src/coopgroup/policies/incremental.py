@@ -4,6 +4,9 @@ Moving everything at once couples what has nothing to do with each other: a ligh
 idle until a heavy one, that moves in the same round, has stopped. Here a round takes only a few
 resources from their owners, and the next such round comes after an interval. What is lost is not
 rationed, for it stands idle anyway; nor is what its owner may not keep.
+
+It can also even out lags while the group is at rest (`balance`): nobody else moves anything because
+of lags alone.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from attrs import field, frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.policies.options import check_option
+from coopgroup.policies.balance import BalanceRule
+from coopgroup.policies.options import check_option, check_ratio
 from coopgroup.policies.rounds import Delays, Ration, offer_round, stage_round
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["IncrementalPolicy"]
 
 _DEFAULT_RATION: Final = Ration(moves_max=10, interval_ms=1_000)
+_COOLDOWN_INTERVALS: Final = 10
+_MOVES_OF_AN_EXCHANGE: Final = 2
 
 
 def _delay(policy: IncrementalPolicy, attribute: Attribute[int], value: int) -> None:
@@ -51,6 +57,49 @@ def _interval(
         )
 
 
+def _check_interval(
+    policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
+) -> None:
+    if value is None:
+        return
+    check_option(policy.name, attribute.name, value, least=1)
+    if policy.ration.moves_max < _MOVES_OF_AN_EXCHANGE:
+        raise ConfigurationError(
+            f"max_moves_per_round of policy {policy.name}",
+            policy.max_moves_per_round,
+            f"at least {_MOVES_OF_AN_EXCHANGE} beside {attribute.name}: an exchange takes two",
+        )
+
+
+def _ratio(policy: IncrementalPolicy, attribute: Attribute[float], value: float) -> None:
+    check_ratio(policy.name, attribute.name, value, least=1)
+
+
+def _calm_ratio(
+    policy: IncrementalPolicy, attribute: Attribute[float | None], value: float | None
+) -> None:
+    if value is None:
+        return
+    check_ratio(policy.name, attribute.name, value, least=1)
+    if value > policy.lag_imbalance_ratio:
+        raise ConfigurationError(
+            f"{attribute.name} of policy {policy.name}",
+            value,
+            f"at most lag_imbalance_ratio ({policy.lag_imbalance_ratio:g})",
+        )
+
+
+def _looks(policy: IncrementalPolicy, attribute: Attribute[int], value: int) -> None:
+    check_option(policy.name, attribute.name, value, least=1)
+
+
+def _delay_or_none(
+    policy: IncrementalPolicy, attribute: Attribute[int | None], value: int | None
+) -> None:
+    if value is not None:
+        check_option(policy.name, attribute.name, value)
+
+
 @frozen(kw_only=True)
 class IncrementalPolicy:
     """Design III, "Incremental Resolution of Imbalance".
@@ -63,10 +112,22 @@ class IncrementalPolicy:
         scheduled_rebalance_timeout_ms: how long lost resources wait for their owner, in ms.
         initial_delay_ms: how long the first members of a group wait for others, in ms; with 0
             they start at once.
+        lag_check_interval_ms: how often the leader looks at the lags, in ms, with an assignor that
+            reads lags; None for never.
+        lag_imbalance_ratio: a member carries too much lag above this multiple of the mean of all
+            members.
+        lag_calm_ratio: at or below this multiple it carries no longer too much; None for halfway
+            from 1 to `lag_imbalance_ratio`.
+        lag_imbalance_checks: at how many looks in a row a member must carry too much before
+            anything moves for it.
+        lag_imbalance_min: a member with less lag than this, in records, never carries too much.
+        lag_cooldown_ms: from a round that evens lags out to the next look, in ms; None for ten
+            intervals.
 
     Raises:
         ConfigurationError: an option is no integer, is negative or above 2147483647, the ration is
-            0, or there is an interval without a ration.
+            0, there is an interval without a ration, a ratio is less than 1 or the lower one above
+            the upper one, or lags are to be evened out with a ration of 1.
     """
 
     name: ClassVar[str] = "incremental"
@@ -74,6 +135,12 @@ class IncrementalPolicy:
     move_interval_ms: int | None = field(default=None, validator=_interval)
     scheduled_rebalance_timeout_ms: int = field(default=60_000, validator=_delay)
     initial_delay_ms: int = field(default=0, validator=_delay)
+    lag_check_interval_ms: int | None = field(default=None, validator=_check_interval)
+    lag_imbalance_ratio: float = field(default=1.5, validator=_ratio)
+    lag_calm_ratio: float | None = field(default=None, validator=_calm_ratio)
+    lag_imbalance_checks: int = field(default=3, validator=_looks)
+    lag_imbalance_min: int = field(default=1_000, validator=_delay)
+    lag_cooldown_ms: int | None = field(default=None, validator=_delay_or_none)
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
         """Offer everything but what waits for its owner."""
@@ -90,7 +157,7 @@ class IncrementalPolicy:
         Returns:
             The plan and the state to remember.
         """
-        return stage_round(group, target, context, self._delays, self.ration)
+        return stage_round(group, target, context, self._delays, self.ration, self.balance)
 
     @property
     def ration(self) -> Ration:
@@ -98,6 +165,26 @@ class IncrementalPolicy:
         if self.max_moves_per_round is None:
             return _DEFAULT_RATION
         return Ration(moves_max=self.max_moves_per_round, interval_ms=self.move_interval_ms or 0)
+
+    @property
+    def balance(self) -> BalanceRule | None:
+        """When lags are uneven, defaults filled in; None where nobody looks."""
+        interval_ms, calm, cooldown_ms = (
+            self.lag_check_interval_ms,
+            self.lag_calm_ratio,
+            self.lag_cooldown_ms,
+        )
+        if interval_ms is None:
+            return None
+        return BalanceRule(
+            interval_ms=interval_ms,
+            ratio=self.lag_imbalance_ratio,
+            calm_ratio=(1 + self.lag_imbalance_ratio) / 2 if calm is None else calm,
+            looks=self.lag_imbalance_checks,
+            lag_min=self.lag_imbalance_min,
+            cooldown_ms=_COOLDOWN_INTERVALS * interval_ms if cooldown_ms is None else cooldown_ms,
+            moves_max=self.ration.moves_max,
+        )
 
     @property
     def _delays(self) -> Delays:

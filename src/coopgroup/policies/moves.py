@@ -12,6 +12,8 @@ Legend of the table `MOVE_MODES`, one decision a round:
     blind      the leader did not see what went before what it decides upon now
     returned   somebody got back what it had, or may have done so meanwhile
     uneven     with everybody keeping what it has, counts are less even than in the target
+    lagging    the leader asked for the round because lags were uneven for long, and neither are
+               earlier moves to be made first nor is it too early for another one
 
 Legend of the table `RATION_ACTIONS`, one decision a round of a policy with a ration:
 
@@ -48,6 +50,7 @@ class MoveMode(Enum):
 
     MOVE = "towards the target"
     REST = "everybody keeps what it has, but for moves that an earlier round planned"
+    BALANCE = "everybody keeps what it has, but for a few moves that even lags out"
 
 
 class RationAction(Enum):
@@ -60,25 +63,26 @@ class RationAction(Enum):
 
 # fmt: off
 MOVE_MODES: Final = DecisionTable(
-    columns=("joined", "waits", "begun", "blind", "returned", "uneven"),
+    columns=("joined", "waits", "begun", "blind", "returned", "uneven", "lagging"),
     rows=(
-        #          joined waits begun blind returned uneven
-        Row("@A", (_1,    __,   __,   __,   __,      __), MoveMode.MOVE),
-        Row("@B", (_0,    _1,   __,   __,   __,      __), MoveMode.REST),
-        Row("@C", (_0,    _0,   _1,   __,   __,      __), MoveMode.MOVE),
-        Row("@D", (_0,    _0,   _0,   _0,   __,      __), MoveMode.REST),
-        Row("@E", (_0,    _0,   _0,   _1,   _0,      __), MoveMode.MOVE),
-        Row("@F", (_0,    _0,   _0,   _1,   _1,      _0), MoveMode.REST),
-        Row("@G", (_0,    _0,   _0,   _1,   _1,      _1), MoveMode.MOVE),
+        #          joined waits begun blind returned uneven lagging
+        Row("@A", (_1,    __,   __,   __,   __,      __,    __), MoveMode.MOVE),
+        Row("@B", (_0,    _1,   __,   __,   __,      __,    __), MoveMode.REST),
+        Row("@C", (_0,    _0,   _1,   __,   __,      __,    __), MoveMode.MOVE),
+        Row("@D", (_0,    _0,   _0,   _0,   __,      __,    _0), MoveMode.REST),
+        Row("@E", (_0,    _0,   _0,   _0,   __,      __,    _1), MoveMode.BALANCE),
+        Row("@F", (_0,    _0,   _0,   _1,   _0,      __,    __), MoveMode.MOVE),
+        Row("@G", (_0,    _0,   _0,   _1,   _1,      _0,    __), MoveMode.REST),
+        Row("@H", (_0,    _0,   _0,   _1,   _1,      _1,    __), MoveMode.MOVE),
     ),
 )
 RATION_ACTIONS: Final = DecisionTable(
     columns=("wanted", "due"),
     rows=(
         #          wanted due
-        Row("@H", (_0,    __), RationAction.NOTHING),
-        Row("@I", (_1,    _1), RationAction.REVOKE),
-        Row("@J", (_1,    _0), RationAction.LATER),
+        Row("@I", (_0,    __), RationAction.NOTHING),
+        Row("@J", (_1,    _1), RationAction.REVOKE),
+        Row("@K", (_1,    _0), RationAction.LATER),
     ),
 )
 # fmt: on
@@ -89,12 +93,14 @@ RATION_ACTIONS: Final = DecisionTable(
 @C: What began goes on until the target is reached, also while that changes on the way.
 @D: Nothing has happened that lasts. That the target is elsewhere, because lags rose and fell, or
     because an assignor that is not sticky deals by member ids, moves nothing.
-@E: The leader has no idea whether anything has begun, so that the target decides.
-@F: As far as it can know, the group is as it was before the loss.
-@G: The loss was not all that happened.
-@H: The interval matters only to moves.
-@I: A revoking round, from which the next interval counts.
-@J: Put off; the rest of the interval is announced, so that a round comes when it ends.
+@E: Nothing has happened but that lags are uneven, and have been for long: a few moves, and only
+    such as are worth it by themselves. The rest of the target is left alone.
+@F: The leader has no idea whether anything has begun, so that the target decides.
+@G: As far as it can know, the group is as it was before the loss.
+@H: The loss was not all that happened.
+@I: The interval matters only to moves.
+@J: A revoking round, from which the next interval counts.
+@K: Put off; the rest of the interval is announced, so that a round comes when it ends.
 """
 
 

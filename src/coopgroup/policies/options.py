@@ -1,7 +1,7 @@
 """Options of policies: what a user may ask for, and the one line that says so.
 
 Options come from code, from JSON and from scenario files, so that nothing but an integer is taken
-for one: neither `true` nor `"5"` nor 5.0.
+for one: neither `true` nor `"5"` nor 5.0. Where a fraction makes sense, integers do, too.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Final
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["check_option"]
+__all__ = ["check_option", "check_ratio"]
 
 _OPTION_MAX: Final = 2**31 - 1  # a delay is an int32 on the wire
+_RATIO_MAX: Final = 1_000_000
 
 
 def check_option(policy: str, option: str, value: object, *, least: int = 0) -> None:
@@ -30,4 +31,23 @@ def check_option(policy: str, option: str, value: object, *, least: int = 0) -> 
     if type(value) is not int or not least <= value <= _OPTION_MAX:
         raise ConfigurationError(
             f"{option} of policy {policy}", value, f"an integer from {least} to {_OPTION_MAX}"
+        )
+
+
+def check_ratio(policy: str, option: str, value: object, *, least: float) -> None:
+    """Refuse what is no number in range.
+
+    Args:
+        policy: name of the policy.
+        option: name of the option.
+        value: what was given.
+        least: smallest value that makes sense.
+
+    Raises:
+        ConfigurationError: it is not a number from `least` to 1000000.
+    """
+    number = value if isinstance(value, int | float) and type(value) is not bool else -1
+    if not least <= number <= _RATIO_MAX:
+        raise ConfigurationError(
+            f"{option} of policy {policy}", value, f"a number from {least:g} to {_RATIO_MAX}"
         )

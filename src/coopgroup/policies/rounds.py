@@ -16,6 +16,7 @@ from coopgroup.model import NOBODY
 from coopgroup.policies.base import Offer, StagedRound
 from coopgroup.policies.changes import changed_for_good
 from coopgroup.policies.initial import initial_until_ms
+from coopgroup.policies.lag_moves import lag_moves
 from coopgroup.policies.losses import Losses, follow_losses
 from coopgroup.policies.moves import (
     MOVE_MODES,
@@ -26,12 +27,19 @@ from coopgroup.policies.moves import (
     less_even,
 )
 from coopgroup.policies.staging import Staging, keepable, stage_resources
-from coopgroup.policies.stopping import offered_owner, rightful_resources, stopping_claims
+from coopgroup.policies.state import Holdings
+from coopgroup.policies.stopping import (
+    member_numbers,
+    offered_owner,
+    rightful_resources,
+    stopping_claims,
+)
 from coopgroup.policies.unclaimed import Unclaimed, find_unclaimed, remember_round
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, RoundPlan
     from coopgroup.model.resource_set import BoolArray, Int32Array
+    from coopgroup.policies.balance import BalanceRule
     from coopgroup.policies.base import RoundContext
 
 __all__ = ["Delays", "Ration", "offer_round", "stage_round"]
@@ -117,6 +125,7 @@ def stage_round(
     context: RoundContext,
     delays: Delays,
     ration: Ration | None = None,
+    balance: BalanceRule | None = None,
 ) -> StagedRound:
     """Stage a round.
 
@@ -126,6 +135,7 @@ def stage_round(
         context: of the round.
         delays: how long it waits.
         ration: how fast it moves; None for all at once.
+        balance: what it moves because of lags alone; None for nothing.
     """
     outlook = _look(group, context, delays)
     could_stay = keepable(group)
@@ -146,10 +156,17 @@ def stage_round(
         blind=blind,
         returned=bool((claimant != NOBODY).any()) or context.state is not None,
         uneven=less_even(group, kept, target),
+        lagging=balance is not None and _lagging(group, context, ration),
     )
     candidates = could_stay & (group.owner != target) & ~stopping
     if mode is MoveMode.REST:
         candidates &= _planned(group, context)
+    promised = _promised(group, context) if mode is not MoveMode.MOVE else _to_nobody(group)
+    if mode is MoveMode.BALANCE:
+        evened_out = _evening_out(group, target, context, candidates, balance)
+        candidates &= evened_out != NOBODY
+        promised = np.where(candidates, evened_out, promised).astype(np.int32)
+    gift = np.where(group.may_hold(promised), promised, gift).astype(np.int32)
     moves = _rationed(group, target, context, candidates, ration)
     held = outlook.unclaimed.created & (outlook.initial_until_ms is not None)
     wait_ends_ms = _earliest(
@@ -160,7 +177,7 @@ def stage_round(
         target=target,
         gift=gift,
         moves=moves.chosen | stopping,
-        settled=mode is MoveMode.REST,
+        settled=mode is not MoveMode.MOVE,
         waits=outlook.losses.waits,
         held=held,
         stopping=outlook.stopping,
@@ -174,8 +191,9 @@ def stage_round(
         losses=outlook.losses.losses,
         lost=outlook.losses.lost,
         moves_due_ms=moves.due_ms,
-        moves_pending=begun if mode is MoveMode.REST else _unfinished(candidates, plan),
+        moves_pending=_unfinished(candidates, plan) if mode is MoveMode.MOVE else begun,
         planned=group.resources.take(moves.put_off),
+        promised=_still_promised(group, promised, plan),
         blind=blind and waits,
         initial_until_ms=outlook.initial_until_ms,
         next_round_ms=due_ms,
@@ -216,6 +234,51 @@ def _planned(group: GroupSnapshot, context: RoundContext) -> BoolArray:
         places = group.resources.positions(context.state.planned)
         planned[places[places >= 0]] = True
     return planned
+
+
+def _lagging(group: GroupSnapshot, context: RoundContext, ration: Ration | None) -> bool:
+    """Whether a few resources may move in this round because lags are uneven."""
+    if not context.balance or context.lags is None or _planned(group, context).any():
+        return False
+    return ration is None or _moves_due_ms(group, context, ration.interval_ms) is None
+
+
+def _evening_out(
+    group: GroupSnapshot,
+    target: Int32Array,
+    context: RoundContext,
+    candidates: BoolArray,
+    balance: BalanceRule | None,
+) -> Int32Array:
+    """Who gets what moves because of lags alone, if `_lagging` lets it: int32 (R,)."""
+    if balance is None or context.lags is None:
+        return _to_nobody(group)
+    lags = context.lags.aligned(group.resources)
+    return lag_moves(group, target, lags, candidates, balance)
+
+
+def _to_nobody(group: GroupSnapshot) -> Int32Array:
+    return np.full(len(group.resources), NOBODY, dtype=np.int32)
+
+
+def _promised(group: GroupSnapshot, context: RoundContext) -> Int32Array:
+    """Who is to get what an earlier round took from its owner to even lags out: int32 (R,).
+
+    An exchange stays one: with the lags of the next moment the assignor might give the first half
+    of it to a third member, and leave two others with a resource too many and one too few.
+    """
+    promised = _to_nobody(group)
+    if context.state is not None and context.state.promised.resources:
+        places = group.resources.positions(context.state.promised.resources)
+        holder = member_numbers(group, context.state.members)[context.state.promised.holder]
+        promised[places[places >= 0]] = holder[places >= 0]
+    return promised
+
+
+def _still_promised(group: GroupSnapshot, promised: Int32Array, plan: RoundPlan) -> Holdings:
+    """What of it is still being stopped."""
+    open_ = (promised != NOBODY) & (plan.assigned == NOBODY)
+    return Holdings(resources=group.resources.take(open_), holder=promised[open_])
 
 
 def _unfinished(candidates: BoolArray, plan: RoundPlan) -> bool:

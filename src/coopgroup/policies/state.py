@@ -1,8 +1,9 @@
 """`PolicyState`: what a leader remembers from the round that it led last.
 
 It lives in the leader's memory, and in the `state` field of `coopgroup plan` as JSON. It is
-written anew by each round and never changed in place. Version 1 of the JSON, which ends with
-`silent`, and version 2, which ends with `next_round_ms`, are still read.
+written anew by each round and never changed in place. Of the JSON, version 1, which ends with
+`silent`, version 2, which ends with `next_round_ms`, and version 3, which ends with
+`subscription_of`, are still read.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ __all__ = [
     "state_to_json",
 ]
 
-_STATE_VERSION: Final = 3
-_VERSIONS: Final = (1, 2, 3)
+_STATE_VERSION: Final = 4
+_VERSIONS: Final = (1, 2, 3, 4)
 _WITHOUT_PLANS: Final = 2
+_WITHOUT_PROMISES: Final = 3
 _GENERATION_MAX: Final = 2**31 - 1
 _TIME_MS_MAX: Final = 2**63 - 1
 
@@ -126,6 +128,8 @@ class PolicyState:
         blind: whether something has waited ever since a round that its leader had no memory in.
         subscriptions: the distinct sets of subscribed names in the round; none where not known.
         subscription_of: which of these each of `members` had.
+        promised: which of `members` is to get what was taken from its owner to even lags out, and
+            is still being stopped.
     """
 
     generation: int
@@ -147,6 +151,7 @@ class PolicyState:
     blind: bool = False
     subscriptions: tuple[tuple[str, ...], ...] = ()
     subscription_of: tuple[int, ...] = ()
+    promised: Holdings = NO_HOLDINGS
 
 
 def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[str, Any]:
@@ -184,12 +189,15 @@ def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[
     }
     if version == _WITHOUT_PLANS:
         return row
-    return row | {
+    row |= {
         "planned": state.planned.to_dict(),
         "blind": state.blind,
         "subscriptions": [list(names) for names in state.subscriptions],
         "subscription_of": list(state.subscription_of),
     }
+    if version == _WITHOUT_PROMISES:
+        return row
+    return row | {"promised": _holdings_to_json(state.promised)}
 
 
 def state_from_json(row: Mapping[str, Any] | None) -> PolicyState | None:
@@ -241,12 +249,17 @@ def _read(row: Mapping[str, Any]) -> PolicyState:
     )
     if row["version"] == _WITHOUT_PLANS:
         return state
-    return attrs.evolve(
+    state = attrs.evolve(
         state,
         planned=ResourceSet(row["planned"]),
         blind=bool(row["blind"]),
         subscriptions=tuple(tuple(str(n) for n in names) for names in row["subscriptions"]),
         subscription_of=_read_subscription_of(row, len(members)),
+    )
+    if row["version"] == _WITHOUT_PROMISES:
+        return state
+    return attrs.evolve(
+        state, promised=_read_holdings(row["promised"], "promised", len(state.members))
     )
 
 

@@ -12,6 +12,9 @@ than this module says. The host's duties, in this order:
    metadata. Members that cannot be read are None; the round is answered all the same. After a
    round that was refused (`RoundLed.led.refused`) give `RejoinRequested` a while later: what it
    could not place has no owner until then.
+   For `CheckLags`, likewise: look up the lags of its resources, `check_lags`, and give
+   `LagsChecked`. One look at a time, and none beside a round that is being decided: a look that
+   fails, or is left out, need not be answered.
 5. Run `GrantResources`, `RevokeResources` and `LoseResources` on the application's thread in the
    order given. A revocation is complete when the callback has returned and the offsets are
    committed, or at least asked for; only then give `RevocationCompleted`, for the join that follows
@@ -31,6 +34,7 @@ than this module says. The host's duties, in this order:
    `fail`: a member that missed an event would wait for ever for what it takes to be on its way.
 """
 
+from coopgroup.session.balancing import CheckLags, LagsChecked, LagWatch, check_lags
 from coopgroup.session.deciding import LeadRound, RoundLed, lead_round, one_line
 from coopgroup.session.hosted import (
     OwedRound,
@@ -45,6 +49,9 @@ from coopgroup.session.hosted import (
 )
 
 __all__ = [
+    "CheckLags",
+    "LagWatch",
+    "LagsChecked",
     "LeadRound",
     "OwedRound",
     "RoundLed",
@@ -52,6 +59,7 @@ __all__ = [
     "SessionEffect",
     "SessionEvent",
     "backing_off",
+    "check_lags",
     "fail",
     "lead_round",
     "next_round_in_ms",

@@ -24,6 +24,7 @@ from coopgroup.leader import (
 from coopgroup.model import ResourceSet
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import kafka_protocol
+from coopgroup.session.balancing import LagWatch, watch_of
 
 if TYPE_CHECKING:
     from coopgroup.assignors.base import Assignor
@@ -64,11 +65,13 @@ class RoundLed:
         generation: of the round.
         led: the decision.
         number: of the `LeadRound`.
+        watch: what it leaves to watch for uneven lags, None for nothing.
     """
 
     generation: int
     led: LedRound
     number: int = 0
+    watch: LagWatch | None = None
 
 
 def lead_round(
@@ -94,6 +97,7 @@ def lead_round(
         policy: says when.
         failure: why there is no metadata, or no request, for the record.
     """
+    context = attrs.evolve(duty.context, lags=lags)
     foreign = kafka_protocol(duty.protocol)
     if foreign is not None:
         led = _led_as_kafka(duty, foreign, metadata, failure)
@@ -106,11 +110,14 @@ def lead_round(
                 NO_LAGS if lags is None else lags,
                 assignor=assignor,
                 policy=policy,
-                context=duty.context,
+                context=context,
             )
             state: object = led.state  # as a user's policy returned it
             if isinstance(state, PolicyState):
-                return RoundLed(generation=duty.generation, led=led, number=duty.number)
+                watch = watch_of(led, context, assignor, policy)
+                return RoundLed(
+                    generation=duty.generation, led=led, number=duty.number, watch=watch
+                )
             given = type(state).__name__
             failure = f"policy {_name(policy)}: expected a PolicyState, got a {given}"
         except Exception as error:  # noqa: BLE001 -- a round is always answered

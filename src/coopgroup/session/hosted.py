@@ -35,10 +35,12 @@ from coopgroup.member.effects import (
 )
 from coopgroup.member.effects import Effect as MemberEffect
 from coopgroup.member.events import Event as MemberEvent
-from coopgroup.member.events import RejoinRequested, RoundDecided
+from coopgroup.member.events import RejoinRequested, RoundDecided, Woken
 from coopgroup.member.turn import Turn
 from coopgroup.model.claims import NO_GENERATION
+from coopgroup.policies.balance import is_at_rest
 from coopgroup.policies.base import RoundContext
+from coopgroup.session.balancing import CheckLags, LagsChecked, LagWatch, next_watch
 from coopgroup.session.deciding import LeadRound, RoundLed
 
 if TYPE_CHECKING:
@@ -79,11 +81,12 @@ _BEFORE_FAILURE: Final = types.MappingProxyType(
         MemberState.LOSING: Trigger.LOSS_HANDLED,
     }
 )
-SessionEvent: TypeAlias = MemberEvent | RoundLed
+SessionEvent: TypeAlias = MemberEvent | RoundLed | LagsChecked
 SessionEffect: TypeAlias = (
     Send
     | CancelJoin
     | LeadRound
+    | CheckLags
     | GrantResources
     | RevokeResources
     | LoseResources
@@ -105,6 +108,8 @@ class Session:
         led_generation: generation of the round in which `policy_state` was made, None for none.
         asked_for_ms: the policy's deadline for which a round was asked for already, None for none.
         owed: what an earlier life left to do, None for nothing. Its `policy_state` is gone.
+        watch: what it has seen of the lags since that round, None where it does not look.
+        asks_balance: whether it asked for a round because lags are uneven, and has not led it yet.
     """
 
     member: Member
@@ -112,6 +117,8 @@ class Session:
     led_generation: int | None = None
     asked_for_ms: int | None = None
     owed: OwedRound | None = None
+    watch: LagWatch | None = None
+    asks_balance: bool = False
 
 
 def step(
@@ -124,18 +131,21 @@ def step(
     """
     before: tuple[SessionEffect, ...] = ()
     if isinstance(event, RoundLed):
-        led, generation, number = event.led, event.generation, event.number
-        event = RoundDecided(number=number, assignments=led.assignments)
-        if _leads(session.member, number):  # else the round was over before it was decided
-            before = tuple(Report(record=record) for record in led.records)
-            session = attrs.evolve(session, policy_state=led.state, led_generation=generation)
+        if _leads(session.member, event.number):  # else it was over before it was decided
+            before = tuple(Report(record=record) for record in event.led.records)
+            session = _with_memory(session, event, now_ms)
+        event = RoundDecided(number=event.number, assignments=event.led.assignments)
+    elif isinstance(event, LagsChecked):
+        session, event, before = _judged(session, event)
     session, effects = _stepped(session, event, now_ms)
     due_ms = _policy_deadline_ms(session)
     if due_ms is not None and now_ms >= due_ms:
         asks = RejoinRequested(reason="a deadline of the policy has come")
         session, more = _stepped(attrs.evolve(session, asked_for_ms=due_ms), asks, now_ms)
         effects = (*effects, *more)
-    return session, (*before, *(_translated(session, effect, now_ms) for effect in effects))
+    translated = tuple(_translated(session, effect, now_ms) for effect in effects)
+    session, looks = _looked(session, now_ms)
+    return session, (*before, *translated, *looks)
 
 
 def fail(
@@ -171,7 +181,11 @@ def fail(
 
 def session_deadline_ms(session: Session) -> int | None:
     """When the host must give `Woken` at the latest, in ms; None for never."""
-    deadlines = (next_deadline_ms(session.member), _policy_deadline_ms(session))
+    deadlines = (
+        next_deadline_ms(session.member),
+        _policy_deadline_ms(session),
+        _look_deadline_ms(session),
+    )
     return min((at_ms for at_ms in deadlines if at_ms is not None), default=None)
 
 
@@ -196,6 +210,8 @@ def _stepped(
         led_generation=session.led_generation,
         asked_for_ms=session.asked_for_ms,
         owed=session.owed,
+        watch=session.watch,
+        asks_balance=session.asks_balance,
     )
     return _remember(session), effects
 
@@ -210,11 +226,16 @@ def _policy_deadline_ms(session: Session) -> int | None:
     if member.state not in {MemberState.STABLE, MemberState.REVOKING}:
         return None
     due_ms = None
-    if state is not None and member.leads and session.led_generation == member.claim_generation:
+    if state is not None and _own_round_stands(session):
         due_ms = state.next_round_ms
     elif owed is not None and _stands_there(member, owed):
         due_ms = owed.at_ms
     return None if due_ms == session.asked_for_ms else due_ms
+
+
+def _own_round_stands(session: Session) -> bool:
+    member = session.member
+    return member.leads and session.led_generation == member.claim_generation
 
 
 def _stands_there(member: Member, owed: OwedRound) -> bool:
@@ -223,6 +244,16 @@ def _stands_there(member: Member, owed: OwedRound) -> bool:
 
 def _leads(member: Member, number: int) -> bool:
     return member.state is MemberState.LEADING and member.duty_number == number
+
+
+def _with_memory(session: Session, event: RoundLed, now_ms: int) -> Session:
+    return attrs.evolve(
+        session,
+        policy_state=event.led.state,
+        led_generation=event.generation,
+        watch=next_watch(session.watch, event.watch, now_ms),
+        asks_balance=False,
+    )
 
 
 def _remember(session: Session) -> Session:
@@ -236,7 +267,14 @@ def _remember(session: Session) -> Session:
         return session
     if member.leads and member.generation == led + 1:
         return session
-    return attrs.evolve(session, policy_state=None, led_generation=None, asked_for_ms=None)
+    return attrs.evolve(
+        session,
+        policy_state=None,
+        led_generation=None,
+        asked_for_ms=None,
+        watch=None,
+        asks_balance=False,
+    )
 
 
 def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionEffect:
@@ -252,5 +290,51 @@ def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionE
             generation=effect.completed_generation,
             now_ms=now_ms,
             state=session.policy_state,
+            balance=session.asks_balance,
         ),
     )
+
+
+# --- looks at the lags ---------------------------------------------------------------------------
+
+
+def _look_deadline_ms(session: Session) -> int | None:
+    """When the next look at the lags is due, in ms; None while this member does not look.
+
+    Only who leads does, as long as its own round stands, and nobody while a round is under way.
+    """
+    watch, member = session.watch, session.member
+    if watch is None or session.asks_balance or member.state is not MemberState.STABLE:
+        return None
+    return watch.due_ms if _own_round_stands(session) else None
+
+
+def _looked(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, ...]]:
+    """Ask for a look that is due; while anything waits or moves, it is put off and begins anew."""
+    due_ms = _look_deadline_ms(session)
+    watch, state = session.watch, session.policy_state
+    if watch is None or state is None or due_ms is None or now_ms < due_ms:
+        return session, ()
+    at_rest = is_at_rest(state, now_ms)
+    watch = attrs.evolve(
+        watch,
+        due_ms=now_ms + watch.rule.interval_ms,
+        number=watch.number + 1,
+        looks=watch.looks if at_rest else (),
+    )
+    session = attrs.evolve(session, watch=watch)
+    return session, (CheckLags(number=watch.number, watch=watch),) if at_rest else ()
+
+
+def _judged(
+    session: Session, event: LagsChecked
+) -> tuple[Session, MemberEvent, tuple[SessionEffect, ...]]:
+    """Take the outcome of a look, unless it is void: the member's event that it comes to."""
+    watch = session.watch
+    if watch is None or event.number != watch.number or _look_deadline_ms(session) is None:
+        return session, Woken(), ()
+    session = attrs.evolve(session, watch=attrs.evolve(watch, looks=event.looks))
+    if event.request is None:
+        return session, Woken(), ()
+    session = attrs.evolve(session, asks_balance=True)
+    return session, RejoinRequested(reason="lags are uneven"), (Report(record=event.request),)

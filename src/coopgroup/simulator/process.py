@@ -36,12 +36,14 @@ from coopgroup.member.events import (
 from coopgroup.model import EMPTY, NOBODY, ResourceSet
 from coopgroup.model.group_api import JoinGroupAnswer
 from coopgroup.session import (
+    CheckLags,
     LeadRound,
     RoundLed,
     Session,
     SessionEffect,
     SessionEvent,
     backing_off,
+    check_lags,
     lead_round,
     session_deadline_ms,
 )
@@ -322,6 +324,8 @@ class Process:
                 self.network.close_lane(self, Lane.JOIN)
             case LeadRound():
                 self._lead(effect)
+            case CheckLags():
+                self._check_lags(effect)
             case KeepIdentity():
                 self.on_keep(effect.identity, self.seen if self.leads else None)
             case _:
@@ -429,6 +433,13 @@ class Process:
             self.later(self.habits.retry_ms, self.give, again)
         if self._changed() is not None:
             self.notice()  # while the round was being decided
+
+    def _check_lags(self, duty: CheckLags) -> None:
+        """Duty 4, too: look at the lags; what it comes to is known a while later."""
+        world, span = self.world, self.habits.lead_ms
+        lags = self.application.load.lags(duty.resources, world.now_ms)
+        checked = check_lags(duty, lags, assignor=self.habits.assignor)
+        self.later(world.dice("leader").randint(span.low, span.high), self.give, checked)
 
     def _check_round(self, led: RoundLed) -> None:
         """What no record shows: a sound round takes nothing from an owner that is to keep it."""

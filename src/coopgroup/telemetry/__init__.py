@@ -7,6 +7,7 @@ from coopgroup.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_js
 from coopgroup.telemetry.ownership import Ownership, read_ownership
 from coopgroup.telemetry.records import (
     AssignmentReceived,
+    BalanceRequested,
     CommitFailed,
     EndCause,
     FaultInjected,
@@ -30,6 +31,7 @@ from coopgroup.telemetry.records import (
 __all__ = [
     "SCHEMA_VERSION",
     "AssignmentReceived",
+    "BalanceRequested",
     "CommitFailed",
     "EndCause",
     "Envelope",

@@ -16,6 +16,7 @@ from coopgroup.model import EMPTY, ResourceSet
 
 __all__ = [
     "AssignmentReceived",
+    "BalanceRequested",
     "CommitFailed",
     "EndCause",
     "FaultInjected",
@@ -198,6 +199,24 @@ class RoundRefused:
 
 
 @frozen(kw_only=True)
+class BalanceRequested:
+    """A leader asked for a round because lags had been uneven for long. Written by the leader.
+
+    Attributes:
+        overloaded: member ids of those that carried too much, ascending.
+        lags: lag of each of them, in records; those of members that tell how fast they are count
+            as much as they would to one of mean speed.
+        mean_lag: mean of all members, counted likewise.
+        resources: what would have moved by the lags of that moment; the round looks again.
+    """
+
+    overloaded: tuple[str, ...]
+    lags: tuple[int, ...]
+    mean_lag: int
+    resources: ResourceSet = EMPTY
+
+
+@frozen(kw_only=True)
 class SubscriptionUnreadable:
     """A member's subscription could not be decoded; it gains nothing. Written by the leader.
 
@@ -208,9 +227,6 @@ class SubscriptionUnreadable:
 
     member_id: str
     reason: str
-
-
-# What follows only a host knows that controls processes, such as the simulator.
 
 
 @frozen(kw_only=True)
@@ -285,6 +301,7 @@ Record: TypeAlias = (
     | CommitFailed
     | RoundLed
     | RoundRefused
+    | BalanceRequested
     | SubscriptionUnreadable
     | ProcessStarted
     | ProcessEnded

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coopgroup.assignors import StickyAssignor
+from coopgroup.assignors import LagAwareAssignor, StickyAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.policies import IncrementalPolicy, Policy, create_policy
@@ -272,3 +272,201 @@ def test_offer_when_claims_are_being_stopped_shows_them_free() -> None:
     target = drill.decided.plan.target
     assert isinstance(drill.assignor, StickyAssignor)
     assert {drill.decided.group.member_ids[target[place]] for place in told["A"][1]["T"]} == {"B"}
+
+
+# --- continuous lag balance ---------------------------------------------------------------------
+
+HOT = {"T": {0: 500, 1: 500, 2: 10, 3: 10, 4: 20, 5: 20, 6: 15, 7: 15}}
+BEFORE = {"A": [0, 1], "B": [2, 3], "C": [4, 5], "D": [6, 7]}
+
+
+def _hot(**options: int) -> Drill:
+    """A has two hot partitions, and B, C and D have little to do."""
+    policy = IncrementalPolicy(
+        **{
+            "max_moves_per_round": 2,
+            "move_interval_ms": 1_000,
+            "lag_check_interval_ms": 1_000,
+            "lag_imbalance_min": 100,
+            **options,
+        }
+    )
+    drill = Drill(policy=policy, existing={"T": range(8)}, assignor=LagAwareAssignor())
+    drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
+    drill.lags = HOT
+    return drill
+
+
+def test_lags_when_nobody_asked_to_balance_move_nothing() -> None:
+    """Any round may find lags uneven: that is no reason."""
+    drill = _hot()
+    assert steady(drill.round(5_000))
+    assert drill.owned() == BEFORE
+
+
+def test_balance_exchanges_a_hot_partition_for_a_cold_one() -> None:
+    """Two rounds, two moves, counts as before; and nothing more is due."""
+    drill = _hot()
+    told = drill.round(5_000, balance=True)
+    assert (_revoked(told), drill.timeout_ms) == (2, 0)
+    assert steady(drill.round(5_010))
+    owned = drill.owned()
+    assert sorted(map(len, owned.values())) == [2, 2, 2, 2]
+    assert [sum(HOT["T"][one] for one in has) > 500 for has in owned.values()].count(True) == 2
+    assert drill.state is not None
+    assert (drill.state.moves_pending, drill.state.next_round_ms) == (False, None)
+    assert not drill.state.planned
+
+
+def test_exchange_stays_one_whatever_the_lags_are_a_moment_later() -> None:
+    """What A gives goes to the one that it was taken for, and nobody ends with other counts."""
+    drill = _hot()
+    told = drill.round(5_000, balance=True)
+    partner = next(m for m, (_, revoked) in told.items() if m != "A" and revoked)
+    drill.lags = {"T": {0: 0, 1: 900, 2: 900, 3: 900, 4: 0, 5: 0, 6: 0, 7: 0}}
+    drill.round(5_010)
+    owned = drill.owned()
+    assert [len(has) for has in owned.values()] == [2, 2, 2, 2]
+    assert {m for m in BEFORE if owned[m] != BEFORE[m]} == {"A", partner}
+
+
+def test_balance_when_one_half_is_slow_to_stop_waits_for_that_half_only() -> None:
+    """The other one is granted at once; the slow one goes where it was promised when it is free."""
+    drill = _hot()
+    drill.actors["A"].slow = ResourceSet({"T": [0, 1]})
+    told = drill.round(5_000, balance=True)
+    partner = next(m for m, (_, revoked) in told.items() if m != "A" and revoked)
+    drill.round(5_010)
+    assert [len(drill.owned()[member]) for member in ("A", partner)] == [3, 1]
+    drill.lags = None
+    drill.finish_stops_told("A")
+    drill.round(9_000)
+    owned = drill.owned()
+    assert [len(has) for has in owned.values()] == [2, 2, 2, 2]
+    assert {m for m in BEFORE if owned[m] != BEFORE[m]} == {"A", partner}
+
+
+def test_balance_when_a_loss_waits_moves_nothing() -> None:
+    """The owner may be back in a moment, and the lags of today with it."""
+    drill = _hot(scheduled_rebalance_timeout_ms=5_000)
+    drill.leave("D")
+    drill.round(4_000)
+    told = drill.round(5_000, balance=True)
+    assert (_revoked(told), drill.timeout_ms) == (0, 4_000)
+
+
+def test_balance_when_a_member_joined_gives_it_its_share_first() -> None:
+    """A round may have several reasons; this one moves what the newcomer needs, at its pace."""
+    drill = _hot()
+    drill.join("E")
+    told = drill.round(5_000, balance=True)
+    assert _revoked(told) == 1
+    drill.round(5_010)
+    assert len(drill.owned()["E"]) == 1
+
+
+def test_balance_when_nobody_knows_the_lags_moves_nothing() -> None:
+    """The look-up may fail in the round itself."""
+    drill = _hot()
+    drill.lags = None
+    assert steady(drill.round(5_000, balance=True))
+
+
+def test_balance_when_the_last_moves_were_a_moment_ago_moves_nothing() -> None:
+    """One revoking round each interval, whatever its reason; and nothing is put off for it."""
+    drill = _hot(move_interval_ms=60_000)
+    drill.round(5_000, balance=True)
+    drill.round(5_010)
+    now = drill.owned()
+    drill.lags = {"T": {one: 900 if one in now["B"] else 0 for one in range(8)}}
+    assert steady(drill.round(6_000, balance=True))
+    assert drill.state is not None
+    assert not drill.state.planned
+
+
+def test_balance_when_the_policy_was_not_told_to_look_moves_nothing() -> None:
+    """Off by default."""
+    drill = _hot()
+    drill.policy = IncrementalPolicy(max_moves_per_round=2)
+    assert steady(drill.round(5_000, balance=True))
+
+
+def test_balance_when_the_lags_are_even_by_then_moves_nothing() -> None:
+    """The round looks again."""
+    drill = _hot()
+    drill.lags = {"T": dict.fromkeys(range(8), 500)}
+    assert steady(drill.round(5_000, balance=True))
+
+
+def test_balance_when_the_leader_changes_before_the_second_round_still_ends() -> None:
+    """The new leader takes what is free for lost, and gives it to who has too few in the end."""
+    drill = _hot(scheduled_rebalance_timeout_ms=5_000)
+    drill.round(5_000, balance=True)
+    drill.round(5_010, leader="C")
+    for now in range(6_000, 20_000, 1_000):
+        drill.round(now)
+    assert sorted(map(len, drill.owned().values())) == [2, 2, 2, 2]
+
+
+def test_rule_when_only_the_interval_is_given_has_defaults() -> None:
+    """Halfway to 1 and ten intervals."""
+    rule = IncrementalPolicy(lag_check_interval_ms=5_000).balance
+    assert rule is not None
+    assert (rule.interval_ms, rule.ratio, rule.calm_ratio) == (5_000, 1.5, 1.25)
+    assert (rule.looks, rule.lag_min, rule.cooldown_ms, rule.moves_max) == (3, 1_000, 50_000, 10)
+    assert IncrementalPolicy().balance is None
+
+
+def test_rule_when_all_is_given_has_that() -> None:
+    """By name, as in a scenario file."""
+    options: dict[str, object] = {
+        "max_moves_per_round": 4,
+        "lag_check_interval_ms": 1_000,
+        "lag_imbalance_ratio": 3,
+        "lag_calm_ratio": 1.1,
+        "lag_imbalance_checks": 5,
+        "lag_imbalance_min": 0,
+        "lag_cooldown_ms": 7_000,
+    }
+    policy = create_policy("incremental", options)
+    assert isinstance(policy, IncrementalPolicy)
+    rule = policy.balance
+    assert rule is not None
+    assert (rule.interval_ms, rule.ratio, rule.calm_ratio) == (1_000, 3, 1.1)
+    assert (rule.looks, rule.lag_min, rule.cooldown_ms, rule.moves_max) == (5, 0, 7_000, 4)
+
+
+WHOLE = "expected an integer from {} to 2147483647"
+RATIO = "expected a number from 1 to 1000000"
+
+
+@pytest.mark.parametrize(
+    ("options", "option", "said"),
+    [
+        ({"lag_check_interval_ms": 0}, "lag_check_interval_ms", f"got 0, {WHOLE.format(1)}"),
+        (
+            {"lag_check_interval_ms": 1_000, "max_moves_per_round": 1},
+            "max_moves_per_round",
+            "got 1, expected at least 2 beside lag_check_interval_ms: an exchange takes two",
+        ),
+        ({"lag_imbalance_ratio": 0.9}, "lag_imbalance_ratio", f"got 0.9, {RATIO}"),
+        ({"lag_imbalance_ratio": True}, "lag_imbalance_ratio", f"got True, {RATIO}"),
+        ({"lag_imbalance_ratio": float("nan")}, "lag_imbalance_ratio", f"got nan, {RATIO}"),
+        (
+            {"lag_imbalance_ratio": 1.5, "lag_calm_ratio": 1.6},
+            "lag_calm_ratio",
+            "got 1.6, expected at most lag_imbalance_ratio (1.5)",
+        ),
+        ({"lag_calm_ratio": "1"}, "lag_calm_ratio", f"got '1', {RATIO}"),
+        ({"lag_imbalance_checks": 0}, "lag_imbalance_checks", f"got 0, {WHOLE.format(1)}"),
+        ({"lag_imbalance_min": -1}, "lag_imbalance_min", f"got -1, {WHOLE.format(0)}"),
+        ({"lag_cooldown_ms": -1}, "lag_cooldown_ms", f"got -1, {WHOLE.format(0)}"),
+    ],
+)
+def test_balance_option_when_it_cannot_be_is_one_line(
+    options: dict[str, object], option: str, said: str
+) -> None:
+    """From code, JSON and scenario files alike."""
+    with pytest.raises(ConfigurationError) as refusal:
+        create_policy("incremental", options)
+    assert str(refusal.value) == f"{option} of policy incremental: {said}"

@@ -10,6 +10,7 @@ import pytest
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.policies import Claims, Holdings, Loss, PolicyState, state_from_json, state_to_json
+from coopgroup.policies.state import NO_HOLDINGS
 
 STATE = PolicyState(
     generation=7,
@@ -46,6 +47,7 @@ STATE = PolicyState(
     blind=True,
     subscriptions=(("T", "U"), ("T",)),
     subscription_of=(1, 0),
+    promised=Holdings(resources=ResourceSet({"T": [5]}), holder=np.array([1], dtype=np.int32)),
 )
 OLD_ROW: dict[str, Any] = {
     "version": 1,
@@ -81,12 +83,16 @@ SECOND_ROW: dict[str, Any] = OLD_ROW | {
     "initial_until_ms": None,
     "next_round_ms": 60,
 }
-ROW: dict[str, Any] = SECOND_ROW | {
+THIRD_ROW: dict[str, Any] = SECOND_ROW | {
     "version": 3,
     "planned": {"T": [6]},
     "blind": True,
     "subscriptions": [["T", "U"], ["T"]],
     "subscription_of": [1, 0],
+}
+ROW: dict[str, Any] = THIRD_ROW | {
+    "version": 4,
+    "promised": {"resources": {"T": [5]}, "holder": [1]},
 }
 
 
@@ -115,10 +121,23 @@ def test_state_when_of_version_2_is_read_without_what_that_lacked() -> None:
     """What was planned, and who subscribed to what, is not known of it."""
     state = state_from_json(SECOND_ROW)
     assert state == attrs.evolve(
-        STATE, planned=ResourceSet(), blind=False, subscriptions=(), subscription_of=()
+        STATE,
+        planned=ResourceSet(),
+        blind=False,
+        subscriptions=(),
+        subscription_of=(),
+        promised=NO_HOLDINGS,
     )
     assert state is not None
     assert state_to_json(state, version=2) == SECOND_ROW
+
+
+def test_state_when_of_version_3_is_read_without_what_that_lacked() -> None:
+    """What was promised to whom is not known of it."""
+    state = state_from_json(THIRD_ROW)
+    assert state == attrs.evolve(STATE, promised=NO_HOLDINGS)
+    assert state is not None
+    assert state_to_json(state, version=3) == THIRD_ROW
 
 
 def test_state_when_compared_minds_who_held_what() -> None:
@@ -135,7 +154,11 @@ def test_state_when_null_is_none() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 4}, "state.version: got 4, expected 3"),
+        ({"version": 5}, "state.version: got 5, expected 4"),
+        (
+            {"promised": {"resources": {"T": [5]}, "holder": [2]}},
+            "state.promised.holder: got [2], expected 1 numbers from 0 to 1",
+        ),
         (
             {"members": ["b", "a"]},
             "state.members: got ['b', 'a'], expected ids in order, each once",

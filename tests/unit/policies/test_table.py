@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coopgroup.policies.balance import LAG_STEPS
 from coopgroup.policies.initial import INITIAL_ACTIONS
 from coopgroup.policies.losses import LOSS_ACTIONS
 from coopgroup.policies.moves import MOVE_MODES, RATION_ACTIONS, MoveMode
@@ -15,6 +16,7 @@ from coopgroup.policies.table import DecisionTable
 
 TABLES: dict[str, DecisionTable[Any]] = {
     "initial": INITIAL_ACTIONS,
+    "lags": LAG_STEPS,
     "losses": LOSS_ACTIONS,
     "moves": MOVE_MODES,
     "ration": RATION_ACTIONS,
@@ -63,7 +65,7 @@ def test_columns_when_decided_as_arrays_say_the_same_as_one_by_one(name: str) ->
 
 def test_decision_when_a_loss_waits_and_nobody_joined_is_rest() -> None:
     """Design II: "In this case there should be no RevokeTopicPartitions"."""
-    for others in itertools.product((False, True), repeat=4):
+    for others in itertools.product((False, True), repeat=5):
         columns = dict(zip(MOVE_MODES.columns[2:], others, strict=True))
         assert MOVE_MODES.decide(joined=False, waits=True, **columns) is MoveMode.REST
 

@@ -10,6 +10,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
     AssignmentReceived,
+    BalanceRequested,
     CommitFailed,
     EndCause,
     Envelope,
@@ -44,6 +45,7 @@ RECORDS: tuple[Record, ...] = (
     CommitFailed(resources=SOME, error="ILLEGAL_GENERATION"),
     RoundLed(policy="simple", assignor="sticky", members=("a", "b"), granted=SOME),
     RoundRefused(violations=("granted while another member still claims it: orders-1",)),
+    BalanceRequested(overloaded=("a", "b"), lags=(900, 700), mean_lag=400, resources=SOME),
     SubscriptionUnreadable(member_id="a", reason="ends at offset 3"),
     ProcessStarted(instance_id="orders-1", topics=("orders", "payments")),
     ProcessEnded(cause=EndCause.CRASHED),

@@ -1,0 +1,144 @@
+"""When lags have been uneven for so long that something should move."""
+
+from typing import Any
+
+import attrs
+import numpy as np
+import pytest
+
+from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet
+from coopgroup.policies import BalanceRule, Claims, Holdings, Loss, PolicyState
+from coopgroup.policies.balance import count_looks, is_at_rest, lag_loads, overloaded, speeds
+from tests.support.groups import claim, group_of, lags_of
+
+RULE = BalanceRule(
+    interval_ms=1_000,
+    ratio=2.0,
+    calm_ratio=1.5,
+    looks=3,
+    lag_min=100,
+    cooldown_ms=10_000,
+    moves_max=2,
+)
+IDS = ("A", "B", "C", "D")
+CALM = PolicyState(generation=3, members=IDS)
+
+
+def looks(*rows: tuple[float, ...], rule: BalanceRule = RULE) -> dict[str, int]:
+    """What is counted after looks at the lags of A, B, C and D."""
+    counted: tuple[tuple[str, int], ...] = ()
+    for row in rows:
+        counted = count_looks(rule, IDS, np.array(row), counted)
+    return dict(counted)
+
+
+def test_member_when_above_the_ratio_counts_one_look_more_each_time() -> None:
+    """900 is three times the mean of 300; only who carries too much is counted."""
+    assert looks((900, 100, 100, 100)) == {"A": 1}
+    assert looks(*[(900, 100, 100, 100)] * 3) == {"A": 3}
+
+
+def test_member_when_at_the_ratio_is_not_above_it() -> None:
+    """Twice the mean is not more than twice the mean."""
+    assert looks((600, 200, 200, 200)) == {}
+
+
+def test_count_when_between_the_ratios_is_as_it_was() -> None:
+    """Hysteresis: 1.75 times the mean, which is neither too much nor little enough."""
+    between = (525, 225, 225, 225)
+    assert looks(between) == {}
+    assert looks((900, 100, 100, 100), between, (900, 100, 100, 100)) == {"A": 2}
+
+
+@pytest.mark.parametrize("calm", [(450, 250, 250, 250), (0, 400, 400, 400)])
+def test_count_when_calm_begins_anew(calm: tuple[float, ...]) -> None:
+    """At the lower ratio, and below."""
+    assert looks((900, 100, 100, 100), calm) == {}
+
+
+def test_count_when_another_member_is_the_heavy_one_is_its_own() -> None:
+    """A peak that goes from member to member lasts with none of them."""
+    wandering = [np.roll((900.0, 100.0, 100.0, 100.0), place) for place in range(8)]
+    assert max(looks(*(tuple(row) for row in wandering)).values()) == 1
+
+
+def test_lag_when_too_small_to_matter_counts_for_nobody() -> None:
+    """All of next to nothing is a multiple of the mean, and is forgotten at once."""
+    assert looks((99, 0, 0, 0)) == {}
+    assert looks((900, 0, 0, 0), (99, 0, 0, 0)) == {}
+    assert looks((100, 0, 0, 0)) == {"A": 1}
+
+
+def test_group_when_nothing_lags_is_even() -> None:
+    """Also where a lag of 0 would matter."""
+    rule = attrs.evolve(RULE, lag_min=0)
+    assert looks((0, 0, 0, 0), rule=rule) == {}
+
+
+def test_count_when_a_member_is_gone_is_dropped() -> None:
+    """Nobody counts for who is not there."""
+    assert count_looks(RULE, ("B",), np.array([500.0]), (("A", 2),)) == ()
+
+
+def test_overloaded_is_who_has_enough_to_give_away() -> None:
+    """Above the lower ratio, and enough to matter."""
+    assert overloaded(RULE, np.array([900.0, 100.0, 100.0, 100.0])).tolist() == [True] + 3 * [False]
+    assert not overloaded(RULE, np.array([90.0, 0.0, 0.0, 0.0])).any()
+    assert not overloaded(RULE, np.zeros(0)).any()
+
+
+def group(**rates: float | None) -> GroupSnapshot:
+    """A, B and C, of which each has one partition."""
+    claims: list[MemberClaim] = [
+        attrs.evolve(claim(member, {"T": [place]}), consumption_rate_per_s=rates.get(member))
+        for place, member in enumerate("ABC")
+    ]
+    return group_of({"T": range(4)}, *claims)
+
+
+def test_loads_are_lags_where_nobody_tells_how_fast_it_is() -> None:
+    """What nobody holds is nobody's load."""
+    some = group()
+    lags = lags_of(some, {"T": [10, 20, 30, 40]})
+    assert lag_loads(some, some.owner, lags).tolist() == [10, 20, 30]
+
+
+def test_loads_when_members_tell_how_fast_they_are_are_times() -> None:
+    """Who is not known counts as the mean, and no moment's measure is believed without bounds."""
+    some = group(A=300.0, B=100.0)
+    assert speeds(some).tolist() == [1.5, 0.5, 1.0]
+    lags = lags_of(some, {"T": [30, 10, 20]})
+    assert lag_loads(some, some.owner, lags).tolist() == [20, 20, 20]
+    assert speeds(group(A=1e9, B=1e-9, C=1e9)).tolist() == pytest.approx([1.5, 0.1, 1.5])
+
+
+def test_group_at_rest_may_be_looked_at() -> None:
+    """From the end of the interval between moves on."""
+    assert is_at_rest(CALM, 0)
+    assert is_at_rest(attrs.evolve(CALM, moves_due_ms=50), 50)
+
+
+BUSY: dict[str, dict[str, Any]] = {
+    "a loss waits": {
+        "losses": (Loss(owner="E", instance_id=None, deadline_ms=90),),
+        "lost": Holdings(resources=ResourceSet({"T": [1]}), holder=np.array([0], dtype=np.int32)),
+    },
+    "the group forms": {"initial_until_ms": 90},
+    "the leader did not see what went before": {"blind": True},
+    "the target was never reached": {"moves_pending": True},
+    "moves were put off": {"planned": ResourceSet({"T": [1]})},
+    "somebody is slow to stop": {
+        "stopping": Claims(
+            resources=ResourceSet({"T": [1]}),
+            resource=np.array([0], dtype=np.int32),
+            claimant=np.array([0], dtype=np.int32),
+        )
+    },
+    "the last moves were a moment ago": {"moves_due_ms": 51},
+}
+
+
+@pytest.mark.parametrize("change", BUSY.values(), ids=BUSY)
+def test_group_that_waits_or_moves_is_not_at_rest(change: dict[str, Any]) -> None:
+    """Lags of a group on its way say nothing of it once it is there."""
+    assert not is_at_rest(attrs.evolve(CALM, **change), 50)
