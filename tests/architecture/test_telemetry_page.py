@@ -61,10 +61,13 @@ def test_page_names_every_reason() -> None:
 
 def test_page_lists_the_further_events_that_the_sources_log() -> None:
     """What is given to `TelemetrySink.warn`, with its fields."""
-    called = re.compile(r'sink\.warn\(\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)')
+    called = re.compile(
+        r'(?:sink|self)\.warn\(\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)'
+    )
     logged = {
         event: re.findall(r", (\w+)=", arguments)
-        for path in sorted((ROOT / "src" / "coopgroup" / "kafka").glob("*.py"))
+        for package in ("groups", "kafka")
+        for path in sorted((ROOT / "src" / "coopgroup" / package).glob("*.py"))
         for event, arguments in called.findall(path.read_text())
     }
     listed = {

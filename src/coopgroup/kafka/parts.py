@@ -33,8 +33,9 @@ from coopgroup.policies.eager import EagerPolicy
 
 if TYPE_CHECKING:
     from coopgroup.kafka.settings import ConsumerSettings
+    from coopgroup.member import MemberConfig
 
-__all__ = ["ConsumerParts", "check_plugins"]
+__all__ = ["ConsumerParts", "check_plugins", "slot_for"]
 
 _AN_ASSIGNOR: Final = "an assignor: an object with name, needs_lags and assign(group, lags)"
 _A_POLICY: Final = (
@@ -82,7 +83,7 @@ class ConsumerParts:
         with ExitStack() as opened:
             sink = TelemetrySink(settings.member.group_id, settings.telemetry_file)
             opened.callback(sink.close)
-            slot = _take_slot(settings, sink)
+            slot = slot_for(settings.member, settings.state_dir, sink)
             if slot is not None:
                 opened.callback(slot.release)
             fetching = Fetching(_librdkafka(settings))
@@ -203,11 +204,17 @@ def _check_plugin(field: str, given: object, kind: type, expected: str) -> None:
         raise ConfigurationError(f"{field}.name", name, "a string")
 
 
-def _take_slot(settings: ConsumerSettings, sink: TelemetrySink) -> IdentitySlot | None:
-    """Take a slot where one is wanted; a static member proves by its id who it is."""
-    if settings.state_dir is None or settings.member.instance_id is not None:
+def slot_for(
+    member: MemberConfig, state_dir: str | None, sink: TelemetrySink
+) -> IdentitySlot | None:
+    """Take a slot where one is wanted; a static member proves by its id who it is.
+
+    Raises:
+        ConfigurationError: the directory cannot be used.
+    """
+    if state_dir is None or member.instance_id is not None:
         return None
-    return take_slot(settings.state_dir, settings.member.group_id, sink.warn)
+    return take_slot(state_dir, member.group_id, sink.warn)
 
 
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)

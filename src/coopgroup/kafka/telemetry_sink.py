@@ -32,12 +32,19 @@ from coopgroup.telemetry import (
     RoundRefused,
     StateChanged,
     SubscriptionUnreadable,
+    WorkFailed,
     to_json,
 )
 
 __all__ = ["TelemetrySink"]
 
-_WARNINGS: Final = (MembershipLost, CommitFailed, RoundRefused, SubscriptionUnreadable)
+_WARNINGS: Final = (
+    MembershipLost,
+    CommitFailed,
+    RoundRefused,
+    SubscriptionUnreadable,
+    WorkFailed,
+)
 _DEBUG: Final = (StateChanged, RequestRefused)
 
 

@@ -26,6 +26,7 @@ from coopgroup.telemetry.records import (
     StateChanged,
     StopReason,
     SubscriptionUnreadable,
+    WorkFailed,
 )
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "StateChanged",
     "StopReason",
     "SubscriptionUnreadable",
+    "WorkFailed",
     "from_json",
     "read_ownership",
     "to_json",

@@ -35,6 +35,7 @@ __all__ = [
     "StateChanged",
     "StopReason",
     "SubscriptionUnreadable",
+    "WorkFailed",
 ]
 
 
@@ -230,6 +231,26 @@ class SubscriptionUnreadable:
 
 
 @frozen(kw_only=True)
+class WorkFailed:
+    """A callback of a group of named resources raised. Written by the host; it is tried again.
+
+    Attributes:
+        resources: what it was about.
+        action: "start", "stop" or "lost".
+        error: what was raised, one line.
+        attempts: how often in a row.
+    """
+
+    resources: ResourceSet
+    action: str
+    error: str
+    attempts: int
+
+
+# What follows only a host knows that controls processes, such as the simulator.
+
+
+@frozen(kw_only=True)
 class ProcessStarted:
     """A process began its life. Written by the host, before anything else of this life.
 
@@ -303,6 +324,7 @@ Record: TypeAlias = (
     | RoundRefused
     | BalanceRequested
     | SubscriptionUnreadable
+    | WorkFailed
     | ProcessStarted
     | ProcessEnded
     | ProcessPaused

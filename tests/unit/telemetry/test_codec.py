@@ -30,6 +30,7 @@ from coopgroup.telemetry import (
     StateChanged,
     StopReason,
     SubscriptionUnreadable,
+    WorkFailed,
     from_json,
     to_json,
 )
@@ -47,6 +48,7 @@ RECORDS: tuple[Record, ...] = (
     RoundRefused(violations=("granted while another member still claims it: orders-1",)),
     BalanceRequested(overloaded=("a", "b"), lags=(900, 700), mean_lag=400, resources=SOME),
     SubscriptionUnreadable(member_id="a", reason="ends at offset 3"),
+    WorkFailed(resources=ResourceSet({"sink": [-1, 0]}), action="stop", error="E: no", attempts=2),
     ProcessStarted(instance_id="orders-1", topics=("orders", "payments")),
     ProcessEnded(cause=EndCause.CRASHED),
     ProcessPaused(),

@@ -1,0 +1,127 @@
+"""What the leader looks up of a group of named resources: the catalogue.
+
+Rules of this file: a catalogue never goes back to an older version; a leader that is behind another
+member of its group waits a little for what that one has seen, and else its round moves nothing, as
+in Kafka Connect, whose members compare how far they have read their configuration. A catalogue that
+cannot be read is the last one that could.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from attrs import define, field
+
+from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue
+from coopgroup.kafka.clock import now_s
+from coopgroup.leader import TopicMetadata, read_members
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from coopgroup.leader import Lags, RoundRequest
+    from coopgroup.model import ResourceSet
+    from coopgroup.model.group_api import JoinedMember
+
+__all__ = ["CatalogueLookup"]
+
+# Between two looks of a leader that is behind.
+_LOOK_AGAIN_S: Final = 0.05
+
+
+@define(eq=False)
+class CatalogueLookup:
+    """Reads the application's catalogue, one look at a time.
+
+    Attributes:
+        source: the application's; called on threads of the group.
+        timeout_ms: how long a leader that is behind waits.
+        warn: gets an event and its fields.
+        known: the newest catalogue that was read; None before the first.
+        led: the one of the last round that was led here; None before the first.
+    """
+
+    source: Callable[[], object]
+    timeout_ms: int
+    warn: Callable[..., None]
+    known: Catalogue | None = field(default=None, init=False)
+    led: Catalogue | None = field(default=None, init=False)
+    _newest_seen: int | None = field(default=None, init=False)
+    _one_look: threading.Lock = field(factory=threading.Lock, init=False)
+    _closed: threading.Event = field(factory=threading.Event, init=False)
+
+    def look(self) -> Catalogue | None:
+        """Read the catalogue anew; what is known, where it cannot be read."""
+        if not self._one_look.acquire(timeout=self.timeout_ms / 1000):
+            self.warn("catalogue_unavailable", error="an earlier look has not ended yet")
+            return self.known
+        try:
+            found = Catalogue.read(self.source())
+            if self.known is None or not found.is_behind(self.known.version):
+                self.known = found
+        except Exception as error:  # noqa: BLE001 -- the application's own
+            self.warn("catalogue_unavailable", error=repr(error))
+        finally:
+            self._one_look.release()
+        return self.known
+
+    def read(self, members: Sequence[JoinedMember]) -> RoundRequest:
+        """Decode the members' subscriptions; who takes everything subscribes to all names."""
+        request = read_members(members, index_min=INDEX_MIN)
+        seen = [
+            one.catalogue_version for one in request.claims if one.catalogue_version is not None
+        ]
+        self._newest_seen = max(seen, default=None)
+        self._catch_up()
+        # What is claimed, too: where nothing can be looked up everybody keeps what it holds.
+        names = {name for claim in request.claims for name in claim.owned.names}
+        names.update(() if self.known is None else self.known.resources.names)
+        topics = tuple(sorted(names))
+        claims = tuple(
+            attrs.evolve(claim, topics=topics) if EVERYTHING in claim.topics else claim
+            for claim in request.claims
+        )
+        return attrs.evolve(request, claims=claims, topics=topics)
+
+    def metadata(self, topics: Iterable[str]) -> TopicMetadata:  # noqa: ARG002 - all or nothing
+        """What exists.
+
+        Raises:
+            LookupError: it is not known, or another member has seen a newer list.
+        """
+        catalogue = self.known
+        if catalogue is None:
+            raise LookupError("the catalogue could not be read so far")
+        if catalogue.is_behind(self._newest_seen):
+            raise LookupError(
+                f"the catalogue here has version {catalogue.version}, "
+                f"another member has seen {self._newest_seen}"
+            )
+        self.led = catalogue
+        return TopicMetadata(resources=catalogue.resources)
+
+    def lags(self, resources: ResourceSet) -> Lags:  # noqa: ARG002 - those of the same catalogue
+        """The weights.
+
+        Raises:
+            LookupError: the catalogue is not known.
+        """
+        if self.led is None:
+            raise LookupError("the catalogue could not be read so far")
+        return self.led.figures()
+
+    def close(self) -> None:
+        """Wait for no newer catalogue any more."""
+        self._closed.set()
+
+    def _catch_up(self) -> None:
+        deadline_s = now_s() + self.timeout_ms / 1000
+        catalogue = self.look()
+        while (
+            (catalogue is None or catalogue.is_behind(self._newest_seen))
+            and now_s() < deadline_s
+            and not self._closed.wait(_LOOK_AGAIN_S)
+        ):
+            catalogue = self.look()

@@ -1,0 +1,76 @@
+"""A bounded number of threads for an application's callbacks.
+
+Rules of this file: the most urgent call goes first; threads are started when they are needed and
+end when they are not; none of them keeps the interpreter from ending, whatever it is caught in.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["CallbackPool"]
+
+_IDLE_S: Final = 5.0
+_CLOSE_S: Final = 1.0
+
+
+@define(eq=False)
+class CallbackPool:
+    """Runs calls that raise nothing.
+
+    Attributes:
+        name: of its threads.
+        threads_max: how many calls run at once.
+    """
+
+    name: str
+    threads_max: int
+    _calls: list[tuple[int, int, Callable[[], None]]] = field(factory=list, init=False)
+    _number: int = field(default=0, init=False)
+    _threads: int = field(default=0, init=False)
+    _idle: int = field(default=0, init=False)
+    _closed: bool = field(default=False, init=False)
+    _changed: threading.Condition = field(factory=threading.Condition, init=False)
+
+    def submit(self, urgency: int, call: Callable[[], None]) -> None:
+        """Have a call run; of those that wait, the one with the least number goes first."""
+        with self._changed:
+            self._number += 1
+            heapq.heappush(self._calls, (urgency, self._number, call))
+            if self._idle >= len(self._calls) or self._threads >= self.threads_max:
+                self._changed.notify()
+                return
+            self._threads += 1
+        try:
+            threading.Thread(target=self._run, name=self.name, daemon=True).start()
+        except RuntimeError:  # no thread is to be had: one that runs comes by, or the next call
+            with self._changed:
+                self._threads -= 1
+
+    def close(self) -> None:
+        """Have idle threads end; calls that wait are still made."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._idle, _CLOSE_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                if not self._calls and not self._closed:
+                    self._changed.wait_for(lambda: self._calls or self._closed, _IDLE_S)
+                self._idle -= 1
+                if not self._calls:
+                    self._threads -= 1
+                    self._changed.notify_all()
+                    return
+                _, _, call = heapq.heappop(self._calls)
+            call()

@@ -1,0 +1,107 @@
+"""Notices that the catalogue has changed, and has the group share what it lists now.
+
+Rules of this file: who leads asks for a round at once; everybody else first gives the leader time
+to see the change by itself, and asks only for what no join of its own has said since.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+
+from coopgroup.groups.catalogue import EVERYTHING
+from coopgroup.kafka.clock import now_s
+from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.groups.catalogue import Catalogue
+    from coopgroup.groups.lookup import CatalogueLookup
+    from coopgroup.member import Member
+
+__all__ = ["CatalogueWatcher"]
+
+_STOP_TIMEOUT_S: Final = 2.0
+# How many looks the leader may be behind before others remind it.
+_PATIENCE_LOOKS: Final = 3
+
+
+@define(eq=False)
+class CatalogueWatcher:
+    """Looks at the catalogue on a thread of its own; joins the group after the first look.
+
+    Attributes:
+        lookup: reads it.
+        refresh_ms: pace of looks.
+        member: the member as it is.
+        leads: whether this member led the last round.
+        post: gives events to the driver, from any thread.
+    """
+
+    lookup: CatalogueLookup
+    refresh_ms: int
+    member: Callable[[], Member]
+    leads: Callable[[], bool]
+    post: Callable[[CatalogueSeen | RejoinRequested | SubscriptionChanged], None]
+    _wanted: threading.Event = field(factory=threading.Event, init=False)
+    _stopped: bool = field(default=False, init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _asked_for: Catalogue | None = field(default=None, init=False)
+    _said: int | None = field(default=None, init=False)
+    _unsaid_since_s: float | None = field(default=None, init=False)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="coopgroup-catalogue", daemon=True)
+        self._thread.start()
+
+    def look_soon(self) -> None:
+        """Look at once, from any thread."""
+        self._wanted.set()
+
+    def stop(self) -> None:
+        """End the thread; one that is caught in the application's code is waited for briefly."""
+        self._stopped = True
+        self.lookup.close()
+        self._wanted.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        self._say(self.lookup.look())
+        if not self._stopped:
+            self.post(SubscriptionChanged(topics=(EVERYTHING,)))
+        while True:
+            self._wanted.wait(self.refresh_ms / 1000)
+            self._wanted.clear()
+            if self._stopped:
+                return
+            catalogue = self.lookup.look()
+            self._say(catalogue)
+            if catalogue is not None:
+                self._ask(catalogue)
+
+    def _say(self, catalogue: Catalogue | None) -> None:
+        if catalogue is not None and catalogue.version != self._said:
+            self._said = catalogue.version
+            self.post(CatalogueSeen(version=catalogue.version))
+
+    def _ask(self, catalogue: Catalogue) -> None:
+        """Ask for a round where the group shares something else."""
+        if self.leads():
+            if catalogue not in (self.lookup.led, self._asked_for):
+                self._asked_for = catalogue
+                self.post(RejoinRequested(reason="the catalogue changed"))
+            return
+        joined_with = self.member().joined_catalogue_version
+        if catalogue.version is None or catalogue.version == joined_with:
+            self._unsaid_since_s = None
+            return
+        if self._unsaid_since_s is None:
+            self._unsaid_since_s = now_s()
+        elif now_s() - self._unsaid_since_s >= _PATIENCE_LOOKS * self.refresh_ms / 1000:
+            self._unsaid_since_s = None
+            self.post(RejoinRequested(reason="a newer catalogue than the group's"))

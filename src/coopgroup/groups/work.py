@@ -1,0 +1,456 @@
+"""The work on each resource: started, stopped and lost by itself, whatever the others do.
+
+Theory of operation. The group's thread says what is granted, revoked and lost, and never waits
+here. For each resource there is one `_Work` with a wish (run, stop, end) and what is the case (runs
+or not, callbacks under way). Whenever either changes the next step follows from both:
+
+    a callback is under way     wait for it: two callbacks of a resource never run at once
+    runs, and should not        `lost` where the grant has ended (the lease, an overdue stop), else
+                                `stop`
+    runs, and should            nothing
+    does not run, and should    `start`
+    does not run, nor should    done: the group hears that what was revoked has stopped
+
+A callback that raises is reported and tried again after a while, longer each time; what changes the
+wish tries again at once. A stop has an end: what is not stopped in time counts as lost, and goes to
+another member. Its `lost` runs beside the stop that hangs, the one exception from the first line;
+and should the resource come back, it is not started before that stop has returned.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+
+from attrs import define, field, frozen
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.events import LossHandled, RevocationCompleted
+from coopgroup.model import Resource, ResourceSet
+from coopgroup.session import one_line
+from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.groups.pool import CallbackPool
+    from coopgroup.kafka.application_inbox import Notice
+    from coopgroup.member import Member
+    from coopgroup.telemetry import Record
+
+__all__ = ["Callbacks", "ResourceWork", "WorkFailure", "WorkLimits"]
+
+ResourceCallback: TypeAlias = "Callable[[Resource], object]"
+# The share of its time after which a stop is worth a warning.
+_WARN_SHARE: Final = 0.5
+_DOUBLINGS_MAX: Final = 20
+
+
+@frozen(kw_only=True)
+class WorkFailure:
+    """What went wrong, for the application's `on_error`.
+
+    Attributes:
+        resource: what it is about; None for the membership itself, which is over then.
+        action: the callback that raised: "start", "stop" or "lost"; "membership".
+        error: what it raised.
+        attempts: how often it has raised in a row; it is tried again after each.
+    """
+
+    resource: Resource | None
+    action: str
+    error: BaseException
+    attempts: int
+
+
+@frozen(kw_only=True)
+class Callbacks:
+    """What the application gave; `lost` is `stop` where it gave none."""
+
+    start: ResourceCallback
+    stop: ResourceCallback
+    lost: ResourceCallback
+    on_error: Callable[[WorkFailure], object] | None
+
+
+@frozen(kw_only=True)
+class WorkLimits:
+    """How long things may take, in seconds.
+
+    Attributes:
+        stop_s: a stop; then the resource is lost.
+        retry_s: the first wait after a callback has raised; it doubles with each try.
+        retry_max_s: the longest wait.
+    """
+
+    stop_s: float
+    retry_s: float
+    retry_max_s: float
+
+
+class WorkDriver(Protocol):
+    """As much of the group's driver as is needed here."""
+
+    @property
+    def member(self) -> Member:
+        """The member after the last step."""
+        ...
+
+    @property
+    def lease_until_s(self) -> float:
+        """Until when it may work on what it holds."""
+        ...
+
+    def post(self, event: LossHandled | RevocationCompleted) -> None:
+        """Give the session an event, from any thread."""
+        ...
+
+    def remind(self, at_s: float) -> None:
+        """Have `wake` called at a time."""
+        ...
+
+
+class _Wish(enum.Enum):
+    RUN = "run"
+    STOP = "stop"
+    END = "end"
+
+
+class _Action(enum.Enum):
+    """Callbacks, with the urgency of each: what must not go on comes first."""
+
+    LOST = 0
+    STOP = 1
+    START = 2
+
+
+@define(eq=False)
+class _Work:
+    """One resource.
+
+    Attributes:
+        resource: which.
+        token: generation in which it was granted.
+        wish: what should be the case.
+        runs: whether `start` has returned, and neither `stop` nor `lost` since.
+        is_stale: whether what runs is of a grant that has ended.
+        busy: callbacks under way.
+        is_revoked: whether the group waits for the stop.
+        is_told: whether telemetry says that it runs.
+        reason: why it stops.
+        began_s: when it was told to stop.
+        is_warned: whether it was warned of how long that takes.
+        attempts: callbacks in a row that have raised.
+        retry_at_s: not tried again before.
+    """
+
+    resource: Resource
+    token: int
+    wish: _Wish = _Wish.RUN
+    runs: bool = False
+    is_stale: bool = False
+    busy: int = 0
+    is_revoked: bool = False
+    is_told: bool = False
+    reason: StopReason = StopReason.REVOKED
+    began_s: float = 0.0
+    is_warned: bool = False
+    attempts: int = 0
+    retry_at_s: float = 0.0
+
+    @property
+    def next_action(self) -> _Action | None:
+        """The callback that is due if none is under way; None for none."""
+        if self.runs and (self.is_stale or self.wish is not _Wish.RUN):
+            is_lost = self.is_stale or self.wish is _Wish.END
+            return _Action.LOST if is_lost else _Action.STOP
+        return _Action.START if self.wish is _Wish.RUN and not self.runs else None
+
+    def want(self, wish: _Wish, reason: StopReason = StopReason.REVOKED) -> None:
+        """Change the wish; what failed before is tried again at once."""
+        self.wish, self.reason, self.began_s = wish, reason, now_s()
+        self.is_revoked = self.is_warned = False
+        self.attempts, self.retry_at_s = 0, 0.0
+
+    def finished(self, action: _Action) -> None:
+        """A callback has returned; another one may be caught still."""
+        self.runs = action is _Action.START
+        self.is_stale = self.is_stale if self.runs else self.busy > 0
+        self.attempts, self.retry_at_s = 0, 0.0
+
+
+@define(eq=False)
+class ResourceWork:
+    """All work of one member; hears the group (`coopgroup.kafka.ports.Application`).
+
+    Attributes:
+        callbacks: of the application.
+        limits: how long things may take.
+        pool: where callbacks run.
+        write: writes a telemetry record.
+        warn: gets an event and its fields.
+        driver: the group; set before it starts.
+        failure: why the membership is over, None while it is not.
+    """
+
+    callbacks: Callbacks
+    limits: WorkLimits
+    pool: CallbackPool
+    write: Callable[[Record], None]
+    warn: Callable[..., None]
+    driver: WorkDriver = field(init=False)
+    failure: FailMember | None = field(default=None, init=False)
+    _works: dict[Resource, _Work] = field(factory=dict, init=False)
+    _is_closing: bool = field(default=False, init=False)
+    _changed: threading.Condition = field(
+        factory=lambda: threading.Condition(threading.RLock()), init=False
+    )
+
+    # --- what the application asks ----------------------------------------------------------------
+
+    def holds(self, resource: tuple[str, int]) -> bool:
+        """Whether it may be worked on at this moment."""
+        return self.token(resource) is not None
+
+    def token(self, resource: tuple[str, int]) -> int | None:
+        """Generation in which it was granted; None while it must not be worked on."""
+        # The lease first: when it stops to matter, the works already say why.
+        if now_s() >= self.driver.lease_until_s:
+            return None
+        work = self._works.get(Resource(*resource))
+        if work is None or work.is_stale or work.wish is not _Wish.RUN:
+            return None
+        return work.token
+
+    def held(self) -> ResourceSet:
+        """All that may be worked on at this moment."""
+        with self._changed:
+            return ResourceSet.from_pairs(one for one in self._works if self.holds(one))
+
+    def wait_idle(self, timeout_s: float | None) -> bool:
+        """Wait until nothing runs and nothing is under way; whether that came in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._works, timeout_s)
+
+    def close(self, timeout_s: float) -> bool:
+        """Stop everything, each by itself; begin nothing any more.
+
+        Returns:
+            Whether all has stopped in time; the rest is told that it is lost.
+        """
+        with self._changed:
+            self._is_closing = True
+            for work in tuple(self._works.values()):
+                if work.wish is _Wish.RUN:
+                    work.want(_Wish.STOP, StopReason.CLOSED)
+                    self._go_on(work)
+            self._remind()
+            if self._changed.wait_for(lambda: not self._works, timeout_s):
+                return True
+            for work in tuple(self._works.values()):
+                self._end_overdue(work)
+            return False
+
+    # --- what the group says, on its thread -------------------------------------------------------
+
+    def put(self, notice: Notice) -> None:
+        """Hear of a grant, a revocation, a loss or the end of the membership."""
+        with self._changed:
+            match notice:
+                case GrantResources():
+                    self._grant(notice.resources)
+                case RevokeResources():
+                    self._revoke(notice.resources)
+                case LoseResources():
+                    self._lose()
+                    self.driver.post(LossHandled())
+                case FailMember():
+                    self.failure = notice
+                    error = RuntimeError(notice.message)
+                    self._report(
+                        WorkFailure(resource=None, action="membership", error=error, attempts=1)
+                    )
+            self._remind()
+            self._changed.notify_all()
+
+    def clear(self) -> None:
+        """The group is left: all has been stopped before."""
+
+    def wake(self) -> None:
+        """Try again what has failed; end what takes too long to stop."""
+        now = now_s()
+        with self._changed:
+            for work in tuple(self._works.values()):
+                if self._stops_late(work, now, 1.0):
+                    self.warn("stop_never_finished", resources=_said(work.resource))
+                    self._end_overdue(work)
+                elif not work.is_warned and self._stops_late(work, now, _WARN_SHARE):
+                    work.is_warned = True
+                    self.warn("stop_takes_long", resources=_said(work.resource))
+                self._go_on(work)
+            self._remind()
+
+    def _grant(self, resources: ResourceSet) -> None:
+        if self._is_closing:
+            return
+        token = self.driver.member.claim_generation
+        for resource in resources:
+            work = self._works.get(resource)
+            if work is None:
+                work = self._works[resource] = _Work(resource=resource, token=token)
+            work.want(_Wish.RUN)
+            work.token = token
+            self._go_on(work)
+
+    def _revoke(self, resources: ResourceSet) -> None:
+        gone = [one for one in resources if one not in self._works]
+        if gone:  # closing: it has stopped already
+            self.driver.post(RevocationCompleted(resources=ResourceSet.from_pairs(gone)))
+        for resource in resources:
+            work = self._works.get(resource)
+            if work is not None:
+                if work.wish is _Wish.RUN:
+                    work.want(_Wish.STOP)
+                work.is_revoked = True
+                self._go_on(work)
+
+    def _lose(self) -> None:
+        for work in tuple(self._works.values()):
+            work.want(_Wish.END, StopReason.LOST)
+            work.is_stale = True
+            self._go_on(work)
+
+    # --- one resource -----------------------------------------------------------------------------
+
+    def _go_on(self, work: _Work) -> None:
+        if work.busy or self._works.get(work.resource) is not work:
+            return
+        action = work.next_action
+        if action is not None:
+            if now_s() >= work.retry_at_s:
+                self._begin(work, action)
+        elif work.wish is not _Wish.RUN:
+            self._end(work)
+
+    def _begin(self, work: _Work, action: _Action) -> None:
+        work.busy += 1
+        self.pool.submit(action.value, partial(self._run, work, action))
+
+    def _run(self, work: _Work, action: _Action) -> None:
+        """Make one callback, on a thread of the pool, unless it is not wanted any more."""
+        with self._changed:
+            abandons = action is _Action.LOST and work.is_stale
+            if not abandons and work.next_action is not action:
+                work.busy -= 1
+                self._go_on(work)
+                return
+            if action is _Action.START:
+                work.is_stale = False  # it begins under the grant of today
+        callback: ResourceCallback = getattr(self.callbacks, action.name.lower())
+        failure: BaseException | None = None
+        try:
+            callback(work.resource)
+        except BaseException as error:  # noqa: BLE001 -- the application's own, reported below
+            failure = error
+        with self._changed:
+            work.busy -= 1
+            if failure is None:
+                work.finished(action)
+                self._tell_started(work)
+            else:
+                self._back_off(work, action, failure)
+            self._go_on(work)
+            if failure is not None:
+                self._remind()
+
+    def _back_off(self, work: _Work, action: _Action, error: BaseException) -> None:
+        work.attempts += 1
+        factor = 1 << min(work.attempts - 1, _DOUBLINGS_MAX)
+        work.retry_at_s = now_s() + min(self.limits.retry_s * factor, self.limits.retry_max_s)
+        name, attempts = action.name.lower(), work.attempts
+        resources = ResourceSet.from_pairs([work.resource])
+        self.write(
+            WorkFailed(resources=resources, action=name, error=one_line(error), attempts=attempts)
+        )
+        self._report(
+            WorkFailure(resource=work.resource, action=name, error=error, attempts=attempts)
+        )
+
+    def _report(self, failure: WorkFailure) -> None:
+        on_error = self.callbacks.on_error
+        if on_error is None:
+            return
+
+        def call() -> None:
+            try:
+                on_error(failure)
+            except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
+                self.warn("internal_error", error=repr(error))
+
+        self.pool.submit(_Action.STOP.value, call)
+
+    def _tell_started(self, work: _Work) -> None:
+        if work.runs and not work.is_told and not work.is_stale:
+            work.is_told = True
+            self.write(ResourcesStarted(resources=ResourceSet.from_pairs([work.resource])))
+
+    def _tell_stopped(self, work: _Work) -> None:
+        if work.is_told:
+            work.is_told = False
+            self.write(
+                ResourcesStopped(
+                    resources=ResourceSet.from_pairs([work.resource]),
+                    reason=work.reason,
+                    duration_ms=round((now_s() - work.began_s) * 1000),
+                )
+            )
+
+    def _end(self, work: _Work) -> None:
+        """Nothing runs any more: whoever waits for that may hear it."""
+        del self._works[work.resource]
+        self._tell_stopped(work)
+        self._complete(work)
+        self._changed.notify_all()
+
+    def _complete(self, work: _Work) -> None:
+        if work.is_revoked:
+            work.is_revoked = False
+            stopped = ResourceSet.from_pairs([work.resource])
+            self.driver.post(RevocationCompleted(resources=stopped))
+
+    def _end_overdue(self, work: _Work) -> None:
+        """Take what has had all its time to stop for lost, and give it up."""
+        is_revoked, began_s = work.is_revoked, work.began_s
+        work.want(_Wish.END, StopReason.LOST)
+        work.is_revoked, work.began_s = is_revoked, began_s
+        work.is_stale = True
+        self._tell_stopped(work)
+        self._complete(work)
+        if work.busy:
+            self._begin(work, _Action.LOST)
+        else:
+            self._go_on(work)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def _stops_late(self, work: _Work, now: float, share: float) -> bool:
+        return work.is_revoked and now >= work.began_s + share * self.limits.stop_s
+
+    def _remind(self) -> None:
+        """Have `wake` called when something is due next."""
+        due_s = [
+            work.retry_at_s for work in self._works.values() if work.attempts and not work.busy
+        ]
+        due_s += [
+            work.began_s + self.limits.stop_s * (1.0 if work.is_warned else _WARN_SHARE)
+            for work in self._works.values()
+            if work.is_revoked
+        ]
+        self.driver.remind(min(due_s, default=float("inf")))
+
+
+def _said(resource: Resource) -> dict[str, Any]:
+    return {resource.name: [resource.index]}
