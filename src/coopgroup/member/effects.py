@@ -41,6 +41,8 @@ class Lane(enum.Enum):
     join waits needs a connection of its own.
     """
 
+    __hash__ = object.__hash__  # part of the key of every connection: that of `Enum` is in Python
+
     JOIN = "join"
     COMMIT = "commit"
 

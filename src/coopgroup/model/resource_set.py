@@ -183,6 +183,10 @@ class ResourceSet:
         """Count of resources."""
         return int(self._indices.size)
 
+    def __bool__(self) -> bool:
+        """Whether there is any resource; asked far more often than how many."""
+        return self._names != ()
+
     def __iter__(self) -> Iterator[Resource]:
         """Resources in order."""
         for name, indices in self.items():
@@ -206,8 +210,8 @@ class ResourceSet:
         return self is other or (
             self._names == other._names
             and self._indices.size == other._indices.size
-            and bool((self._starts == other._starts).all())
-            and bool((self._indices == other._indices).all())
+            and self._starts.tobytes() == other._starts.tobytes()
+            and self._indices.tobytes() == other._indices.tobytes()
         )
 
     def __hash__(self) -> int:

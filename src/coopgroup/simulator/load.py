@@ -216,8 +216,8 @@ def _worked_off(
     Returns:
         float64 (N,).
     """
-    if (backlog <= _NOTHING).all() and (rates <= max(0.0, capacity) / rates.size).all():
-        return np.maximum(backlog, 0)  # the common case: all get what comes in, nothing changes
+    if float(backlog.sum()) + float(rates.sum()) * duration_ms <= capacity * duration_ms:
+        return np.zeros(rates.size)  # the common case: no share is left idle while anything waits
     left_ms = float(duration_ms)
     for _ in range(_STEPS_MAX):
         waits = backlog > _NOTHING
