@@ -129,7 +129,7 @@ def _refuse_others(configuration: Mapping[str, Any]) -> None:
     for key in sorted(configuration):
         if key not in known:
             expected = (
-                "no such key of a group: connection keys, "
+                "no such key: a group has those of connections, and "
                 f"{', '.join(sorted([*GROUP_KEYS, *OWN_KEYS]))}"
             )
             raise ConfigurationError(key, configuration[key], expected)

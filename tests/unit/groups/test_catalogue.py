@@ -1,0 +1,94 @@
+"""What an application may say there is to share."""
+
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.groups import Catalogue
+from coopgroup.model import Resource, ResourceSet
+
+PAIRS = [("sink", 1), ("sink", -1), ("sink", 0)]
+
+
+def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
+    """Two lists in another order are the same catalogue."""
+    catalogue = Catalogue.of(PAIRS)
+    assert catalogue.weights == tuple((Resource(*pair), 1) for pair in sorted(PAIRS))
+    assert catalogue.resources == ResourceSet({"sink": [-1, 0, 1]})
+    assert catalogue == Catalogue.of(reversed(PAIRS))
+    assert catalogue != Catalogue.of(PAIRS, version=1)
+
+
+def test_catalogue_of_connectors_has_each_with_its_tasks() -> None:
+    """By count, or by the weight of each."""
+    catalogue = Catalogue.of_connectors({"light": 2, "heavy": [30, 10], "idle": 0}, version=7)
+    assert {tuple(one): weight for one, weight in catalogue.weights} == {
+        ("heavy", -1): 1,
+        ("heavy", 0): 30,
+        ("heavy", 1): 10,
+        ("idle", -1): 1,
+        ("light", -1): 1,
+        ("light", 0): 1,
+        ("light", 1): 1,
+    }
+    assert catalogue.version == 7
+    assert catalogue.figures().values.tolist() == [1, 30, 10, 1, 1, 1, 1]
+    assert catalogue.figures().resources == catalogue.resources
+
+
+def test_catalogue_when_it_is_read_takes_what_of_takes() -> None:
+    """A function of the application may return either."""
+    assert Catalogue.read({("a", 0): 5}) == Catalogue.of({("a", 0): 5})
+    assert Catalogue.read(iter(PAIRS)) == Catalogue.of(PAIRS)
+    given = Catalogue.of(PAIRS, version=0)
+    assert Catalogue.read(given) is given
+
+
+@pytest.mark.parametrize(
+    ("version", "seen", "behind"),
+    [(None, None, False), (3, None, False), (3, 3, False), (4, 3, False), (3, 4, True)],
+)
+def test_catalogue_is_behind_what_somebody_has_seen(
+    version: int | None, seen: int | None, behind: bool
+) -> None:
+    """Without versions nobody is."""
+    assert Catalogue.of(PAIRS, version=version).is_behind(seen) is behind
+    assert Catalogue.of(PAIRS).is_behind(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["sink"], "resource: got 'sink'"),
+        ([("*", 0)], "that is not '*'"),
+        ([("", 0)], "resource: got ('', 0)"),
+        ([("\ud800", 0)], "a name of 1 to 32767 bytes"),
+        ([("a" * 32_768, 0)], "a name of 1 to 32767 bytes"),
+        ([("sink", -2)], "an index from -1 up"),
+        ([("sink", 2**31)], "an index from -1 up"),
+        ({("sink", 0): -1}, "weight of ('sink', 0): got -1, expected a whole number from 0 up"),
+        ({("sink", 0): 1.5}, "weight of ('sink', 0): got 1.5"),
+        ({("sink", 0): True}, "weight of ('sink', 0): got True"),
+        ("sink", "catalogue: got 'sink', expected a Catalogue, or (name, index) pairs"),
+        (None, "catalogue: got None"),
+    ],
+)
+def test_catalogue_when_it_is_none_is_refused_in_one_line(given: object, message: str) -> None:
+    """Names what was given and what it may be."""
+    with pytest.raises(ConfigurationError) as refused:
+        Catalogue.read(given)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("version", [-1, 2**63, "7", True])
+def test_catalogue_when_its_version_is_none_is_refused(version: object) -> None:
+    """It is an int64 on the wire."""
+    with pytest.raises(ConfigurationError, match="version of the catalogue"):
+        Catalogue.of(PAIRS, version=version)  # type: ignore[arg-type] # a user's mistake
+
+
+@pytest.mark.parametrize("tasks", [-1, "three", None])
+def test_connectors_when_their_tasks_are_none_are_refused(tasks: object) -> None:
+    """A count, or weights."""
+    with pytest.raises(ConfigurationError, match="tasks of 'sink'"):
+        Catalogue.of_connectors({"sink": tasks})  # type: ignore[dict-item] # a user's mistake

@@ -1,0 +1,165 @@
+"""The leader's look at the catalogue: never an older one than a member has seen."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from attrs import define, field
+
+from coopgroup.groups.catalogue import EVERYTHING, Catalogue
+from coopgroup.groups.lookup import CatalogueLookup
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import JoinedMember
+from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
+
+OLD = Catalogue.of({("sink", -1): 1, ("sink", 0): 5}, version=3)
+NEW = Catalogue.of({("sink", -1): 1}, version=4)
+
+
+@define(eq=False)
+class Source:
+    """A catalogue that the test changes.
+
+    Attributes:
+        content: what it returns, or raises.
+        looks: how often it was asked.
+        warned: what was warned of.
+    """
+
+    content: object = OLD
+    looks: int = 0
+    warned: list[str] = field(factory=list)
+
+    def __call__(self) -> object:
+        """Be asked."""
+        self.looks += 1
+        if isinstance(self.content, Exception):
+            raise self.content
+        return self.content
+
+    def lookup(self, timeout_ms: int = 100) -> CatalogueLookup:
+        """A look-up that asks this source."""
+        return CatalogueLookup(
+            source=self,
+            timeout_ms=timeout_ms,
+            warn=lambda event, error: self.warned.append(f"{event}: {error}"),
+        )
+
+
+def _member(
+    name: str,
+    *,
+    topics: tuple[str, ...] = (EVERYTHING,),
+    version: int | None = None,
+    owned: str = "",
+) -> JoinedMember:
+    content = encode_subscription(
+        Subscription(
+            topics=topics,
+            user_data=encode_user_data(UserData(catalogue_version=version)),
+            owned=ResourceSet({owned: [-1]} if owned else {}),
+        ),
+        index_min=-1,
+    )
+    return JoinedMember(member_id=name, group_instance_id=None, metadata=content)
+
+
+def _later(call: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(0.1, call)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> None:
+    """Members subscribe to all that it lists; one that hands over subscribes to nothing."""
+    lookup = Source().lookup()
+    request = lookup.read((_member("a", version=3), _member("b", topics=())))
+    assert [claim.topics for claim in request.claims] == [("sink",), ()]
+    assert request.index_min == -1
+    assert lookup.metadata(request.topics).resources == OLD.resources
+    assert lookup.lags(OLD.resources).values.tolist() == [1, 5]
+    assert lookup.led == OLD
+
+
+def test_leader_that_is_behind_waits_for_what_another_member_has_seen() -> None:
+    """It looks again until it sees that, too."""
+    source = Source()
+    lookup = source.lookup(timeout_ms=10_000)
+    timer = _later(lambda: setattr(source, "content", NEW))
+    request = lookup.read((_member("a", version=4),))
+    timer.join()
+    assert lookup.metadata(request.topics).resources == NEW.resources
+    assert source.looks > 1
+
+
+def test_leader_that_stays_behind_decides_nothing() -> None:
+    """The round moves nothing then, and another one is asked for."""
+    lookup = Source().lookup()
+    request = lookup.read((_member("a", version=4),))
+    with pytest.raises(LookupError, match="here has version 3, another member has seen 4"):
+        lookup.metadata(request.topics)
+    assert lookup.led is None
+    request = lookup.read((_member("a", version=3),))
+    assert lookup.metadata(request.topics).resources == OLD.resources
+
+
+def test_catalogue_that_cannot_be_read_is_the_last_one() -> None:
+    """What is claimed counts as subscribed to: a round that moves nothing takes nothing away."""
+    source = Source(content=OSError("gone"))
+    lookup = source.lookup()
+    request = lookup.read((_member("a", owned="kept"),))
+    assert request.claims[0].topics == ("kept",)
+    for ask in (lambda: lookup.metadata(()), lambda: lookup.lags(ResourceSet())):
+        with pytest.raises(LookupError, match="could not be read so far"):
+            ask()
+    source.content = OLD
+    assert lookup.look() == OLD
+    source.content = OSError("gone again")
+    assert lookup.look() == OLD
+    source.content = "no catalogue"
+    assert lookup.look() == OLD
+    assert source.warned[-1].startswith("catalogue_unavailable: ConfigurationError")
+
+
+def test_catalogue_never_goes_back() -> None:
+    """A copy that is behind may answer after one that is not."""
+    source = Source(content=NEW)
+    lookup = source.lookup()
+    lookup.look()
+    source.content = OLD
+    assert lookup.look() == NEW
+
+
+def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
+    """An application that hangs costs one thread, not one for each round."""
+    gate = threading.Event()
+    source = Source()
+    lookup = CatalogueLookup(
+        source=lambda: gate.wait(10) and OLD,
+        timeout_ms=50,
+        warn=lambda event, error: source.warned.append(f"{event}: {error}"),
+    )
+    hung = threading.Thread(target=lookup.look)
+    hung.start()
+    while not hung.is_alive():
+        time.sleep(0.001)
+    time.sleep(0.02)
+    assert lookup.look() is None
+    gate.set()
+    hung.join()
+    assert source.warned == ["catalogue_unavailable: an earlier look has not ended yet"]
+    assert lookup.known == OLD
+
+
+def test_leader_that_waits_when_it_is_closed_ends_at_once() -> None:
+    """The process wants to end."""
+    lookup = Source().lookup(timeout_ms=60_000)
+    timer = _later(lookup.close)
+    began = time.monotonic()
+    lookup.read((_member("a", version=4),))
+    timer.join()
+    assert time.monotonic() - began < 30

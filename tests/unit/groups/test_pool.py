@@ -1,0 +1,90 @@
+"""The threads of callbacks: bounded, urgent ones first, gone when they are not needed."""
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from coopgroup.groups import pool as pool_module
+from coopgroup.groups.pool import CallbackPool
+
+WAIT_S = 10.0
+
+
+def _threads() -> int:
+    return sum(one.name == "pool-test" for one in threading.enumerate())
+
+
+def _wait(gate: threading.Event) -> None:
+    gate.wait(WAIT_S)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_calls_when_threads_are_few_run_by_urgency() -> None:
+    """And never more at once than there may be threads."""
+    pool = CallbackPool(name="pool-test", threads_max=1)
+    gate, order = threading.Event(), list[str]()
+
+    def first() -> None:
+        gate.wait(WAIT_S)
+        order.append("first")
+
+    pool.submit(9, first)
+    for urgency, name in [(2, "start"), (0, "lost"), (1, "stop"), (0, "lost too")]:
+        pool.submit(urgency, partial(order.append, name))
+    assert _threads() == 1
+    gate.set()
+    _until(lambda: len(order) == 5)
+    assert order == ["first", "lost", "lost too", "stop", "start"]
+    pool.close()
+    _until(lambda: _threads() == 0)
+
+
+def test_calls_when_there_is_room_run_at_once() -> None:
+    """One that hangs holds back no other."""
+    pool = CallbackPool(name="pool-test", threads_max=4)
+    gate, done = threading.Event(), threading.Event()
+    pool.submit(1, partial(_wait, gate))
+    pool.submit(1, done.set)
+    assert done.wait(WAIT_S)
+    gate.set()
+    pool.close()
+    _until(lambda: _threads() == 0)
+
+
+def test_threads_when_idle_are_used_again_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group at rest has none."""
+    monkeypatch.setattr(pool_module, "_IDLE_S", 0.05)
+    pool = CallbackPool(name="pool-test", threads_max=4)
+    for _ in range(3):
+        done = threading.Event()
+        pool.submit(1, done.set)
+        assert done.wait(WAIT_S)
+        _until(lambda: _threads() == 0)
+
+
+def test_call_when_no_thread_is_to_be_had_runs_with_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not lost."""
+    pool = CallbackPool(name="pool-test", threads_max=4)
+    done = list[int]()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        pool.submit(1, lambda: done.append(1))
+    assert done == []
+    pool.submit(1, lambda: done.append(2))
+    _until(lambda: done == [1, 2])
+    pool.close()

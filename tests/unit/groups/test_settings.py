@@ -1,0 +1,82 @@
+"""The configuration of a group of named resources, and the page that lists its keys."""
+
+import re
+from typing import Any
+
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.groups.settings import GROUP_KEYS, OWN_KEYS, GroupSettings
+
+LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
+
+
+def test_settings_when_little_is_given_have_defaults() -> None:
+    """And a protocol type of their own, in which connectors count."""
+    settings = GroupSettings.read(LEAST)
+    member = settings.member
+    assert (member.protocol_type, member.protocol_name, member.index_min) == (
+        "coopgroup",
+        "resources",
+        -1,
+    )
+    assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (45_000, 300_000)
+    assert (settings.refresh_ms, settings.threads_max) == (5_000, 32)
+    assert (settings.limits.stop_s, settings.limits.retry_s, settings.limits.retry_max_s) == (
+        300.0,
+        0.5,
+        60.0,
+    )
+    assert not member.eager
+
+
+def test_settings_when_given_are_taken() -> None:
+    """Those that consumers have mean the same here."""
+    settings = GroupSettings.read(
+        {
+            **LEAST,
+            "group.instance.id": "w-1",
+            "session.timeout.ms": "6000",
+            "heartbeat.interval.ms": 500,
+            "coopgroup.stop.timeout.ms": 30_000,
+            "coopgroup.callback.threads": 4,
+            "coopgroup.catalogue.refresh.ms": 250,
+            "coopgroup.state.dir": "kept",
+            "security.protocol": "plaintext",
+        },
+        eager=True,
+    )
+    assert settings.member.instance_id == "w-1"
+    assert (settings.member.session_timeout_ms, settings.member.rebalance_timeout_ms) == (
+        6_000,
+        30_000,
+    )
+    assert (settings.threads_max, settings.refresh_ms, settings.state_dir) == (4, 250, "kept")
+    assert settings.member.keeps_identity
+    assert settings.member.eager
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"auto.offset.reset": "earliest"},
+            "auto.offset.reset: got 'earliest', but there is no such key",
+        ),
+        ({"max.poll.interval.ms": 5}, "max.poll.interval.ms: got 5, but there is no such key"),
+        ({"coopgroup.stop.timeuot.ms": 5}, "coopgroup.stop.timeout.ms"),
+        ({"coopgroup.callback.threads": 0}, "coopgroup.callback.threads: got 0"),
+        ({"coopgroup.stop.timeout.ms": 1_000}, "at least session.timeout.ms (45000)"),
+        ({"session.timeout.ms": 1_000}, "less than session.timeout.ms (1000)"),
+        ({"group.id": ""}, "group.id: got '', expected the name of the group"),
+    ],
+)
+def test_settings_when_wrong_are_refused_in_one_line(given: dict[str, Any], message: str) -> None:
+    """Names the key, and what there is instead."""
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        GroupSettings.read({**LEAST, **given})
+
+
+def test_keys_are_named_once() -> None:
+    """A key is the group's own or a consumer's, not both."""
+    assert not set(GROUP_KEYS) & set(OWN_KEYS)

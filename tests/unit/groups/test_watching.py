@@ -1,0 +1,148 @@
+"""Who asks for a round when the catalogue changes, and when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from coopgroup.groups.catalogue import Catalogue
+from coopgroup.groups.lookup import CatalogueLookup
+from coopgroup.groups.watching import CatalogueWatcher
+from coopgroup.member import Member, MemberConfig, new_member
+from coopgroup.member.events import CatalogueSeen, RejoinRequested, SubscriptionChanged
+
+WAIT_S = 10.0
+FIRST, SECOND = Catalogue.of([("a", 0)], version=1), Catalogue.of([("a", 0), ("b", 0)], version=2)
+
+
+@define(eq=False)
+class Stage:
+    """A watcher, what it looks at, and what it said.
+
+    Attributes:
+        content: the catalogue.
+        leads: whether the member led the last round.
+        joined_with: version that its last join said.
+        posted: what it told the group.
+    """
+
+    content: object = FIRST
+    leads: bool = True
+    joined_with: int | None = 1
+    posted: list[Any] = field(factory=list)
+    lookup: CatalogueLookup = field(init=False)
+    watcher: CatalogueWatcher = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Put it together."""
+        self.lookup = CatalogueLookup(
+            source=lambda: self.content, timeout_ms=100, warn=lambda *_, **__: None
+        )
+        self.watcher = CatalogueWatcher(
+            lookup=self.lookup,
+            refresh_ms=10,
+            member=self.member,
+            leads=lambda: self.leads,
+            post=self.posted.append,
+        )
+
+    def member(self) -> Member:
+        """As much of a member as is looked at."""
+        changes = {"joined_catalogue_version": self.joined_with}
+        return new_member(MemberConfig(group_id="g")).replaced(changes)
+
+    def start(self) -> None:
+        """Start, as the member that led a round with the first catalogue."""
+        self.watcher.start()
+        self.until(lambda: len(self.posted) == 2)
+        self.lookup.led = FIRST
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition."""
+        deadline = time.monotonic() + WAIT_S
+        while not condition():
+            assert time.monotonic() < deadline, self.posted
+            time.sleep(0.002)
+
+    @property
+    def asked(self) -> list[str]:
+        """Why rounds were asked for."""
+        return [one.reason for one in self.posted if isinstance(one, RejoinRequested)]
+
+
+@pytest.fixture
+def stage() -> Iterator[Stage]:
+    """A stage whose thread ends."""
+    made = Stage()
+    yield made
+    made.watcher.stop()
+
+
+def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
+    """The version first: the first join carries it."""
+    stage.start()
+    assert stage.posted == [CatalogueSeen(version=1), SubscriptionChanged(topics=("*",))]
+    time.sleep(0.05)
+    assert stage.asked == []
+
+
+def test_leader_asks_once_for_a_round_when_something_changed(stage: Stage) -> None:
+    """At its next look; not again at every look until the round is over."""
+    stage.start()
+    stage.content = SECOND
+    stage.until(lambda: bool(stage.asked))
+    time.sleep(0.05)
+    assert stage.asked == ["the catalogue changed"]
+    assert stage.posted[2] == CatalogueSeen(version=2)
+
+
+def test_leader_asks_when_only_a_weight_changed(stage: Stage) -> None:
+    """Weights decide where things go."""
+    stage.start()
+    stage.content = Catalogue.of({("a", 0): 9}, version=2)
+    stage.until(lambda: bool(stage.asked))
+
+
+def test_follower_gives_the_leader_time(stage: Stage) -> None:
+    """It says in its next join what it has seen, and asks only when that takes long."""
+    stage.leads = False
+    stage.start()
+    stage.content = SECOND
+    stage.until(lambda: CatalogueSeen(version=2) in stage.posted)
+    assert stage.asked == []
+    stage.until(lambda: bool(stage.asked))
+    assert stage.asked[0] == "a newer catalogue than the group's"
+
+
+def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None:
+    """The leader has heard of that version."""
+    stage.leads = False
+    stage.start()
+    stage.joined_with = 2
+    stage.content = SECOND
+    stage.until(lambda: CatalogueSeen(version=2) in stage.posted)
+    time.sleep(0.1)
+    assert stage.asked == []
+
+
+def test_look_when_the_application_knows_of_a_change_is_at_once() -> None:
+    """Long before the next one is due."""
+    stage = Stage()
+    stage.watcher.refresh_ms = 60_000
+    stage.start()
+    stage.content = SECOND
+    stage.watcher.look_soon()
+    stage.until(lambda: bool(stage.asked))
+    stage.watcher.stop()
+
+
+def test_watcher_when_the_catalogue_cannot_be_read_joins_all_the_same() -> None:
+    """Another member may lead."""
+    stage = Stage(content=None)
+    stage.watcher.start()
+    stage.until(lambda: stage.posted == [SubscriptionChanged(topics=("*",))])
+    stage.watcher.stop()

@@ -1,0 +1,337 @@
+"""The work on each resource: callbacks that the test holds up, a group that only listens."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from attrs import define, field
+
+from coopgroup.groups.pool import CallbackPool
+from coopgroup.groups.work import Callbacks, ResourceWork, WorkFailure, WorkLimits
+from coopgroup.kafka.clock import now_s
+from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.member.events import LossHandled, RevocationCompleted
+from coopgroup.model import Resource, ResourceSet
+from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
+
+WAIT_S = 10.0
+LIGHT, HEAVY = Resource("light", 0), Resource("heavy", -1)
+BOTH = ResourceSet.from_pairs([LIGHT, HEAVY])
+ONLY_LIGHT, ONLY_HEAVY = ResourceSet.from_pairs([LIGHT]), ResourceSet.from_pairs([HEAVY])
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition; a test that waits in vain fails."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.002)
+
+
+@define(eq=False)
+class Bench:
+    """Work whose group does what the test says.
+
+    Attributes:
+        calls: callbacks in the order in which they were called.
+        gates: callbacks that wait until the test opens them.
+        failures: what callbacks raise, each as often as it is listed.
+        posted: what the group heard.
+        written: telemetry.
+        warned: names of warnings.
+        reported: what `on_error` heard.
+        reminder_s: when the work wants to be woken.
+    """
+
+    stop_s: float = 60.0
+    calls: list[tuple[str, Resource]] = field(factory=list)
+    gates: dict[tuple[str, Resource], threading.Event] = field(factory=dict)
+    failures: dict[tuple[str, Resource], list[BaseException]] = field(factory=dict)
+    posted: list[Any] = field(factory=list)
+    written: list[Record] = field(factory=list)
+    warned: list[str] = field(factory=list)
+    reported: list[WorkFailure] = field(factory=list)
+    member: Any = field(factory=lambda: SimpleNamespace(claim_generation=3))
+    lease_until_s: float = math.inf
+    reminder_s: float = math.inf
+    work: ResourceWork = field(init=False)
+    pool: CallbackPool = field(factory=lambda: CallbackPool(name="bench", threads_max=8))
+
+    def __attrs_post_init__(self) -> None:
+        """Put the work on the bench."""
+        self.work = ResourceWork(
+            callbacks=Callbacks(
+                start=lambda one: self.call("start", one),
+                stop=lambda one: self.call("stop", one),
+                lost=lambda one: self.call("lost", one),
+                on_error=self.reported.append,
+            ),
+            limits=WorkLimits(stop_s=self.stop_s, retry_s=0.01, retry_max_s=0.02),
+            pool=self.pool,
+            write=self.written.append,
+            warn=lambda event, **_: self.warned.append(event),
+        )
+        self.work.driver = cast("Any", self)
+
+    def post(self, event: object) -> None:
+        """As the driver."""
+        self.posted.append(event)
+
+    def remind(self, at_s: float) -> None:
+        """As the driver."""
+        self.reminder_s = at_s
+
+    def call(self, action: str, resource: Resource) -> None:
+        """What a callback does."""
+        self.calls.append((action, resource))
+        gate = self.gates.get((action, resource))
+        if gate is not None:
+            assert gate.wait(WAIT_S)
+        failures = self.failures.get((action, resource))
+        if failures:
+            raise failures.pop(0)
+
+    def hold(self, action: str, resource: Resource) -> threading.Event:
+        """Have a callback wait."""
+        return self.gates.setdefault((action, resource), threading.Event())
+
+    def grant(self, resources: ResourceSet = BOTH) -> None:
+        """Grant, and wait until all runs."""
+        self.work.put(GrantResources(resources=resources))
+        until(lambda: self.started() >= set(resources), "all runs")
+
+    def started(self) -> set[Resource]:
+        """What telemetry says was started."""
+        records = [one for one in self.written if isinstance(one, ResourcesStarted)]
+        return {resource for record in records for resource in record.resources}
+
+    def stops(self) -> list[tuple[Resource, str]]:
+        """What telemetry says was stopped, and why."""
+        records = [one for one in self.written if isinstance(one, ResourcesStopped)]
+        return [(resource, one.reason) for one in records for resource in one.resources]
+
+    def given_up(self) -> list[Resource]:
+        """What the group heard to be stopped."""
+        completed = [one for one in self.posted if isinstance(one, RevocationCompleted)]
+        return [resource for one in completed for resource in one.resources]
+
+    def wake_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wake the work when it asked to be, as the driver would, until a condition holds."""
+
+        def look() -> bool:
+            if now_s() >= self.reminder_s:
+                self.work.wake()
+            return condition()
+
+        until(look, what)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A bench whose callbacks are all let go in the end."""
+    made = Bench()
+    yield made
+    for gate in made.gates.values():
+        gate.set()
+    made.pool.close()
+
+
+def test_granted_resources_are_started_at_once_and_held(bench: Bench) -> None:
+    """One that is slow to start does not keep another one waiting; both may be worked on."""
+    gate = bench.hold("start", HEAVY)
+    bench.work.put(GrantResources(resources=BOTH))
+    until(lambda: bench.started() == {LIGHT}, "the light one runs")
+    assert bench.work.held() == BOTH
+    assert bench.work.token(HEAVY) == 3
+    gate.set()
+    until(lambda: bench.started() == {LIGHT, HEAVY}, "both run")
+
+
+def test_light_resource_when_a_heavy_one_flushes_is_given_up_at_once(bench: Bench) -> None:
+    """The group hears of each by itself; neither is held any more."""
+    gate = bench.hold("stop", HEAVY)
+    bench.grant()
+    bench.work.put(RevokeResources(resources=BOTH))
+    until(lambda: bench.given_up() == [LIGHT], "the light one has stopped")
+    assert not bench.work.held()
+    assert bench.stops() == [(LIGHT, "revoked")]
+    gate.set()
+    until(lambda: bench.given_up() == [LIGHT, HEAVY], "both have stopped")
+    assert sorted(bench.calls) == sorted(
+        [(action, one) for action in ("start", "stop") for one in (LIGHT, HEAVY)]
+    )
+
+
+def test_resource_when_revoked_while_it_starts_is_stopped_afterwards(bench: Bench) -> None:
+    """Two callbacks of one resource never run at once."""
+    gate = bench.hold("start", HEAVY)
+    bench.work.put(GrantResources(resources=ONLY_HEAVY))
+    until(lambda: bool(bench.calls), "it starts")
+    bench.work.put(RevokeResources(resources=ONLY_HEAVY))
+    assert not bench.work.holds(HEAVY)
+    time.sleep(0.02)
+    assert bench.calls == [("start", HEAVY)]
+    gate.set()
+    until(lambda: bench.given_up() == [HEAVY], "it has stopped")
+    assert bench.calls == [("start", HEAVY), ("stop", HEAVY)]
+
+
+def test_start_when_it_raises_is_reported_and_tried_again(bench: Bench) -> None:
+    """The resource stays held, and the next try succeeds."""
+    bench.failures["start", LIGHT] = [ValueError("no"), OSError("still no")]
+    bench.work.put(GrantResources(resources=ONLY_LIGHT))
+    bench.wake_until(lambda: bench.started() == {LIGHT}, "it runs in the end")
+    assert bench.work.holds(LIGHT)
+    until(lambda: len(bench.reported) == 2, "both were reported")
+    assert [(one.action, one.resource, one.attempts) for one in bench.reported] == [
+        ("start", LIGHT, 1),
+        ("start", LIGHT, 2),
+    ]
+    records = [one for one in bench.written if isinstance(one, WorkFailed)]
+    assert [one.error for one in records] == ["ValueError: no", "OSError: still no"]
+
+
+def test_start_that_keeps_raising_is_given_up_when_it_is_revoked(bench: Bench) -> None:
+    """Nothing runs, so there is nothing to stop."""
+    bench.failures["start", LIGHT] = [ValueError("no")] * 1_000
+    bench.work.put(GrantResources(resources=ONLY_LIGHT))
+    until(lambda: bool(bench.reported), "it was tried")
+    bench.work.put(RevokeResources(resources=ONLY_LIGHT))
+    until(lambda: bench.given_up() == [LIGHT], "it is given up")
+    assert {action for action, _ in bench.calls} == {"start"}
+    assert bench.stops() == []
+
+
+def test_stop_when_it_raises_is_tried_again_before_the_group_hears(bench: Bench) -> None:
+    """Nobody else may have what could still run here."""
+    bench.failures["stop", LIGHT] = [ValueError("no")] * 2
+    bench.grant(ONLY_LIGHT)
+    bench.work.put(RevokeResources(resources=ONLY_LIGHT))
+    until(lambda: len(bench.reported) == 1, "it was tried")
+    assert bench.given_up() == []
+    bench.wake_until(lambda: bench.given_up() == [LIGHT], "it has stopped in the end")
+    assert [action for action, _ in bench.calls] == ["start", "stop", "stop", "stop"]
+
+
+def test_lost_resources_are_told_at_once_and_the_group_goes_on(bench: Bench) -> None:
+    """The member may rejoin though a callback still runs."""
+    gate = bench.hold("lost", HEAVY)
+    bench.grant()
+    bench.work.put(LoseResources(resources=BOTH, cause="lease expired"))
+    assert bench.posted == [LossHandled()]
+    assert not bench.work.held()
+    until(lambda: bench.stops() == [(LIGHT, "lost")], "the light one knows")
+    gate.set()
+    until(lambda: len(bench.stops()) == 2, "the heavy one knows")
+    assert bench.given_up() == []
+
+
+def test_resource_that_comes_back_while_it_is_lost_starts_after_that(bench: Bench) -> None:
+    """It is held anew only when it starts anew, under the token of the new grant."""
+    gate = bench.hold("lost", HEAVY)
+    bench.grant(ONLY_HEAVY)
+    bench.work.put(LoseResources(resources=ONLY_HEAVY, cause="lease expired"))
+    until(lambda: ("lost", HEAVY) in bench.calls, "it is told")
+    bench.member.claim_generation = 5
+    bench.work.put(GrantResources(resources=ONLY_HEAVY))
+    assert not bench.work.holds(HEAVY)
+    gate.set()
+    until(lambda: bench.calls.count(("start", HEAVY)) == 2, "it starts again")
+    assert bench.work.token(HEAVY) == 5
+    assert [action for action, _ in bench.calls] == ["start", "lost", "start"]
+
+
+def test_stop_under_way_when_all_is_lost_is_not_reported(bench: Bench) -> None:
+    """What was lost meanwhile may have been granted anew: the group hears nothing of that stop."""
+    gate = bench.hold("stop", HEAVY)
+    bench.grant(ONLY_HEAVY)
+    bench.work.put(RevokeResources(resources=ONLY_HEAVY))
+    until(lambda: ("stop", HEAVY) in bench.calls, "it stops")
+    bench.work.put(LoseResources(resources=ONLY_HEAVY, cause="lease expired"))
+    gate.set()
+    until(lambda: bench.stops() == [(HEAVY, "lost")], "it has stopped")
+    assert bench.posted == [LossHandled()]
+    assert [action for action, _ in bench.calls] == ["start", "stop"]
+
+
+def test_start_that_waits_for_a_thread_when_all_is_lost_is_not_made() -> None:
+    """A grant that has ended starts nothing."""
+    bench = Bench(pool=CallbackPool(name="one", threads_max=1))
+    gate = bench.hold("start", HEAVY)
+    bench.work.put(GrantResources(resources=ONLY_HEAVY))
+    until(lambda: bool(bench.calls), "the only thread is busy")
+    bench.work.put(GrantResources(resources=ONLY_LIGHT))
+    bench.work.put(LoseResources(resources=BOTH, cause="lease expired"))
+    gate.set()
+    until(lambda: bench.work.wait_idle(0.0), "nothing is left")
+    assert bench.calls == [("start", HEAVY), ("lost", HEAVY)]
+    bench.pool.close()
+
+
+def test_work_when_the_lease_is_over_is_held_no_more(bench: Bench) -> None:
+    """By the clock, before the group has said a word."""
+    bench.grant()
+    bench.lease_until_s = now_s()
+    assert not bench.work.holds(LIGHT)
+    assert bench.work.token(HEAVY) is None
+    assert not bench.work.held()
+
+
+def test_stop_that_never_ends_is_lost_and_given_up() -> None:
+    """A warning at half of the time; `lost` beside the stop that hangs; no start before its end."""
+    bench = Bench(stop_s=0.1)
+    gate = bench.hold("stop", HEAVY)
+    bench.grant()
+    bench.work.put(RevokeResources(resources=ONLY_HEAVY))
+    bench.wake_until(lambda: bench.given_up() == [HEAVY], "it is given up")
+    assert bench.warned == ["stop_takes_long", "stop_never_finished"]
+    assert bench.stops() == [(HEAVY, "lost")]
+    until(lambda: ("lost", HEAVY) in bench.calls, "it is told")
+    assert bench.work.held() == ONLY_LIGHT
+    bench.work.put(GrantResources(resources=ONLY_HEAVY))
+    time.sleep(0.02)
+    assert bench.calls.count(("start", HEAVY)) == 1
+    assert not bench.work.holds(HEAVY)
+    gate.set()
+    until(lambda: bench.calls.count(("start", HEAVY)) == 2, "it starts when the stop has ended")
+    until(lambda: bench.work.holds(HEAVY), "and is held")
+    bench.pool.close()
+
+
+def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
+    """All at once; what is granted meanwhile is not begun, what is revoked counts as stopped."""
+    bench.grant()
+    assert bench.work.close(WAIT_S)
+    assert sorted(bench.stops()) == sorted([(LIGHT, "closed"), (HEAVY, "closed")])
+    bench.work.put(GrantResources(resources=BOTH))
+    assert not bench.work.held()
+    bench.work.put(RevokeResources(resources=ONLY_LIGHT))
+    assert bench.given_up() == [LIGHT]
+
+
+def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
+    """What has not stopped is told that it is lost."""
+    bench.hold("stop", HEAVY)
+    bench.grant()
+    assert not bench.work.close(0.05)
+    until(lambda: ("lost", HEAVY) in bench.calls, "it is told")
+    assert bench.stops()[-1] == (HEAVY, "lost")
+
+
+def test_membership_that_is_over_is_reported(bench: Bench) -> None:
+    """To `on_error`, about no resource, and kept."""
+    bench.work.put(FailMember(code=30, message="not authorised"))
+    until(lambda: bool(bench.reported), "it was reported")
+    (failure,) = bench.reported
+    assert (failure.resource, failure.action, str(failure.error)) == (
+        None,
+        "membership",
+        "not authorised",
+    )
+    assert bench.work.failure is not None
