@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from coopgroup.testing import KafkaCluster
-from tests.support.mixed_group import JavaMembers, MixedGroup, java_members
+from tests.support.java_members import JavaMembers, java_members
+from tests.support.mixed_group import MixedGroup
 
 
 @pytest.fixture(scope="session")

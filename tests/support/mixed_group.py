@@ -1,47 +1,46 @@
-"""Groups in which members of ours live beside those of Kafka's own clients, on a real broker.
+"""Groups in which members of ours live beside those of other clients, on a real broker.
 
-`MixedGroup` starts and stops members of three kinds by name, under load, and `Ledger` writes down
-what each was given, gave up and was handed out, on one clock. Members of ours and of librdkafka are
-threads of this process; those of the Java client live in one process of Java for all tests.
+`MixedGroup` starts and stops members of four kinds by name, under load, and a ledger has what each
+was given, gave up and was handed out.
 """
 
 from __future__ import annotations
 
 import itertools
-import queue
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
-from attrs import define, field, frozen
-from confluent_kafka import Consumer, KafkaException, Producer
+from attrs import define, field
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
 
 from coopgroup import CooperativeConsumer, SimplePolicy
-from coopgroup.errors import CoopgroupError
 from coopgroup.telemetry import RoundLed
 from coopgroup.testing import KafkaCluster
-from coopgroup.testing.maven import fetch_kafka
+from tests.support.java_members import JavaMembers
+from tests.support.ledger import Ledger
 from tests.support.live_group import read_telemetry, unique, wait_for
+from tests.support.polled_members import KafkaPythonConsumer, PolledMember
 
-__all__ = ["JavaMembers", "Ledger", "MixedGroup", "java_members"]
+__all__ = ["PARTITIONS", "MixedGroup"]
 
 PARTITIONS: Final = 6
 SETTLED_S: Final = 0.5
 _RATE_PER_S: Final = 20.0  # records in each partition
-_SOURCE: Final = Path(__file__).parents[1] / "interop" / "java_members" / "Members.java"
 _JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
     "roundrobin": "org.apache.kafka.clients.consumer.RoundRobinAssignor",
     "sticky": "org.apache.kafka.clients.consumer.StickyAssignor",
+}
+_PYTHON_ASSIGNORS: Final[Mapping[str, type]] = {
+    "cooperative-sticky": CooperativeStickyAssignor,
+    "range": RangePartitionAssignor,
 }
 _COMMON: Final[Mapping[str, str]] = {
     "session.timeout.ms": "6000",
@@ -49,281 +48,6 @@ _COMMON: Final[Mapping[str, str]] = {
     "max.poll.interval.ms": "30000",
     "auto.commit.interval.ms": "300",
 }
-
-
-# --- what happened ------------------------------------------------------------------------------
-
-
-@frozen
-class Held:
-    """A member's time with a partition; `until_s` is None while it lasts."""
-
-    name: str
-    partition: int
-    since_s: float
-    until_s: float | None
-
-
-@define(eq=False)
-class Ledger:
-    """What happened, on the machine's monotonic clock; any thread may write.
-
-    Attributes:
-        held: times with partitions, in order of their beginning.
-        handed: (time, member, partition, offset) of each record, in order of writing.
-        lost: (member, partition) of everything that was lost.
-        failed: members that met an error, and which.
-        stopped: members that have ended.
-    """
-
-    held: list[Held] = field(factory=list)
-    handed: list[tuple[float, str, int, int]] = field(factory=list)
-    lost: list[tuple[str, int]] = field(factory=list)
-    failed: dict[str, str] = field(factory=dict)
-    stopped: set[str] = field(factory=set)
-    _lock: threading.Lock = field(factory=threading.Lock)
-
-    def take(self, name: str, partitions: list[int], at_s: float) -> None:
-        """A member begins with partitions."""
-        with self._lock:
-            self.held += [Held(name, partition, at_s, None) for partition in partitions]
-
-    def give(self, name: str, partitions: list[int], at_s: float, *, lost: bool = False) -> None:
-        """A member ends with partitions."""
-        with self._lock:
-            for number, one in enumerate(self.held):
-                mine = one.name == name and one.partition in partitions
-                if mine and one.until_s is None:
-                    self.held[number] = Held(name, one.partition, one.since_s, at_s)
-            if lost:
-                self.lost += [(name, partition) for partition in partitions]
-
-    def hand(self, name: str, partition: int, offsets: range, at_s: float) -> None:
-        """A member is handed out records."""
-        with self._lock:
-            self.handed += [(at_s, name, partition, offset) for offset in offsets]
-
-    def shares(self) -> dict[str, list[int]]:
-        """What each member has now, for members that have something."""
-        found: dict[str, list[int]] = defaultdict(list)
-        with self._lock:
-            for one in self.held:
-                if one.until_s is None:
-                    found[one.name].append(one.partition)
-        return {name: sorted(share) for name, share in sorted(found.items())}
-
-    def double_owners(self) -> list[tuple[Held, Held]]:
-        """Pairs of times with one partition that overlap."""
-        with self._lock:
-            times = sorted(self.held, key=lambda one: (one.partition, one.since_s))
-        return [
-            (one, two)
-            for one, two in itertools.pairwise(times)
-            if one.partition == two.partition and (one.until_s is None or one.until_s > two.since_s)
-        ]
-
-    def given_up_between(self, name: str, since_s: float, until_s: float) -> list[int]:
-        """What a member gave up in a time, sorted."""
-        with self._lock:
-            return sorted(
-                one.partition
-                for one in self.held
-                if one.name == name and one.until_s is not None and since_s <= one.until_s < until_s
-            )
-
-    def held_throughout(self, name: str, since_s: float) -> list[int]:
-        """What a member has had since a time, sorted."""
-        with self._lock:
-            return sorted(
-                one.partition
-                for one in self.held
-                if one.name == name and one.until_s is None and one.since_s < since_s
-            )
-
-    def pause_ms(self, name: str, partition: int, since_s: float, until_s: float) -> float:
-        """The longest time without a record of a partition that a member has all the while."""
-        with self._lock:
-            times = [
-                at_s
-                for at_s, member, number, _ in self.handed
-                if member == name and number == partition and since_s <= at_s <= until_s
-            ]
-        points = [since_s, *times, until_s]
-        return 1000 * max(after - before for before, after in itertools.pairwise(points))
-
-    def missing(self, ends: Mapping[int, int]) -> list[tuple[int, int]]:
-        """(partition, offset) of what nobody was handed out, of all below these ends."""
-        with self._lock:
-            seen = {(partition, offset) for _, _, partition, offset in self.handed}
-        return [
-            (partition, offset)
-            for partition, end in sorted(ends.items())
-            for offset in range(end)
-            if (partition, offset) not in seen
-        ]
-
-    def repeated(self) -> int:
-        """How many records were handed out more than once, each further time counted."""
-        with self._lock:
-            return len(self.handed) - len({(p, offset) for _, _, p, offset in self.handed})
-
-
-# --- Java ---------------------------------------------------------------------------------------
-
-
-@define(eq=False)
-class JavaMembers:
-    """The process of Java; ledgers are those of the groups that its members are in."""
-
-    _process: subprocess.Popen[str]
-    _ledgers: dict[str, Ledger] = field(factory=dict)
-    ready: threading.Event = field(factory=threading.Event)
-
-    def start(self, name: str, topic: str, settings: Mapping[str, str], ledger: Ledger) -> None:
-        """Start a member; the name is one that no member had before."""
-        self._ledgers[name] = ledger
-        self._say(f"start {name} {topic} " + " ".join(f"{k}={v}" for k, v in settings.items()))
-
-    def stop(self, name: str) -> None:
-        """Close a member."""
-        self._say(f"stop {name}")
-
-    def _say(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def listen(self) -> None:
-        """Take what the process says until it ends."""
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            name, *words = line.split()
-            if name == "ready":
-                self.ready.set()
-            elif name in self._ledgers:
-                _write_down(self._ledgers[name], name, words)
-
-
-def _write_down(ledger: Ledger, name: str, words: list[str]) -> None:
-    match words:
-        case ["taken", nanos, numbers]:
-            ledger.take(name, _numbers(numbers), int(nanos) / 1e9)
-        case ["given" | "lost" as how, nanos, numbers]:
-            ledger.give(name, _numbers(numbers), int(nanos) / 1e9, lost=how == "lost")
-        case ["handed", nanos, *ranges]:
-            for one in ranges:
-                partition, _, offsets = one.partition(":")
-                first, _, last = offsets.partition("-")
-                records = range(int(first), int(last) + 1)
-                ledger.hand(name, int(partition), records, int(nanos) / 1e9)
-        case ["failed", message]:
-            ledger.failed[name] = message
-        case ["stopped"]:
-            ledger.stopped.add(name)
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(number) for number in text.split(",")]
-
-
-@contextmanager
-def java_members() -> Iterator[JavaMembers]:
-    """A process of Java for members, without any yet."""
-    java = shutil.which("java")
-    assert java is not None
-    with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(
-            [
-                java,
-                "-Xmx256m",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-cp",
-                fetch_kafka().classpath,
-                str(_SOURCE),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-        members = JavaMembers(process)
-        listener = threading.Thread(target=members.listen, daemon=True)
-        listener.start()
-        try:
-            assert members.ready.wait(60), "the program of Java does not start"
-            yield members
-        finally:
-            assert process.stdin is not None
-            process.stdin.close()
-            try:
-                process.wait(20)
-            finally:
-                process.kill()
-            listener.join(5)
-            assert process.stdout is not None
-            process.stdout.close()
-
-
-# --- members of this process --------------------------------------------------------------------
-
-
-@define(eq=False)
-class _PolledMember:
-    """A consumer with the methods of confluent_kafka's, polled on a thread of its own."""
-
-    name: str
-    ledger: Ledger
-    consumer: Any
-    topics: list[str]
-    calls: queue.SimpleQueue[Callable[[], object]] = field(factory=queue.SimpleQueue)
-    _leaves: threading.Event = field(factory=threading.Event)
-    _thread: threading.Thread = field(init=False)
-
-    def start(self) -> None:
-        """Subscribe and poll."""
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._thread.start()
-
-    def subscribe(self, topics: list[str]) -> None:
-        """Subscribe, on the thread that polls."""
-        self.consumer.subscribe(
-            topics, on_assign=self._taken, on_revoke=self._given, on_lost=self._lost
-        )
-
-    def stop(self) -> None:
-        """Close the consumer."""
-        self._leaves.set()
-        self._thread.join(20)
-        assert not self._thread.is_alive(), f"{self.name} does not close"
-
-    def _run(self) -> None:
-        try:
-            self.subscribe(self.topics)
-            while not self._leaves.is_set():
-                if not self.calls.empty():
-                    self.calls.get()()
-                for message in self.consumer.consume(200, 0.02):
-                    if message.error() is None:
-                        offset = message.offset()
-                        records = range(offset, offset + 1)
-                        at_s = time.monotonic()
-                        self.ledger.hand(self.name, message.partition(), records, at_s)
-        except (KafkaException, CoopgroupError) as error:
-            self.ledger.failed[self.name] = str(error)
-        finally:
-            self.consumer.close()
-            self.ledger.stopped.add(self.name)
-
-    def _taken(self, _: object, partitions: list[Any]) -> None:
-        self.ledger.take(self.name, [one.partition for one in partitions], time.monotonic())
-
-    def _given(self, _: object, partitions: list[Any]) -> None:
-        self.ledger.give(self.name, [one.partition for one in partitions], time.monotonic())
-
-    def _lost(self, _: object, partitions: list[Any]) -> None:
-        lost = [one.partition for one in partitions]
-        self.ledger.give(self.name, lost, time.monotonic(), lost=True)
 
 
 @define(eq=False)
@@ -345,7 +69,7 @@ class MixedGroup:
     group_id: str = field(factory=lambda: unique("mixed"))
     topic: str = field(factory=lambda: unique("mixed"))
     ledger: Ledger = field(factory=Ledger)
-    _polled: dict[str, _PolledMember] = field(factory=dict, init=False)
+    _polled: dict[str, PolledMember] = field(factory=dict, init=False)
     _in_java: set[str] = field(factory=set, init=False)
     _load_ends: threading.Event = field(factory=threading.Event, init=False)
     _load: threading.Thread = field(init=False)
@@ -392,6 +116,16 @@ class MixedGroup:
         more = {"partition.assignment.strategy": strategy, "log_level": 3}
         self._start(name, Consumer(self._settings(settings) | more), None)
 
+    def kafka_python(self, name: str, strategy: str) -> None:
+        """Start a member of kafka-python."""
+        settings = {
+            **{key.replace(".", "_"): int(value) for key, value in _COMMON.items()},
+            "bootstrap_servers": self.cluster.client_config()["bootstrap.servers"],
+            "group_id": self.group_id,
+            "auto_offset_reset": "earliest",
+        }
+        self._start(name, KafkaPythonConsumer(_PYTHON_ASSIGNORS[strategy], settings), None)
+
     def java_client(self, name: str, strategy: str, **settings: str) -> None:
         """Start a member of Kafka's Java client; several strategies are joined by commas."""
         assignors = ",".join(_JAVA_ASSIGNORS[one] for one in strategy.split(","))
@@ -409,17 +143,14 @@ class MixedGroup:
         """Close a member, and wait until it has left."""
         if name in self._polled:
             self._polled.pop(name).stop()
-            mine = name
-        else:
-            self._in_java.discard(name)
-            mine = f"{self.group_id}/{name}"
-            self.java.stop(mine)
-            wait_for(lambda: mine in self.ledger.stopped, f"{name} leaves")
-        # What a client closes without a word it has given up all the same.
-        self.ledger.give(mine, list(range(PARTITIONS)), time.monotonic())
+            return
+        self._in_java.discard(name)
+        mine = f"{self.group_id}/{name}"
+        self.java.stop(mine)
+        wait_for(lambda: mine in self.ledger.stopped, f"{name} leaves")
 
     def _start(self, name: str, consumer: Any, topics: list[str] | None) -> None:  # noqa: ANN401
-        member = _PolledMember(name, self.ledger, consumer, topics or [self.topic])
+        member = PolledMember(name, self.ledger, consumer, topics or [self.topic])
         self._polled[name] = member
         member.start()
 
@@ -450,6 +181,10 @@ class MixedGroup:
             for name, share in self.ledger.shares().items()
         }
 
+    def topics_of(self, name: str) -> set[str]:
+        """Topics of which a member of this process has partitions."""
+        return {one.topic for one in self._polled[name].consumer.assignment()}
+
     def rounds_led(self, name: str) -> int:
         """How many rounds a member of ours has led."""
         written = read_telemetry(self.folder / f"{name}.jsonl")
@@ -457,7 +192,7 @@ class MixedGroup:
 
     def protocol(self) -> str:
         """The protocol that the group speaks, as the broker says."""
-        admin = AdminClient(self.cluster.client_config())
+        admin = AdminClient({**self.cluster.client_config()})
         found = admin.describe_consumer_groups([self.group_id])[self.group_id].result(10)
         return str(found.partition_assignor)
 
