@@ -9,6 +9,7 @@ from attrs import frozen
 
 from coopgroup.assignors.registry import create_assignor
 from coopgroup.member import MemberConfig
+from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.registry import create_policy
 from coopgroup.simulator.checkers import Expectations, check_run
 from coopgroup.simulator.deployment import Deployment
@@ -171,7 +172,7 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
     topics = {topic for process in simulation.alive for topic in process.topics}
     quiet_ms = min(_QUIET_MS_MAX, scenario.settle_ms // _QUIET_SHARE)
     group = scenario.group
-    ration = getattr(policy, "ration", None)
+    ration, balance = getattr(policy, "ration", None), getattr(policy, "balance", None)
     return Expectations(
         owned=simulation.brokers.existing().restrict_names(topics),
         calm_from_ms=max(last_event_ms(scenario), scenario.duration_ms),
@@ -184,4 +185,5 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         max_moves_per_round=None if ration is None else ration.moves_max,
         move_interval_ms=0 if ration is None else ration.interval_ms,
         is_eager=policy.name == _EAGER,
+        balance_cooldown_ms=balance.cooldown_ms if isinstance(balance, BalanceRule) else None,
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from coopgroup.simulator.checkers.balance import check_balance
 from coopgroup.simulator.checkers.commits import check_commits
 from coopgroup.simulator.checkers.holdings import check_pairs, check_single_owner
 from coopgroup.simulator.checkers.losses import Waits, check_heard_delays, check_losses
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Expectations",
     "Waits",
+    "check_balance",
     "check_commits",
     "check_delays",
     "check_heard_delays",
@@ -58,6 +60,7 @@ class Expectations:
         max_moves_per_round: of the policy, None where it has none.
         move_interval_ms: of the policy, 0 where it has none.
         is_eager: whether members give up everything in each round.
+        balance_cooldown_ms: of a policy that evens lags out, None where it does not.
     """
 
     owned: ResourceSet
@@ -70,6 +73,7 @@ class Expectations:
     max_moves_per_round: int | None = None
     move_interval_ms: int = 0
     is_eager: bool = False
+    balance_cooldown_ms: int | None = None
 
 
 def check_instants(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> Iterator[Violation]:
@@ -100,4 +104,8 @@ def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Vi
         found += check_heard_delays(telemetry, waits)
     if expected.max_moves_per_round is not None:
         found += check_ration(telemetry, expected.max_moves_per_round)
+        if expected.balance_cooldown_ms is not None:
+            found += check_balance(
+                telemetry, expected.balance_cooldown_ms, expected.max_moves_per_round
+            )
     return tuple(sorted(found, key=lambda one: one.at_ms))

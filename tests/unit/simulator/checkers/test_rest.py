@@ -4,6 +4,7 @@ from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_rest
 from coopgroup.telemetry import (
     AssignmentReceived,
+    BalanceRequested,
     EndCause,
     Envelope,
     ProcessEnded,
@@ -62,3 +63,11 @@ def test_rest_when_a_member_is_not_stable_is_broken() -> None:
 def test_rest_when_rounds_go_on_is_broken() -> None:
     """At the end nothing may move any more."""
     assert messages(life(*LIFE), T01, quiet_from_ms=2) == ["a is still in rounds at 2"]
+
+
+def test_rest_when_lags_were_to_be_evened_out_a_moment_ago_says_nothing() -> None:
+    """The rounds that were asked for are no breach; much later they would be."""
+    asked = BalanceRequested(overloaded=("m",), lags=(9,), mean_lag=3, resources=T01)
+    joins = StateChanged(before="stable", after="joining", cause="lags are uneven")
+    assert messages(life(*LIFE, asked, joins), T01, quiet_from_ms=30_004) == []
+    assert messages(life(*LIFE, asked, joins), T01, quiet_from_ms=30_005) != []
