@@ -22,13 +22,13 @@ from attrs import frozen
 
 from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
+from coopgroup.model import ResourceSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from collections.abc import Set as AbstractSet
 
     from coopgroup.member.events import Offset
-    from coopgroup.model import ResourceSet
 
 __all__ = [
     "Commits",
@@ -130,10 +130,10 @@ def take_batch(
         nothing of them is owned any more.
     """
     newest = _newest(commits)
-    disowned = {pair for pair in newest if pair not in owned}
+    disowned = frozenset(ResourceSet.from_pairs(newest) - owned)
     commits, finished = _ended(commits, [_refused(each, disowned) for each in commits.queue])
     sent = Chain.of(attrs.evolve(pending, sent=True) for pending in commits.queue)
-    offsets = tuple(newest[pair] for pair in sorted(newest.keys() - disowned))
+    offsets = tuple(newest[pair] for pair in sorted(newest) if pair not in disowned)
     return attrs.evolve(commits, queue=sent), offsets, finished
 
 
@@ -153,32 +153,39 @@ def settle(
     """
     settled, every = [], set[Action]()
     for pending in commits.queue:
-        if not pending.sent:
+        if pending.sent:
+            answered, actions = _answered(pending, code_of, attempts_max)
+            every |= actions
+            settled.append(answered)
+        else:
             settled.append(pending)
-            continue
-        exhausted = pending.failures + 1 >= attempts_max
-        kept, codes, actions = [], list(pending.codes), set[Action]()
-        for offset in pending.offsets:
-            code = code_of(offset.topic, offset.partition)
-            action = action_for(RequestKind.OFFSET_COMMIT, code)
-            actions.add(action)
-            again = action in _WAITING or (action in _RETRYING and not exhausted)
-            if again and not pending.last_try:
-                kept.append(offset)
-            else:
-                codes.append((offset.topic, offset.partition, code))
-        every |= actions
-        settled.append(
-            attrs.evolve(
-                pending,
-                offsets=tuple(kept),
-                codes=tuple(sorted(codes)),
-                failures=pending.failures + (not actions.isdisjoint(_RETRYING)),
-                sent=False,
-            )
-        )
     commits, finished = _ended(commits, settled)
     return commits, finished, frozenset(every)
+
+
+def _answered(
+    pending: PendingCommit, code_of: Callable[[str, int], int], attempts_max: int
+) -> tuple[PendingCommit, set[Action]]:
+    """The commit after an answer, and which actions its codes ask for."""
+    answers = [(one, code_of(one.topic, one.partition)) for one in pending.offsets]
+    action_of = {
+        code: action_for(RequestKind.OFFSET_COMMIT, code) for code in {code for _, code in answers}
+    }
+    actions = set(action_of.values())
+    exhausted = pending.failures + 1 >= attempts_max
+    tried_again = _WAITING if exhausted else _WAITING | _RETRYING
+    again = {
+        code for code, action in action_of.items() if action in tried_again and not pending.last_try
+    }
+    codes = [(one.topic, one.partition, code) for one, code in answers if code not in again]
+    settled = PendingCommit(
+        commit_id=pending.commit_id,
+        offsets=tuple(one for one, code in answers if code in again) if again else (),
+        codes=tuple(sorted((*pending.codes, *codes))),
+        failures=pending.failures + (not actions.isdisjoint(_RETRYING)),
+        last_try=pending.last_try,
+    )
+    return settled, actions
 
 
 def abandon(commits: Commits, commit_id: int) -> tuple[Commits, tuple[Finished, ...]]:
@@ -235,6 +242,8 @@ def _refused(
     code: int = ErrorCode.ILLEGAL_GENERATION,
 ) -> PendingCommit:
     """The commit without some partitions, which end with a code."""
+    if not partitions:
+        return pending
     kept, codes = [], list(pending.codes)
     for one in pending.offsets:
         if (one.topic, one.partition) in partitions:

@@ -42,7 +42,7 @@ def refusal(request: GroupRequest, code: int) -> Answer:
         case FindCoordinatorRequest():
             return FindCoordinatorAnswer(error_code=code, error_message="", coordinator=None)
         case OffsetCommitRequest():
-            codes = sorted((topic, partition, code) for topic, partition, *_ in request.offsets)
+            codes = sorted((row[0], row[1], code) for row in request.offsets)
             return OffsetCommitAnswer(codes=tuple(codes))
 
 
