@@ -1,0 +1,115 @@
+"""Processes that compete for a leadership and note when each of them leads.
+
+As a program (`python -m tests.support.candidates CONFIGURATION LOG`) it is one candidate: while it
+leads it writes a line every few milliseconds, until its standard input ends. A line is dated before
+the question whether it leads is asked: if it was paused in between, the answer came after that.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from attrs import define, field
+
+from coopgroup import Leadership
+from coopgroup.kafka.clock import now_s
+
+__all__ = ["Candidate", "Term", "terms_of"]
+
+_STEP_S = 0.005
+_PATIENCE_S = 30.0
+
+
+@define(frozen=True)
+class Term:
+    """What one process did as the leader.
+
+    Attributes:
+        token: its fencing token.
+        who: name of the candidate.
+        first_s: when it was the leader for the first time, on the clock of the machine.
+        last_s: when it was so for the last time.
+    """
+
+    token: int
+    who: str
+    first_s: float
+    last_s: float
+
+
+@define(eq=False)
+class Candidate:
+    """A process that competes.
+
+    Attributes:
+        name: its name.
+        log_path: what it wrote.
+    """
+
+    name: str
+    log_path: Path
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def start(self, configuration: dict[str, object]) -> None:
+        """Start the process."""
+        arguments = [json.dumps({**configuration, "client.id": self.name}), str(self.log_path)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.candidates", *arguments], stdin=subprocess.PIPE
+        )
+
+    def signal(self, number: signal.Signals) -> None:
+        """Kill it, freeze it or let it go on."""
+        self.process.send_signal(number)
+
+    def end(self) -> None:
+        """Have it resign and end, if it still can."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(_PATIENCE_S)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def lines(self) -> list[tuple[float, int]]:
+        """(time, token) of each moment in which it led, whole lines only."""
+        if not self.log_path.exists():
+            return []
+        rows = self.log_path.read_text().split("\n")[:-1]
+        return [(float(row.split()[0]), int(row.split()[1])) for row in rows]
+
+
+def terms_of(candidates: list[Candidate]) -> list[Term]:
+    """Who led under which token, ascending by token; a token is of one process only."""
+    found: dict[int, Term] = {}
+    for candidate in candidates:
+        for at_s, token in candidate.lines():
+            before = found.get(token)
+            first_s = at_s if before is None else before.first_s
+            assert before is None or before.who == candidate.name, f"two leaders with {token}"
+            found[token] = Term(token, candidate.name, first_s, at_s)
+    return [found[token] for token in sorted(found)]
+
+
+def main() -> None:
+    """Compete until the standard input ends."""
+    configuration, log_path = json.loads(sys.argv[1]), Path(sys.argv[2])
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    with Leadership(configuration) as leadership, log_path.open("a", buffering=1) as log:
+        while not ended.wait(_STEP_S):
+            at_s = now_s()
+            token = leadership.token
+            if token is not None:
+                log.write(f"{at_s:.6f} {token}\n")
+
+
+if __name__ == "__main__":
+    main()
