@@ -1,0 +1,108 @@
+"""The assignor of weighted resources: what it evens out, what it leaves alone."""
+
+import numpy as np
+import pytest
+
+from coopgroup.assignors import WeightedAssignor
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import GroupSnapshot, ResourceSet, resolve_claims
+from coopgroup.model.resource_set import Int32Array, Int64Array
+from tests.support.groups import claim
+
+Weights = dict[tuple[str, int], int]
+
+
+def _group(weights: Weights, **owned: dict[str, list[int]]) -> tuple[GroupSnapshot, Int64Array]:
+    """A group whose members subscribe to all names, and the weights in its order."""
+    existing = ResourceSet.from_pairs(weights)
+    names = sorted({name for name, _ in weights})
+    group = resolve_claims(
+        [claim(member, held, topics=names) for member, held in owned.items()], existing
+    )
+    values = [weights.get((one.name, one.index), 0) for one in group.resources]
+    return group, np.array(values, dtype=np.int64)
+
+
+def _held(group: GroupSnapshot, target: Int32Array) -> dict[str, list[tuple[str, int]]]:
+    return {
+        member: [(one.name, one.index) for one in held]
+        for member, held in zip(group.member_ids, group.by_member(target), strict=True)
+    }
+
+
+def _loads(group: GroupSnapshot, target: Int32Array, weights: Int64Array) -> list[int]:
+    return [int(weights[target == number].sum()) for number in range(len(group.members))]
+
+
+def test_heavy_resources_when_nobody_owns_any_are_spread_by_weight() -> None:
+    """One with the heavy connector's task, the others share the light ones."""
+    weights = {("heavy", 0): 30, **{("light", index): 10 for index in range(6)}}
+    group, values = _group(weights, a={}, b={}, c={})
+    target = WeightedAssignor().assign(group, values)
+    assert _held(group, target)["a"] == [("heavy", 0)]
+    assert _loads(group, target, values) == [30, 30, 30]
+
+
+def test_connectors_are_balanced_apart_from_tasks() -> None:
+    """Who runs most of the connectors has its share of tasks all the same."""
+    weights = {(f"c{number}", -1): 100 for number in range(4)}
+    weights |= {(f"c{number}", index): 1 for number in range(4) for index in range(3)}
+    group, values = _group(weights, a={}, b={})
+    held = _held(group, WeightedAssignor().assign(group, values))
+    for member in ("a", "b"):
+        assert sum(index == -1 for _, index in held[member]) == 2
+        assert sum(index >= 0 for _, index in held[member]) == 6
+
+
+def test_newcomer_gets_its_share_by_few_moves() -> None:
+    """What moves is as much as it needs, heavy ones first where they fit."""
+    weights = {("t", index): 20 if index < 2 else 5 for index in range(10)}
+    group, values = _group(weights, a={"t": [0, 2, 3, 4, 5]}, b={"t": [1, 6, 7, 8, 9]}, c={})
+    target = WeightedAssignor().assign(group, values)
+    loads = _loads(group, target, values)
+    assert (sum(loads), max(loads) - min(loads)) == (80, 5)
+    assert int((target != group.owner).sum()) <= 4
+
+
+def test_balance_within_the_tolerance_moves_nothing() -> None:
+    """A little unevenness is not worth an outage; without tolerance it is."""
+    weights = {("t", index): 10 for index in range(21)}
+    owned = {"t": list(range(11))}, {"t": list(range(11, 21))}
+    group, values = _group(weights | {("t", 0): 9}, a=owned[0], b=owned[1])
+    assert (WeightedAssignor().assign(group, values) == group.owner).all()
+    weights[("t", 0)], weights[("t", 1)], weights[("t", 20)] = 14, 14, 6
+    group, values = _group(weights, a=owned[0], b=owned[1])
+    target = WeightedAssignor(tolerance=0.0).assign(group, values)
+    loads = _loads(group, target, values)
+    assert max(loads) - min(loads) <= 2
+    assert (WeightedAssignor(tolerance=1.0).assign(group, values) == group.owner).all()
+
+
+def test_swap_when_no_move_helps_evens_out() -> None:
+    """Three of weight 4 against three of weight 2: one goes each way."""
+    weights = {("t", index): 4 if index < 3 else 2 for index in range(6)}
+    group, values = _group(weights, a={"t": [0, 1, 2]}, b={"t": [3, 4, 5]})
+    target = WeightedAssignor(tolerance=0.0).assign(group, values)
+    assert sorted(_loads(group, target, values)) == [8, 10]
+
+
+def test_resources_without_weight_are_spread_by_count() -> None:
+    """Light things are many: all on one member would be no balance either."""
+    group, values = _group({("t", index): 0 for index in range(9)}, a={}, b={}, c={})
+    target = WeightedAssignor().assign(group, values)
+    assert np.bincount(target).tolist() == [3, 3, 3]
+
+
+def test_weights_that_no_sum_can_hold_are_compared_all_the_same() -> None:
+    """Some are lags, and those know no bounds."""
+    weights = {("t", index): 2**63 - 1 for index in range(4)} | {("t", 4): 1}
+    group, values = _group(weights, a={"t": [0, 1, 2, 3, 4]}, b={})
+    target = WeightedAssignor().assign(group, values)
+    assert sorted(np.bincount(target).tolist()) == [2, 3]
+
+
+@pytest.mark.parametrize("tolerance", [-0.1, 1.1, True, "much"])
+def test_tolerance_that_is_no_share_is_refused(tolerance: object) -> None:
+    """In one line that says what it may be."""
+    with pytest.raises(ConfigurationError, match=r"tolerance: got .*, expected a number from 0"):
+        WeightedAssignor(tolerance=tolerance)  # type: ignore[arg-type] # a user's mistake
