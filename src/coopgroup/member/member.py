@@ -89,6 +89,15 @@ class MemberConfig:
     keeps_identity: bool = False
     index_min: int = 0
 
+    @property
+    def rejoin_within_ms(self) -> int:
+        """How long after the begin of a round its join may be sent and count, in ms.
+
+        That is the rebalance time-out, less what a request needs to arrive.
+        """
+        timeout_ms = self.rebalance_timeout_ms
+        return timeout_ms - min(self.heartbeat_interval_ms, timeout_ms // 10)
+
 
 @frozen(kw_only=True)
 class Outstanding:
@@ -247,11 +256,9 @@ class Member:
 
         A round may begin right after the last proof that none had, without a word to a member
         that is cut off; it is open for the rebalance time-out, and so is the time to sync after
-        it. What a request needs to arrive is left as a margin.
+        it.
         """
-        timeout_ms = self.config.rebalance_timeout_ms
-        margin_ms = min(self.config.heartbeat_interval_ms, timeout_ms // 10)
-        return self.rejoined_at_ms + timeout_ms - margin_ms
+        return self.rejoined_at_ms + self.config.rejoin_within_ms
 
     @property
     def hold_until_ms(self) -> int:
@@ -304,7 +311,11 @@ def lease_is_over(member: Member, now_ms: int) -> bool:
     round may have begun and the member could not join it within the rebalance time-out: in both
     cases the coordinator may have dropped it and given its resources away.
     """
-    return bool(member.owned) and now_ms >= member.hold_until_ms
+    if not member.owned:
+        return False
+    if now_ms < min(member.lease_until_ms, member.settled_at_ms + member.config.rejoin_within_ms):
+        return False  # whatever is on its way, which only puts the end off
+    return now_ms >= member.hold_until_ms
 
 
 def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member:

@@ -26,8 +26,6 @@ from coopgroup.model.group_api import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from coopgroup.member.member import Member
     from coopgroup.member.turn import Turn
 
@@ -38,24 +36,26 @@ _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberS
 _ANSWER_SLACK_MS: Final = 5_000
 
 
-def wanted(member: Member) -> Iterator[tuple[RequestKind, int]]:
+def wanted(member: Member) -> list[tuple[RequestKind, int]]:
     """Requests that the member wants on their way, each with the time from which it does."""
+    state, waiting = member.state, member.outstanding
     if member.coordinator is None:
-        if member.state in AT_WORK and RequestKind.FIND_COORDINATOR not in member.outstanding:
-            yield RequestKind.FIND_COORDINATOR, member.retry_at_ms
-        return
-    waiting = member.outstanding
-    if member.state is MemberState.LEAVING and RequestKind.LEAVE_GROUP not in waiting:
-        yield RequestKind.LEAVE_GROUP, 0
+        if state in AT_WORK and RequestKind.FIND_COORDINATOR not in waiting:
+            return [(RequestKind.FIND_COORDINATOR, member.retry_at_ms)]
+        return []
+    found = []
+    if state is MemberState.LEAVING and RequestKind.LEAVE_GROUP not in waiting:
+        found.append((RequestKind.LEAVE_GROUP, 0))
     # Before the join: a heartbeat or commit of the old generation is worth nothing after it.
-    if member.in_generation and RequestKind.HEARTBEAT not in waiting:
-        yield RequestKind.HEARTBEAT, member.heartbeat_at_ms
-    if _may_commit(member) and RequestKind.OFFSET_COMMIT not in waiting:
-        yield RequestKind.OFFSET_COMMIT, member.commits.retry_at_ms
-    if member.state is MemberState.JOINING and RequestKind.JOIN_GROUP not in waiting:
-        yield RequestKind.JOIN_GROUP, member.retry_at_ms
-    if member.state is MemberState.SYNCING and RequestKind.SYNC_GROUP not in waiting:
-        yield RequestKind.SYNC_GROUP, member.retry_at_ms
+    if RequestKind.HEARTBEAT not in waiting and member.in_generation:
+        found.append((RequestKind.HEARTBEAT, member.heartbeat_at_ms))
+    if RequestKind.OFFSET_COMMIT not in waiting and _may_commit(member):
+        found.append((RequestKind.OFFSET_COMMIT, member.commits.retry_at_ms))
+    if state is MemberState.JOINING and RequestKind.JOIN_GROUP not in waiting:
+        found.append((RequestKind.JOIN_GROUP, member.retry_at_ms))
+    if state is MemberState.SYNCING and RequestKind.SYNC_GROUP not in waiting:
+        found.append((RequestKind.SYNC_GROUP, member.retry_at_ms))
+    return found
 
 
 def next_deadline_ms(member: Member) -> int | None:
@@ -63,14 +63,15 @@ def next_deadline_ms(member: Member) -> int | None:
     deadlines = [at_ms for _, at_ms in wanted(member)]
     if member.owned:
         deadlines.append(member.hold_until_ms)
-    if member.wants_a_round_at_ms is not None:
-        deadlines.append(member.wants_a_round_at_ms)
+    round_ms = member.wants_a_round_at_ms
+    if round_ms is not None:
+        deadlines.append(round_ms)
     return min(deadlines, default=None)
 
 
 def send_what_is_due(turn: Turn) -> None:
     """Send every wanted request whose time has come."""
-    for kind, at_ms in tuple(wanted(turn.member)):
+    for kind, at_ms in wanted(turn.member):
         if at_ms <= turn.now_ms:
             _send(turn, kind)
 

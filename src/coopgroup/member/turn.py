@@ -107,8 +107,9 @@ class Turn:
 
         An eager member keeps none: it stops all that it holds first.
         """
+        commits = self.member.commits
         self.set(
-            commits=attrs.evolve(self.member.commits, await_sync=False),
+            commits=attrs.evolve(commits, await_sync=False) if commits.await_sync else commits,
             rejoin_reason=self.member.rejoin_reason or cause,
             rejoin_at_ms=None,
         )

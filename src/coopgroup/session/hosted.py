@@ -120,6 +120,11 @@ class Session:
     watch: LagWatch | None = None
     asks_balance: bool = False
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether it remembers nothing, as most members do: all deadlines are the member's then."""
+        return self.policy_state is None and self.led_generation is None and self.owed is None
+
 
 def step(
     session: Session, event: SessionEvent, *, now_ms: int
@@ -129,6 +134,10 @@ def step(
     Raises:
         LocalProtocolError: the event is not legal now; nothing has changed.
     """
+    if session.is_blank and not isinstance(event, RoundLed | LagsChecked):
+        member, effects = step_member(session.member, event, now_ms=now_ms)
+        session = Session(member=member)
+        return session, tuple([_translated(session, effect, now_ms) for effect in effects])
     before: tuple[SessionEffect, ...] = ()
     if isinstance(event, RoundLed):
         if _leads(session.member, event.number):  # else it was over before it was decided
@@ -181,6 +190,8 @@ def fail(
 
 def session_deadline_ms(session: Session) -> int | None:
     """When the host must give `Woken` at the latest, in ms; None for never."""
+    if session.is_blank:
+        return next_deadline_ms(session.member)
     deadlines = (
         next_deadline_ms(session.member),
         _policy_deadline_ms(session),
