@@ -1,0 +1,184 @@
+"""A cluster of worker processes (`examples/workers.py`), and what they worked on and when."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Self
+
+from attrs import define, field, frozen
+
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import unique, wait_for
+
+__all__ = ["HEAVY", "Moment", "WorkerCluster", "longest_gap_s", "two_at_once"]
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SESSION_MS: Final = 3_000
+HEARTBEAT_MS: Final = 300
+HEAVY: Final = "archive"
+WAIT_S: Final = 60.0
+_END_S: Final = 30.0
+Resource = tuple[str, int]
+
+
+@frozen
+class Moment:
+    """Somebody worked on something.
+
+    Attributes:
+        at_s: when, on the machine's monotonic clock.
+        worker: who.
+        token: under which token.
+    """
+
+    at_s: float
+    worker: str
+    token: int
+
+
+@define(eq=False)
+class WorkerCluster:
+    """Workers that share one list of connectors.
+
+    Attributes:
+        kafka: the brokers.
+        folder: for logs and the list.
+        policy: of all workers.
+        group: its name.
+        workers: processes by name, ended ones too.
+    """
+
+    kafka: KafkaCluster
+    folder: Path
+    policy: str
+    group: str = field(factory=lambda: unique("workers"))
+    workers: dict[str, subprocess.Popen[bytes]] = field(factory=dict, init=False)
+    _version: int = field(default=0, init=False)
+
+    def __enter__(self) -> Self:
+        """Nothing starts by itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End all workers."""
+        for process in self.workers.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+        for process in self.workers.values():
+            try:
+                process.wait(_END_S)
+            finally:
+                process.kill()
+                process.wait()
+
+    # --- what happens to it -----------------------------------------------------------------------
+
+    def plan(self, **connectors: dict[str, int]) -> None:
+        """Replace the list of connectors."""
+        self._version += 1
+        whole = {"version": self._version, "connectors": connectors}
+        fresh = self.folder / "connectors.new"
+        fresh.write_text(json.dumps(whole))
+        fresh.replace(self.folder / "connectors.json")
+
+    def start(self, *names: str) -> None:
+        """Start workers, or start them again."""
+        settings = {
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": HEARTBEAT_MS,
+            "coopgroup.catalogue.refresh.ms": 250,
+            "coopgroup.telemetry.file": self.folder / "telemetry.jsonl",
+        }
+        more = [f"--set={key}={value}" for key, value in settings.items()]
+        for name in names:
+            self.workers[name] = subprocess.Popen(
+                [
+                    sys.executable,
+                    str(ROOT / "examples" / "workers.py"),
+                    str(self.folder / "connectors.json"),
+                    f"--bootstrap={self.kafka.bootstrap_servers}",
+                    f"--group={self.group}",
+                    f"--name={name}",
+                    f"--policy={self.policy}",
+                    f"--log={self.folder / name}.log",
+                    *more,
+                ],
+                env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+            )
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a worker a signal."""
+        self.workers[name].send_signal(number)
+
+    def end(self, name: str) -> None:
+        """Have a worker close, and wait for it."""
+        self.workers[name].terminate()
+        assert self.workers[name].wait(_END_S) == 0
+
+    # --- what it does -----------------------------------------------------------------------------
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All that workers wrote, by time; whole lines only."""
+        rows = [
+            json.loads(line)
+            for path in sorted(self.folder.glob("*.log"))
+            for line in path.read_text().split("\n")[:-1]
+        ]
+        return sorted(rows, key=lambda row: float(row["at_s"]))
+
+    def moments(self) -> dict[Resource, list[Moment]]:
+        """Who worked on each resource when, by time."""
+        found: dict[Resource, list[Moment]] = {}
+        for row in self.lines():
+            for name, index, token in row["works"]:
+                moment = Moment(row["at_s"], row["worker"], token)
+                found.setdefault((name, index), []).append(moment)
+        return found
+
+    def works(self) -> dict[str, set[Resource]]:
+        """What each worker said last that it works on."""
+        last = {row["worker"]: row["works"] for row in self.lines()}
+        return {name: {(one[0], one[1]) for one in works} for name, works in sorted(last.items())}
+
+    def settle(
+        self, wanted: Iterable[Resource], *names: str, fair: Callable[[set[Resource]], bool] = bool
+    ) -> None:
+        """Wait until the given workers, and no others, work on all there is, each on a share."""
+        expected = sorted(wanted)
+
+        def is_settled() -> bool:
+            works = self.works()
+            shares = [works.get(name, set()) for name in names]
+            together = sorted(resource for share in shares for resource in share)
+            return together == expected and all(map(fair, shares))
+
+        wait_for(is_settled, f"{', '.join(names)} share the work", WAIT_S)
+
+    def pause(self, duration_s: float) -> None:
+        """Let it work."""
+        time.sleep(duration_s)
+
+
+def longest_gap_s(moments: list[Moment], begin_s: float, end_s: float) -> float:
+    """The longest time in a window in which nobody worked on a resource."""
+    inside = [one.at_s for one in moments if begin_s <= one.at_s <= end_s]
+    return max(after - before for before, after in pairwise([begin_s, *inside, end_s]))
+
+
+def two_at_once(moments: list[Moment]) -> list[tuple[Moment, Moment]]:
+    """Where somebody worked with an older token than another one, or with that of another one."""
+    return [
+        (before, after)
+        for before, after in pairwise(moments)
+        if after.token < before.token
+        or (after.token == before.token and after.worker != before.worker)
+    ]
