@@ -18,7 +18,7 @@ told apart before any merge, for then the calls cost more than the work.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, final
 
@@ -350,6 +350,8 @@ def _common_keys(
     left: ResourceSet, right: ResourceSet
 ) -> tuple[tuple[str, ...], KeyArray, KeyArray]:
     names = left.names if left.names == right.names else tuple(sorted({*left.names, *right.names}))
+    if len(names) <= 1:
+        return names, left.flat_indices, right.flat_indices
     number_of = {name: number for number, name in enumerate(names)}
     return names, _keys(left, number_of), _keys(right, number_of)
 
@@ -365,7 +367,13 @@ def _from_keys(names: tuple[str, ...], keys: KeyArray) -> ResourceSet:
 def _of_one_name(names: tuple[str, ...], indices: Int32Array) -> ResourceSet:
     if not indices.size:
         return EMPTY
-    return ResourceSet.from_flat(names, np.array([0, indices.size], dtype=np.int64), indices)
+    return ResourceSet.from_flat(names, _starts_of_one(indices.size), indices)
+
+
+@lru_cache(maxsize=1_024)
+def _starts_of_one(size: int) -> Int64Array:
+    """What all sets of one name with so many indices have in common."""
+    return np.array([0, size], dtype=np.int64)
 
 
 def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) -> ResourceSet:

@@ -310,12 +310,11 @@ class ClassicGroup:
 
     def deadline_ms(self) -> int | None:
         """When something may end by itself at the earliest, None for never."""
-        ends = [self._timers[0][0]] if self._timers else []
-        if self.round_ends_at_ms is not None:
-            ends.append(self.round_ends_at_ms)
-        if self.sync_ends_at_ms is not None:
-            ends.append(self.sync_ends_at_ms)
-        return min(ends, default=None)
+        first_ms = self._timers[0][0] if self._timers else None
+        for end_ms in (self.round_ends_at_ms, self.sync_ends_at_ms):
+            if end_ms is not None and (first_ms is None or end_ms < first_ms):
+                first_ms = end_ms
+        return first_ms
 
     def take_expired(self) -> Iterator[str]:
         """Ids whose time is over now: of members, and of those given and not used."""
