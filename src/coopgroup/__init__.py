@@ -9,37 +9,52 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coopgroup.assignors import (
+        DrainTimeAssignor,
         LagAwareAssignor,
         RangeAssignor,
         RoundRobinAssignor,
         StickyAssignor,
+        WeightedAssignor,
     )
+    from coopgroup.groups import Catalogue, CooperativeGroup, Leadership, WorkFailure
     from coopgroup.kafka.consumer import CooperativeConsumer
     from coopgroup.policies import DeferredPolicy, IncrementalPolicy, SimplePolicy
 
 __all__ = [
+    "Catalogue",
     "CooperativeConsumer",
+    "CooperativeGroup",
     "DeferredPolicy",
+    "DrainTimeAssignor",
     "IncrementalPolicy",
     "LagAwareAssignor",
+    "Leadership",
     "RangeAssignor",
     "RoundRobinAssignor",
     "SimplePolicy",
     "StickyAssignor",
+    "WeightedAssignor",
+    "WorkFailure",
     "__version__",
 ]
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Catalogue": "coopgroup.groups",
     "CooperativeConsumer": "coopgroup.kafka.consumer",
+    "CooperativeGroup": "coopgroup.groups",
     "DeferredPolicy": "coopgroup.policies",
+    "DrainTimeAssignor": "coopgroup.assignors",
     "IncrementalPolicy": "coopgroup.policies",
     "LagAwareAssignor": "coopgroup.assignors",
+    "Leadership": "coopgroup.groups",
     "RangeAssignor": "coopgroup.assignors",
     "RoundRobinAssignor": "coopgroup.assignors",
     "SimplePolicy": "coopgroup.policies",
     "StickyAssignor": "coopgroup.assignors",
+    "WeightedAssignor": "coopgroup.assignors",
+    "WorkFailure": "coopgroup.groups",
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name

@@ -5,7 +5,8 @@ import re
 
 import attrs
 
-from coopgroup.assignors import LagAwareAssignor, assignor_names
+from coopgroup.assignors import DrainTimeAssignor, LagAwareAssignor, assignor_names
+from coopgroup.assignors.drain_time import LOOKS_MAX
 from coopgroup.assignors.lag_exchange import Thrift
 from coopgroup.assignors.quota_flow import ARCS_MAX
 from tests.architecture.tree import ROOT
@@ -19,20 +20,24 @@ def test_page_when_read_names_every_assignor() -> None:
 
 
 def test_page_when_read_lists_every_option_with_its_default() -> None:
-    """The lag-aware assignor's options, in the words of JSON."""
-    rows = dict(re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", PAGE, flags=re.MULTILINE))
-    defaults = {
-        field.name: json.dumps(field.default).replace("null", "none").strip('"')
-        for field in attrs.fields(LagAwareAssignor)
-    }
-    assert {name: rows[name].strip('"') for name in defaults} == defaults
+    """The options of the two that have a table, in the words of JSON."""
+    sections = {text.split("\n")[0]: text for text in PAGE.split("\n## ")}
+    for assignor in (LagAwareAssignor, DrainTimeAssignor):
+        table = sections[assignor.name].partition("| option |")[2].partition("\n\n")[0]
+        rows = dict(re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", table, flags=re.MULTILINE))
+        defaults = {
+            field.name: json.dumps(field.default).replace("null", "none").strip('"')
+            for field in attrs.fields(assignor)
+        }
+        assert {name: value.strip('"') for name, value in rows.items()} == defaults
 
 
 def test_page_when_it_states_bounds_states_those_of_the_code() -> None:
-    """Two numbers that readers of large groups need."""
+    """Numbers that readers of large groups need."""
     looks = Thrift(gain_min=0.0, moves_left=None).looks_left
     assert f"up to {ARCS_MAX:,} pairs" in PAGE
     assert f"after {looks:,} looks" in PAGE
+    assert f"after {LOOKS_MAX:,} looks" in PAGE
 
 
 def test_page_when_its_example_runs_makes_assignors() -> None:
@@ -41,3 +46,4 @@ def test_page_when_its_example_runs_makes_assignors() -> None:
     names: dict[str, object] = {}
     exec(compile(block, "assignors.md", "exec"), names)  # noqa: S102 - our own page
     assert names["evened_out"] == LagAwareAssignor(scope="group", moves_max=50)
+    assert names["by_speed"] == DrainTimeAssignor(moves_max=50)

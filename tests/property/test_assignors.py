@@ -1,6 +1,7 @@
 """Every assignor on any group, and each one's own promise against a plain reference."""
 
 import itertools
+from collections.abc import Sequence
 
 import attrs
 import numpy as np
@@ -39,6 +40,10 @@ VARIANTS: tuple[tuple[str, dict[str, object]], ...] = (
     ("lag-aware", {"max_skew": 3}),
     ("lag-aware", {"scope": "group", "max_skew": 2, "gain_min": 0}),
     ("lag-aware", {"moves_max": 0}),
+    ("weighted", {"tolerance": 0}),
+    ("drain-time", {"sticky": False}),
+    ("drain-time", {"gain_min": 0}),
+    ("drain-time", {"moves_max": 0}),
 )
 every_assignor = pytest.mark.parametrize(
     ("name", "options"),
@@ -55,13 +60,24 @@ def _lags_for(group: GroupSnapshot, values: list[int]) -> Int64Array:
 
 def _owning(group: GroupSnapshot, target: Int32Array) -> GroupSnapshot:
     """The group after everybody got its target and nothing else happened."""
+    return _claiming(group, group.by_member(target), group.resources.take(group.assignable))
+
+
+def _claiming(
+    group: GroupSnapshot, owned: Sequence[ResourceSet], existing: ResourceSet
+) -> GroupSnapshot:
+    """The same members with other claims, and what exists."""
     members = [
-        MemberClaim(member_id=member, topics=group.subscriptions[number], owned=held, generation=7)
-        for member, number, held in zip(
-            group.member_ids, group.class_of.tolist(), group.by_member(target), strict=True
+        MemberClaim(
+            member_id=member.member_id,
+            topics=group.subscriptions[number],
+            owned=some,
+            generation=7,
+            consumption_rate_per_s=member.consumption_rate_per_s,
         )
+        for member, number, some in zip(group.members, group.class_of.tolist(), owned, strict=True)
     ]
-    return resolve_claims(members, group.resources.take(group.assignable))
+    return resolve_claims(members, existing)
 
 
 def _assign(
@@ -105,15 +121,7 @@ def test_target_when_claims_name_what_does_not_exist_is_unaffected(
     """Claims to resources outside the metadata change nothing for the others."""
     existing = group.resources.take(group.assignable)
     owned = [some & existing for some in group.by_member(group.owner)]
-    clean = resolve_claims(
-        [
-            MemberClaim(member_id=member, topics=group.subscriptions[number], owned=some)
-            for member, number, some in zip(
-                group.member_ids, group.class_of.tolist(), owned, strict=True
-            )
-        ],
-        existing,
-    )
+    clean = _claiming(group, owned, existing)
     dirty = holders(group, _assign(name, options, group, no_lags(group)))
     assert holders(clean, _assign(name, options, clean, no_lags(clean))) == dirty
 

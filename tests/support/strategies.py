@@ -11,6 +11,7 @@ indices_by_name = st.dictionaries(st.sampled_from(NAMES), indices, max_size=4)
 wide_indices_by_name = st.dictionaries(
     st.text(max_size=3), st.lists(st.integers(-(2**31), 2**31 - 1), max_size=8), max_size=5
 )
+rates = st.none() | st.sampled_from([0.0, 1.0, 3.0]) | st.floats(0, 1e7)
 
 
 @st.composite
@@ -23,6 +24,7 @@ def claims(draw: st.DrawFn, topics: st.SearchStrategy[list[str]]) -> list[Member
             topics=tuple(sorted(set(draw(topics)))),
             owned=ResourceSet(draw(indices_by_name)),
             generation=draw(st.integers(-1, 3)),
+            consumption_rate_per_s=draw(rates),
         )
         for number in range(count)
     ]

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from coopgroup import (
     CooperativeConsumer,
     DeferredPolicy,
+    DrainTimeAssignor,
     IncrementalPolicy,
     LagAwareAssignor,
     SimplePolicy,
@@ -32,6 +33,7 @@ def construct() -> None:
     CooperativeConsumer({"group.id": "g", "on_commit": on_commit})
     CooperativeConsumer({"group.id": "g"}, policy=SimplePolicy(), assignor=StickyAssignor())
     CooperativeConsumer({"group.id": "g"}, assignor=LagAwareAssignor(), logger=None)
+    CooperativeConsumer({"group.id": "g"}, assignor=DrainTimeAssignor(moves_max=50))
     CooperativeConsumer(
         {"group.id": "g"}, policy=DeferredPolicy(scheduled_rebalance_timeout_ms=30_000)
     )

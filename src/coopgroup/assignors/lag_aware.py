@@ -26,6 +26,7 @@ from coopgroup.assignors.lag_exchange import Thrift
 from coopgroup.assignors.lag_pools import place_pools
 from coopgroup.assignors.lag_sticky import Deals, placed_beside_owners
 from coopgroup.assignors.lag_topics import deal_topics
+from coopgroup.assignors.options import count, count_or_none, share, yes_or_no
 from coopgroup.assignors.pools import owner_columns, subscriber_pools
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import NOBODY
@@ -46,26 +47,6 @@ _TOTAL_BITS_MAX: Final = 52  # a float, and so a weighted bincount, holds such s
 def _known_scope(_: object, attribute: Attribute[str], scope: str) -> None:
     if scope not in _SCOPES:
         raise ConfigurationError(attribute.name, scope, "'topic' or 'group'")
-
-
-def _yes_or_no(_: object, attribute: Attribute[bool], given: object) -> None:
-    if not isinstance(given, bool):
-        raise ConfigurationError(attribute.name, given, "true or false")
-
-
-def _count(_: object, attribute: Attribute[int], given: object) -> None:
-    if type(given) is not int or given < 1:  # True is no number here
-        raise ConfigurationError(attribute.name, given, "an integer from 1 up")
-
-
-def _count_or_none(_: object, attribute: Attribute[int | None], given: object) -> None:
-    if given is not None and (type(given) is not int or given < 0):
-        raise ConfigurationError(attribute.name, given, "an integer from 0 up, or none")
-
-
-def _share(_: object, attribute: Attribute[float], given: object) -> None:
-    if type(given) not in (int, float) or not 0 <= given <= 1:  # type: ignore[operator]  # a number
-        raise ConfigurationError(attribute.name, given, "a number from 0 to 1")
 
 
 @frozen(kw_only=True)
@@ -95,10 +76,10 @@ class LagAwareAssignor:
     needs_lags: ClassVar[bool] = True
 
     scope: str = field(default="topic", validator=_known_scope)
-    sticky: bool = field(default=True, validator=_yes_or_no)
-    max_skew: int = field(default=1, validator=_count)
-    moves_max: int | None = field(default=None, validator=_count_or_none)
-    gain_min: float = field(default=0.05, validator=_share)
+    sticky: bool = field(default=True, validator=yes_or_no)
+    max_skew: int = field(default=1, validator=count)
+    moves_max: int | None = field(default=None, validator=count_or_none)
+    gain_min: float = field(default=0.05, validator=share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
         """Place every resource that is assignable and that somebody subscribes to.

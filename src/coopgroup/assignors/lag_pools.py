@@ -104,12 +104,14 @@ def _evened_out(
     column_of = np.zeros(len(group.members), dtype=np.int64)
     column_of[pool.subscribers] = np.arange(pool.subscribers.size)
     exchange = Exchange(
-        lags=lags[pool.resources],
+        weights=lags[pool.resources],
         owner=share.owner,
         holder=column_of[target[pool.resources]],
         loads=loads[pool.subscribers],
-        goal=np.sort(goal[pool.subscribers])[::-1],
+        speeds=np.ones(pool.subscribers.size),
+        goal=np.sort(goal[pool.subscribers])[::-1].astype(np.float64),
         skew=0,
+        least=np.zeros(pool.subscribers.size, dtype=np.int64),
         thrift=thrift,
     )
     changed = exchange.run()

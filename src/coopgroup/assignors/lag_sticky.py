@@ -120,13 +120,16 @@ def _placed(deals: Deals, places: slice, skew: int, thrift: Thrift) -> Int64Arra
     caps = _caps(owned, loads_of(lags, owner, size), lags.size, window)
     holder = given_up(lags, owner, caps)
     _deal_free(holder, lags, size, window)
+    goal = loads_of(lags, deals.fresh[places], size).astype(np.float64)
     exchange = Exchange(
-        lags=lags,
+        weights=lags,
         owner=owner,
         holder=holder,
         loads=loads_of(lags, holder, size),
-        goal=np.sort(loads_of(lags, deals.fresh[places], size))[::-1],
+        speeds=np.ones(size),
+        goal=np.sort(goal)[::-1],
         skew=skew,
+        least=np.full(size, min(1, lags.size // size)),
         thrift=thrift,
     )
     exchange.run()

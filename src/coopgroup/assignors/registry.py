@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from coopgroup.assignors.base import Assignor
+from coopgroup.assignors.drain_time import DrainTimeAssignor
 from coopgroup.assignors.lag_aware import LagAwareAssignor
 from coopgroup.assignors.range import RangeAssignor
 from coopgroup.assignors.round_robin import RoundRobinAssignor
 from coopgroup.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from coopgroup.assignors.weighted import WeightedAssignor
 from coopgroup.model.named_factories import NamedFactories
 
 __all__ = ["assignor_names", "create_assignor", "register_assignor"]
@@ -17,10 +19,12 @@ _ASSIGNORS: Final = NamedFactories[Assignor](
     "assignor",
     {
         CooperativeStickyAssignor.name: CooperativeStickyAssignor,
+        DrainTimeAssignor.name: DrainTimeAssignor,
         LagAwareAssignor.name: LagAwareAssignor,
         RangeAssignor.name: RangeAssignor,
         RoundRobinAssignor.name: RoundRobinAssignor,
         StickyAssignor.name: StickyAssignor,
+        WeightedAssignor.name: WeightedAssignor,
     },
 )
 

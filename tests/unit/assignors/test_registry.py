@@ -21,6 +21,7 @@ def test_create_when_named_makes_that_assignor() -> None:
     assert create_assignor("lag-aware", {"scope": "topic"}) == LagAwareAssignor()
     assert {name: create_assignor(name).name for name in assignor_names()}.items() >= {
         ("cooperative-sticky", "cooperative-sticky"),
+        ("drain-time", "drain-time"),
         ("lag-aware", "lag-aware"),
         ("range", "range"),
         ("round-robin", "round-robin"),

@@ -1,0 +1,148 @@
+"""Deal partitions to members of different speed: the longest work first, to who is done first.
+
+This is the rule LPT for uniform machines: each partition, in order of decreasing work, goes to the
+member that would have finished it first. The longest time that comes out is at most 2S / (S + 1)
+times the shortest possible for S members (Gonzalez, Ibarra, Sahni, 1977). Where everybody is to
+have at least one, the last ones go to those that have none, the largest of them to the fastest;
+no placement that gives everybody one can do better with them, so the bound holds for those, too.
+
+Rules of this file: the largest partitions are dealt one by one. The many small ones after them go
+in batches of about the same work, which are dealt as if they were exactly equal: all seats of
+a batch are found at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from coopgroup.model.group import Float64Array
+    from coopgroup.model.resource_set import BoolArray, Int64Array
+
+__all__ = ["deal_by_time"]
+
+_SINGLES_MAX: Final = 8_192
+_SINGLES_CELLS_MAX: Final = 2**26
+_BATCH_ALIKE: Final = 0.9  # the least work of a batch, as a share of its largest
+
+
+def deal_by_time(
+    weights: Int64Array, times: Float64Array, speeds: Float64Array, lacking: BoolArray
+) -> Int64Array:
+    """Deal n partitions to S members.
+
+    Args:
+        weights: int64 (n,): work of each, all above 0.
+        times: float64 (S,): how long each member works already.
+        speeds: float64 (S,): work that each does in a unit of time, all above 0.
+        lacking: bool (S,): who shall get at least one, if there are enough for all of these.
+
+    Returns:
+        int64 (n,): columns of the takers.
+    """
+    order = np.argsort(-weights, kind="stable")
+    dealer = _Dealer(weights[order].astype(np.float64), times, speeds, lacking)
+    dealer.deal()
+    columns = np.empty_like(order)
+    columns[order] = dealer.columns
+    return columns
+
+
+class _Dealer:
+    """What is dealt already; partitions stand in order of decreasing work."""
+
+    def __init__(
+        self,
+        weights: Float64Array,
+        times: Float64Array,
+        speeds: Float64Array,
+        lacking: BoolArray,
+    ) -> None:
+        self.columns = np.empty(weights.size, dtype=np.int64)
+        self._weights = weights
+        self._times = times.copy()
+        self._pace = 1.0 / speeds  # time for a unit of work
+        self._lacking = lacking.copy()
+        self._lacking &= np.count_nonzero(lacking) <= weights.size
+        self._lacking_count = np.count_nonzero(self._lacking)
+        self._place = 0
+
+    def deal(self) -> None:
+        """Deal everything."""
+        singles = min(_SINGLES_MAX, _SINGLES_CELLS_MAX // self._pace.size)
+        while self._left > self._lacking_count and self._place < singles:
+            self._deal_one()
+        while self._left > self._lacking_count:
+            self._deal_batch()
+        if self._left:
+            without = np.flatnonzero(self._lacking)
+            fastest_first = np.argsort(self._pace[without], kind="stable")
+            self.columns[self._place :] = without[fastest_first]
+
+    @property
+    def _left(self) -> int:
+        return self._weights.size - self._place
+
+    def _deal_one(self) -> None:
+        weight = self._weights[self._place]
+        taker = int(np.argmin(self._times + weight * self._pace))
+        self.columns[self._place] = taker
+        self._times[taker] += weight * self._pace[taker]
+        self._place += 1
+        if self._lacking[taker]:
+            self._lacking[taker] = False
+            self._lacking_count -= 1
+
+    def _deal_batch(self) -> None:
+        weights = self._weights[self._place :]
+        alike = int(np.searchsorted(-weights, -_BATCH_ALIKE * weights[0], side="right"))
+        count = min(alike, self._pace.size, self._left - int(self._lacking_count))
+        some = weights[:count]
+        takers = _seats(self._times, float(some[0]) * self._pace, count)
+        self.columns[self._place : self._place + count] = takers
+        self._times += np.bincount(takers, some, minlength=self._pace.size) * self._pace
+        self._lacking[takers] = False
+        self._lacking_count = np.count_nonzero(self._lacking)
+        self._place += count
+
+
+def _seats(times: Float64Array, steps: Float64Array, count: int) -> Int64Array:
+    """The first seats when each member would finish one more partition after each step.
+
+    Args:
+        times: float64 (S,): how long each works already.
+        steps: float64 (S,): how long each works on one partition.
+        count: how many seats there are to be.
+
+    Returns:
+        int64 (count,): columns, in the order in which the partitions would be finished.
+    """
+    level = _level(times, steps, count)
+    seats = np.maximum((level - times) // steps, 0).astype(np.int64)
+    surplus = int(seats.sum()) - count
+    if surplus > 0:  # no more than rounding
+        seats[np.flatnonzero(seats)[:surplus]] -= 1
+    while (missing := count - int(seats.sum())) > 0:
+        following = times + (seats + 1) * steps
+        order = np.argsort(following, kind="stable")[:missing]
+        # Nobody's second seat may come before the first one of somebody else.
+        barred = np.minimum.accumulate(following[order] + steps[order])
+        late = np.flatnonzero(following[order[1:]] > barred[:-1])
+        seats[order[: late[0] + 1] if late.size else order] += 1
+    columns = np.repeat(np.arange(times.size), seats)
+    ranks = np.arange(count) - np.repeat(np.cumsum(seats) - seats, seats)
+    finished = times[columns] + (ranks + 1) * steps[columns]
+    return columns[np.argsort(finished, kind="stable")]
+
+
+def _level(times: Float64Array, steps: Float64Array, count: int) -> float:
+    """Until when all members together finish so many partitions, parts of them counted."""
+    order = np.argsort(times, kind="stable")
+    paces = np.cumsum(1.0 / steps[order])
+    begun = np.cumsum(times[order] / steps[order])
+    levels = (count + begun) / paces
+    # The first k members suffice where the next one would begin only after they are through.
+    later = np.append(times[order][1:], np.inf)
+    return float(levels[int(np.argmax(levels <= later))])

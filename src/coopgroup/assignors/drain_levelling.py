@@ -1,0 +1,201 @@
+"""Level drain times by handing over many partitions at once.
+
+Theory of operation, for one pool with S subscribers, of which each may carry work from other
+pools, too, its ground:
+
+1. The level is where everybody would be done at the same time if partitions could be cut at will.
+   The largest partition of a member with nothing else stays; where it alone takes longer than the
+   level, the others share what is left.
+2. Nothing happens while nobody is off its share by more than a stated part of it. Else as much is
+   handed over as those outside carry too much, or too little.
+3. Those that take longest give first, one partition each, then the next ones, and none of them
+   gets below its own band. What was given is dealt anew (module `drain_dealing`).
+4. If that brings enough work to its place it counts, and all starts again; else it is left.
+
+The rule of this file: a step depends on who shall hold what, and not on who owns it. So what was
+refused once is refused again when the same partitions are owned where they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import define
+
+from coopgroup.assignors.drain_dealing import deal_by_time
+from coopgroup.assignors.lag_sticky import loads_of
+from coopgroup.model import NOBODY
+
+if TYPE_CHECKING:
+    from coopgroup.assignors.lag_exchange import Thrift
+    from coopgroup.model.group import Float64Array
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
+
+__all__ = ["PoolWork", "level"]
+
+_STEPS_MAX: Final = 16
+_CHOICE: Final = 2.0  # of how much more than is handed over one may choose
+
+
+@define(kw_only=True, eq=False)
+class PoolWork:
+    """A pool with P partitions and S subscribers.
+
+    Attributes:
+        weights: int64 (P,): work of each partition, all above 0.
+        owner: int32 (P,): column of each partition's present owner, or NOBODY.
+        holder: int64 (P,): column of who shall have it; changed by `level`.
+        speeds: float64 (S,): work that each subscriber does in a unit of time.
+        ground: int64 (S,): work that each carries from other pools.
+        keeps_one: bool (S,): who must keep at least one partition of this pool.
+    """
+
+    weights: Int64Array
+    owner: Int32Array
+    holder: Int64Array
+    speeds: Float64Array
+    ground: Int64Array
+    keeps_one: BoolArray
+
+    @property
+    def loads(self) -> Int64Array:
+        """Work that each subscriber carries, from this pool and others: int64 (S,)."""
+        return self.ground + loads_of(self.weights, self.holder, self.speeds.size)
+
+    def moves(self, holder: Int64Array) -> int:
+        """How many partitions would leave their present owner."""
+        return int(np.count_nonzero((holder != self.owner) & (self.owner != NOBODY)))
+
+
+def level(pool: PoolWork, thrift: Thrift) -> bool:
+    """Hand over partitions for as long as that brings enough work to its place.
+
+    Args:
+        pool: its holders are changed.
+        thrift: how far off its share each may be, as a part of it. Its budget of moves is used up.
+
+    Returns:
+        Whether anything changed.
+    """
+    for step in range(_STEPS_MAX):
+        holder = _handed_over(pool, thrift)
+        if holder is None:
+            return step > 0
+        thrift.spend(pool.moves(holder) - pool.moves(pool.holder))
+        pool.holder = holder
+    return True
+
+
+def _handed_over(pool: PoolWork, thrift: Thrift) -> Int64Array | None:
+    """Who holds what after one step: int64 (P,); None where no step is worth it."""
+    loads = pool.loads
+    floors = _floors(pool)
+    shares = _shares(floors, pool.speeds, int(loads.sum()))
+    excess = loads - shares
+    band = thrift.gain_min * shares
+    outside = np.abs(excess) > band
+    if not outside.any():
+        return None
+    amount = max(float(excess[excess > band].sum()), float(-excess[excess < -band].sum()))
+    given = _given(pool, loads, np.maximum(floors, shares - band), excess, amount, thrift)
+    if not given.size:
+        return None
+    holder = pool.holder.copy()
+    gone = np.bincount(holder[given], pool.weights[given], minlength=loads.size)
+    times = (loads - gone) / pool.speeds
+    nobody_lacks = np.zeros(loads.size, dtype=np.bool_)
+    holder[given] = deal_by_time(pool.weights[given], times, pool.speeds, nobody_lacks)
+    after = pool.ground + loads_of(pool.weights, holder, loads.size) - shares
+    # Squares: a few members that fall a little short for one that had nothing are no loss. What
+    # brings one of those outside its band to the edge of it is enough.
+    gained = float(((excess**2 - after**2) / shares).sum())
+    return holder if gained > thrift.gain_min**2 * float(shares[outside].min()) else None
+
+
+def _floors(pool: PoolWork) -> Float64Array:
+    """Work that a member cannot hand over: float64 (S,)."""
+    largest = np.zeros(pool.speeds.size, dtype=np.int64)
+    np.maximum.at(largest, pool.holder, pool.weights)
+    return (pool.ground + np.where(pool.keeps_one, largest, 0)).astype(np.float64)
+
+
+def _shares(floors: Float64Array, speeds: Float64Array, total: int) -> Float64Array:
+    """What each member would carry if all above the floors could be cut at will: float64 (S,)."""
+    times = floors / speeds
+    order = np.argsort(times, kind="stable")
+    levels = (total - floors.sum() + np.cumsum(floors[order])) / np.cumsum(speeds[order])
+    later = np.append(times[order][1:], np.inf)
+    reached = float(levels[int(np.argmax(levels <= later))])
+    return np.maximum(floors, reached * speeds)
+
+
+def _given(
+    pool: PoolWork,
+    loads: Int64Array,
+    least: Float64Array,
+    excess: Float64Array,
+    amount: float,
+    thrift: Thrift,
+) -> Int64Array:
+    """Which partitions are handed over: places, ascending.
+
+    Args:
+        pool: the pool.
+        loads: int64 (S,): what each carries.
+        least: float64 (S,): what each keeps at least.
+        excess: float64 (S,): what each carries above its share.
+        amount: how much work is to be handed over in all.
+        thrift: what moves cost.
+    """
+    nothing = np.zeros(0, dtype=np.int64)
+    mean_weight = float(pool.weights.mean())
+    room = loads - least
+    givers = np.argsort(-loads / pool.speeds, kind="stable")
+    givers = givers[room[givers] > 0]
+    reach = np.cumsum(np.minimum(room[givers], np.maximum(excess[givers], mean_weight)))
+    givers = givers[: int(np.searchsorted(reach, _CHOICE * amount)) + 1]
+    gives = np.zeros(loads.size, dtype=np.bool_)
+    gives[givers] = True
+    places = np.flatnonzero(gives[pool.holder])
+    weights = pool.weights[places]
+    most = np.minimum(room, _to_equal(loads, excess, pool.speeds))[pool.holder[places]]
+    places = places[(weights <= most) & (weights > thrift.gain_min * mean_weight)]
+    if not places.size:
+        return nothing
+    return _in_turns(pool, places, loads, room, amount, thrift)
+
+
+def _to_equal(loads: Int64Array, excess: Float64Array, speeds: Float64Array) -> Float64Array:
+    """What each may hand over at once without being done before the taker: float64 (S,).
+
+    Takers are the one that would be done first and the one that lacks most. A partition that is
+    larger would only go round: whoever gets it has as much too much.
+    """
+    times = loads / speeds
+    takers = [int(np.argmin(times)), int(np.argmin(excess))]
+    both = [(times - times[one]) / (1 / speeds + 1 / speeds[one]) for one in takers]
+    most: Float64Array = np.maximum(*both)
+    return most
+
+
+def _in_turns(
+    pool: PoolWork,
+    places: Int64Array,
+    loads: Int64Array,
+    room: Float64Array,
+    amount: float,
+    thrift: Thrift,
+) -> Int64Array:
+    """Of these partitions, those that go: always one of the member that would take longest."""
+    places = places[np.lexsort((-pool.weights[places], pool.holder[places]))]
+    columns, weights = pool.holder[places], pool.weights[places]
+    edges = np.flatnonzero(np.diff(columns, prepend=-1))
+    through = np.cumsum(weights)
+    through -= np.repeat(through[edges] - weights[edges], np.diff(edges, append=columns.size))
+    before = (loads[columns] - through + weights) / pool.speeds[columns]  # when it is its turn
+    possible = np.flatnonzero(through <= room[columns])
+    possible = possible[np.argsort(-before[possible], kind="stable")]
+    going = possible[np.cumsum(weights[possible]) - weights[possible] / 2 <= amount]
+    costs = np.cumsum(pool.owner[places[going]] == columns[going])
+    return np.sort(places[going[thrift.affords(costs)]])

@@ -1,0 +1,186 @@
+"""The drain-time assignor: against every placement there is, and in groups of any condition."""
+
+import itertools
+
+import attrs
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coopgroup.assignors import DrainTimeAssignor
+from coopgroup.assignors.drain_dealing import deal_by_time
+from coopgroup.assignors.drain_work import work_of
+from coopgroup.model import NOBODY, GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
+from coopgroup.model.resource_set import Int32Array, Int64Array
+from tests.support.checkers import check_each_resource_once, holders, load_of, subscribers_of
+from tests.support.strategies import mixed_groups, uniform_groups
+
+_ROUNDS_MAX = 12
+
+assignors = st.builds(
+    DrainTimeAssignor,
+    moves_max=st.none() | st.integers(0, 3),
+    gain_min=st.floats(0, 1),
+)
+lag_lists = st.lists(st.integers(0, 9) | st.integers(0, 10**6) | st.integers(0, 2**62), min_size=1)
+arrival_lists = st.none() | st.lists(st.integers(0, 3) | st.floats(0, 1e6), min_size=1)
+
+
+def _lags(group: GroupSnapshot, values: list[int]) -> Int64Array:
+    return np.resize(np.array(values, dtype=np.int64), len(group.resources))
+
+
+def _with_arrivals(group: GroupSnapshot, values: list[float] | None) -> GroupSnapshot:
+    if values is None:
+        return group
+    arrivals = np.resize(np.array(values, dtype=np.float64), len(group.resources))
+    return attrs.evolve(group, arrivals_per_s=arrivals)
+
+
+def _with_owners(group: GroupSnapshot, owner: Int32Array) -> GroupSnapshot:
+    return attrs.evolve(group, owner=owner)
+
+
+@settings(max_examples=150)
+@given(
+    jobs=st.lists(st.integers(1, 60), min_size=1, max_size=7),
+    speeds=st.lists(st.sampled_from([1, 2, 3, 7, 40]), min_size=1, max_size=4),
+)
+def test_dealt_when_every_placement_is_tried_is_within_the_bound(
+    jobs: list[int], speeds: list[int]
+) -> None:
+    """LPT's longest time is at most 2S / (S + 1) times that of the best placement.
+
+    Both give everybody one, where there are enough.
+    """
+    size = len(speeds)
+    enough = len(jobs) >= size
+    columns = deal_by_time(
+        np.array(jobs, dtype=np.int64),
+        np.zeros(size),
+        np.array(speeds, dtype=np.float64),
+        np.full(size, enough),
+    )
+
+    def longest(choice: tuple[int, ...]) -> float:
+        loads = [0] * size
+        for job, taker in zip(jobs, choice, strict=True):
+            loads[taker] += job
+        return max(load / speed for load, speed in zip(loads, speeds, strict=True))
+
+    best = min(
+        longest(choice)
+        for choice in itertools.product(range(size), repeat=len(jobs))
+        if not enough or len(set(choice)) == size
+    )
+    dealt = tuple(columns.tolist())
+    assert not enough or len(set(dealt)) == size
+    assert longest(dealt) <= 2 * size / (size + 1) * best * (1 + 1e-9)
+
+
+@settings(max_examples=60)
+@given(
+    lags=st.lists(st.integers(10_000, 200_000), min_size=2, max_size=6),
+    rates=st.lists(st.integers(20, 90), min_size=2, max_size=3),
+    owners=st.lists(st.integers(-1, 2), min_size=6, max_size=6),
+)
+def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
+    lags: list[int], rates: list[int], owners: list[int]
+) -> None:
+    """Fresh: the same bound, in seconds. Owned: within it, or no worse than the owners have it."""
+    size = len(rates)
+    claims = [
+        MemberClaim(member_id=f"m{number}", topics=("T",), consumption_rate_per_s=float(rate))
+        for number, rate in enumerate(rates)
+    ]
+    group = resolve_claims(claims, ResourceSet({"T": range(len(lags))}))
+
+    def seconds(choice: tuple[int, ...]) -> float:
+        loads = np.bincount(np.array(choice), weights=lags, minlength=size)
+        return float((loads / rates).max())
+
+    enough = len(lags) >= size
+    best = min(
+        seconds(choice)
+        for choice in itertools.product(range(size), repeat=len(lags))
+        if not enough or len(set(choice)) == size
+    )
+    bound = 2 * size / (size + 1) * best * (1 + 1e-9)
+    figures = np.array(lags, dtype=np.int64)
+    assert seconds(tuple(DrainTimeAssignor().assign(group, figures).tolist())) <= bound
+    owner = np.array([one if one < size else -1 for one in owners[: len(lags)]], dtype=np.int32)
+    owning = _with_owners(group, owner)
+    kept = DrainTimeAssignor(moves_max=0).assign(owning, figures)
+    moved = DrainTimeAssignor(gain_min=0).assign(owning, figures)
+    assert seconds(tuple(moved.tolist())) <= max(bound, seconds(tuple(kept.tolist())) * (1 + 1e-9))
+
+
+@given(mixed_groups() | uniform_groups(), lag_lists, arrival_lists)
+def test_target_when_figures_are_anything_is_valid_and_kept(
+    group: GroupSnapshot, values: list[int], arrivals: list[float] | None
+) -> None:
+    """Each resource has one holder; asked again, the assignor moves nothing."""
+    group, lags = _with_arrivals(group, arrivals), _lags(group, values)
+    target = DrainTimeAssignor().assign(group, lags)
+    check_each_resource_once(group, target)
+    assert holders(group, DrainTimeAssignor().assign(_with_owners(group, target), lags)) == holders(
+        group, target
+    )
+
+
+@given(uniform_groups(), lag_lists, arrival_lists, assignors)
+def test_target_when_there_are_enough_gives_everybody_one(
+    group: GroupSnapshot,
+    values: list[int],
+    arrivals: list[float] | None,
+    assignor: DrainTimeAssignor,
+) -> None:
+    """However slow a member is, and however little it would gain."""
+    target = assignor.assign(_with_arrivals(group, arrivals), _lags(group, values))
+    if len(subscribers_of(group)) >= len(group.members):
+        assert min(load_of(group, target).values(), default=1) > 0
+
+
+@given(uniform_groups(), lag_lists, st.integers(0, 3))
+def test_moves_when_a_group_owns_are_within_the_budget(
+    group: GroupSnapshot, values: list[int], budget: int
+) -> None:
+    """Beside those that give everybody one."""
+    lags = _lags(group, values)
+    target = DrainTimeAssignor(moves_max=budget, gain_min=0).assign(group, lags)
+    subscribed = subscribers_of(group)
+    owned = {one: who for one, who in holders(group, group.owner).items() if one in subscribed}
+    moved = sum(holders(group, target)[one] != who for one, who in owned.items())
+    lacking = len(set(group.member_ids) - set(owned.values()))
+    assert moved <= budget + lacking
+
+
+@given(uniform_groups(), lag_lists)
+def test_moves_when_budget_grows_make_nobody_take_longer_than_the_last_one(
+    group: GroupSnapshot, values: list[int]
+) -> None:
+    """What moves is for the one that takes longest; less than a move must gain is no difference."""
+    lags = _lags(group, values)
+    work = work_of(group, lags)
+    kept = DrainTimeAssignor(moves_max=0).assign(group, lags)
+    moved = DrainTimeAssignor().assign(group, lags)
+    slack = 0.05 * work.weights.sum() / work.speeds.sum() if group.members else 0.0
+    assert work.times(moved).max(initial=0) <= work.times(kept).max(initial=0) + slack
+
+
+@given(mixed_groups() | uniform_groups(), lag_lists, arrival_lists)
+def test_rounds_when_moves_take_two_of_them_come_to_rest(
+    group: GroupSnapshot, values: list[int], arrivals: list[float] | None
+) -> None:
+    """Owners stop first and takers get it a round later; what is seen in between moves no more."""
+    group, lags = _with_arrivals(group, arrivals), _lags(group, values)
+    owner = np.where(group.assignable & group.may_hold(group.owner), group.owner, NOBODY)
+    group = _with_owners(group, owner.astype(np.int32))
+    for _ in range(_ROUNDS_MAX):
+        target = DrainTimeAssignor().assign(group, lags)
+        if np.array_equal(group.owner, target):
+            return
+        moving = (group.owner != target) & (group.owner != NOBODY)
+        group = _with_owners(group, np.where(moving, NOBODY, target).astype(np.int32))
+    message = f"still moving after {_ROUNDS_MAX} rounds"
+    raise AssertionError(message)
