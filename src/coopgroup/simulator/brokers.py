@@ -39,12 +39,14 @@ class Brokers:
         topics: partition count of every topic that exists.
         reply: takes an answer to its sender.
         break_off: ends a call without an answer.
+        index_min: first index of each topic: -1 where the group shares connectors.
     """
 
     world: World
     coordinator: GroupCoordinator
     reply: Callable[[Call, Answer], None]
     break_off: Callable[[Call], None]
+    index_min: int = 0
     topics: dict[str, int] = field(factory=dict)
     _down_until_ms: int = 0
     _wakes_at_ms: int | None = None
@@ -55,8 +57,9 @@ class Brokers:
         return self.world.now_ms >= self._down_until_ms
 
     def existing(self) -> ResourceSet:
-        """Every partition of every topic."""
-        return ResourceSet({name: range(size) for name, size in self.topics.items()})
+        """Every partition of every topic; every connector with its tasks."""
+        first = self.index_min
+        return ResourceSet({name: range(first, size) for name, size in self.topics.items()})
 
     def serve(self, call: Call) -> None:
         """Take a request that has arrived."""

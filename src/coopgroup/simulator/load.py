@@ -118,7 +118,8 @@ class Load:
         self.resources = resources
         self._places = {}
         for (name, indices), first in zip(resources.items(), resources.starts, strict=False):
-            table = np.full(int(indices[-1]) + 1, -1, dtype=np.int64)
+            # One place more than there are partitions: a connector itself has index -1.
+            table = np.full(int(indices[-1]) + 2, -1, dtype=np.int64)
             table[indices] = np.arange(first, first + indices.size)
             self._places[name] = table
 

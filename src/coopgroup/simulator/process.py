@@ -399,7 +399,7 @@ class Process:
         """
         if answer.skip_assignment and answer.leader_id == answer.member_id:
             self._leads_as = (answer.member_id, answer.generation)
-            topics = read_members(answer.members).topics
+            topics = read_members(answer.members, index_min=self.config.index_min).topics
             found = self.brokers.existing().restrict_names(topics)
             self.seen = Seen(topics=topics, partitions=found)
 
@@ -407,7 +407,7 @@ class Process:
         """Duty 4: decide the round, a while later; what exists is looked up now."""
         world, habits = self.world, self.habits
         dice = world.dice("leader")
-        request = read_members(duty.members)
+        request = read_members(duty.members, index_min=self.config.index_min)
         found = self.brokers.existing().restrict_names(request.topics)
         known = not habits.no_metadata or dice.random() >= habits.no_metadata
         lags = None

@@ -113,6 +113,7 @@ class Simulation:
             coordinator=GroupCoordinator() if coordinator is None else coordinator,
             reply=made.network.reply,
             break_off=made.network.fail,
+            index_min=config.index_min,
         )
         made.network.brokers = made.brokers
         made.brokers.coordinator.on_commit = made._on_commit
@@ -257,8 +258,10 @@ class Simulation:
             self.load.delete(name, now_ms)
             before = 0
         if after > before:
-            count = after - before
-            self.load.produce(name, before, rates or (0.0,) * count, now_ms)
+            # What begins with a connector begins with nothing to produce to.
+            first = before or self.config.index_min
+            rates = rates or (0.0,) * (after - before)
+            self.load.produce(name, first, (0.0,) * (before - first) + rates, now_ms)
 
     # --- time ----------------------------------------------------------------------------------
 

@@ -1,9 +1,16 @@
 """A group in virtual time, as tests drive it."""
 
+import attrs
+import pytest
+
+from coopgroup.assignors import WeightedAssignor
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import HeartbeatRequest
+from coopgroup.policies import create_policy
 from coopgroup.simulator.network import Mishap, Upset
-from coopgroup.simulator.scenario import Identity
+from coopgroup.simulator.process import Habits
+from coopgroup.simulator.scenario import Identity, Span
+from coopgroup.simulator.swarm_play import CONFIG, settle, small_group
 from coopgroup.telemetry import OffsetsCommitted
 from tests.support.simulated import quiet_group
 
@@ -96,3 +103,35 @@ def test_heal_ends_all_faults() -> None:
     group.heal()
     assert group.run_until_rest(5_000, 200)
     assert len(process.application.working) == 4
+
+
+@pytest.mark.parametrize("policy", ["simple", "deferred", "incremental"])
+def test_connectors_with_weights_are_run_once_whatever_happens(policy: str) -> None:
+    """The same session code, with connectors (index -1) beside their tasks and lags for weights."""
+    group = small_group(
+        seed=11,
+        habits=Habits(
+            assignor=WeightedAssignor(),
+            policy=create_policy(policy),
+            lead_ms=Span(1, 10),
+            retry_ms=200,
+            jitter_ms=10,
+        ),
+        config=attrs.evolve(CONFIG, index_min=-1),
+        loss=0.01,
+    )
+    group.set_topic("light", 4, (1.0,) * 4)
+    group.set_topic("heavy", 2, (500.0, 500.0))
+    workers = [group.start(name, ("heavy", "light")) for name in ("a", "b", "c")]
+    group.run(3_000)
+    group.bounce(workers[0], 200)
+    group.run(2_000)
+    group.set_topic("more", 2, (1.0, 1.0))
+    workers[1].crash()
+    group.start("d", ("heavy", "light", "more"))
+    group.run(2_000)
+    assert settle(group) == ()
+    held = [set(process.application.held) for process in group.alive]
+    assert sorted(one for some in held for one in some) == sorted(group.brokers.existing())
+    connectors = [sum(index == -1 for _, index in some) for some in held]
+    assert max(connectors) - min(connectors) <= 1
