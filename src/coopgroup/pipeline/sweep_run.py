@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from coopgroup.pipeline.sweep_grid import Cell, Sweep
 
-__all__ = ["finished_keys", "read_results", "run_sweep"]
+__all__ = ["finished_keys", "read_results", "reason_of", "run_sweep"]
 
 _BATCH_S: Final = 4.0
 """Seconds of work of a batch, with all cores at it."""
@@ -178,7 +178,7 @@ class _Runner:
         try:
             places.mapInPandas(task, SCHEMA).write.parquet(path)
         except (PySparkException, Py4JError) as error:
-            raise PipelineError(f"Spark could not play the sweep: {_reason(error)}") from error
+            raise PipelineError(f"Spark could not play the sweep: {reason_of(error)}") from error
 
     def _tasks(self, count: int) -> int:
         if not self._played.value:
@@ -193,7 +193,7 @@ def _count(cpu_s: Accumulator[float], played: Accumulator[int], seconds: float) 
     played.add(1)
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """The line of an error that says what is wrong: Py4J's own first line only says where."""
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
     if isinstance(error, Py4JError) and len(lines) > 1:

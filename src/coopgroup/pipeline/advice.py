@@ -1,0 +1,347 @@
+"""`advise`: which policy, with which time-outs and rations, costs a group least.
+
+Theory of operation. Everything is measured in partition-seconds out of service, moves included: a
+move costs what it takes until the partition does useful work again. First time-outs are tried, with
+no ration: today's setting, `simple`, and `deferred` with those time-outs that the closed form
+(`advice_cost`) finds worth it. Then rations are tried beside the best time-out: what is lost is
+never rationed, so the two can be chosen one after the other. Every setting is played against every
+episode of the history by the simulator (`play` does it, on Spark or here), and the sums are
+compared.
+
+A ration hardly changes the sum: it is bought for what it keeps in service at any moment. So it is
+advised where it costs nothing to speak of and the worst moment becomes clearly better.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+from attrs import evolve, frozen
+
+from coopgroup.pipeline.advice_bootstrap import Estimate, estimate, resample_counts
+from coopgroup.pipeline.advice_cost import LADDER_MS, estimated_s, worth_trying
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.replay_play import FIGURES
+from coopgroup.simulator.scenario import Choice
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from coopgroup.pipeline.advice_cost import MoveCost
+    from coopgroup.pipeline.advice_history import Episode, GroupHistory
+
+__all__ = ["ENOUGH", "Advice", "Option", "Play", "advise", "deferred", "sampled", "with_notes"]
+
+Play: TypeAlias = Callable[[Sequence["Episode"], Sequence[Choice]], "npt.NDArray[np.float64]"]
+"""Plays E episodes under S settings: float64 (E, S, F), with the figures of `FIGURES`."""
+
+ENOUGH: Final = 20
+"""Fewer absences and joins than this are too few to advise on."""
+
+_TRIED: Final = 7
+_RATIONS: Final = (1, 4, 16)
+_INTERVALS_MS: Final = (1_000, 5_000)
+_EPISODES_MAX: Final = 200
+_SAME: Final = 0.01  # part of the cost below which settings are as good as each other
+_CALMER: Final = 0.75  # part of the worst moment at which a ration is worth its trouble
+_NEAR_BEST: Final = 1.05
+_SIMPLER: Final = ("simple", "deferred", "incremental", "eager")
+
+
+@frozen(kw_only=True)
+class Option:
+    """A setting, and what the history would have cost with it.
+
+    Attributes:
+        policy: with its options.
+        unavailable_s: partition-seconds out of service a day, moves included.
+        moved: partitions that move, a day.
+        lag_peak: highest lag in an episode, in records, on average over episodes.
+        unavailable_peak: most partitions out of service at once, in any episode.
+    """
+
+    policy: Choice
+    unavailable_s: Estimate
+    moved: Estimate
+    lag_peak: Estimate
+    unavailable_peak: float
+
+
+@frozen(kw_only=True)
+class Advice:
+    """What to do, and how sure that is.
+
+    Attributes:
+        history: what it goes by.
+        cost: of moves and returns.
+        options: everything that was tried.
+        today: number of the option that the group behaves like today.
+        best: number of the option that is advised.
+        saving_s: partition-seconds a day that the best one saves against today's.
+        near_best: part of the resamples in which the best one is within 5 % of the best of each.
+        is_enough: whether the history is long enough to go by.
+        failed: cells that could not be played.
+        violations: rules that replays broke.
+    """
+
+    history: GroupHistory
+    cost: MoveCost
+    options: tuple[Option, ...]
+    today: int
+    best: int
+    saving_s: Estimate
+    near_best: float
+    is_enough: bool
+    failed: int = 0
+    violations: int = 0
+
+    @property
+    def advised(self) -> Option:
+        """The option that is advised."""
+        return self.options[self.best]
+
+    @property
+    def current(self) -> Option:
+        """The option that the group behaves like today."""
+        return self.options[self.today]
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the history tells the advised setting from today's."""
+        return self.best != self.today and self.saving_s.low > 0
+
+
+@frozen(kw_only=True)
+class _Played:
+    """Settings and their figures.
+
+    Attributes:
+        policies: S settings.
+        figures: float64 (E, S, F); NaN where a cell could not be played.
+    """
+
+    policies: tuple[Choice, ...]
+    figures: npt.NDArray[np.float64]
+
+    def joined(self, other: _Played) -> _Played:
+        """Both, side by side."""
+        return _Played(
+            policies=(*self.policies, *other.policies),
+            figures=np.concatenate([self.figures, other.figures], axis=1),
+        )
+
+
+def advise(
+    history: GroupHistory,
+    cost: MoveCost,
+    play: Play,
+    *,
+    timeouts_ms: Sequence[int] = LADDER_MS,
+    tried: int = _TRIED,
+    with_rations: bool = True,
+) -> Advice:
+    """Find the setting that would have cost a group least.
+
+    Args:
+        history: of the group.
+        cost: of moves and returns.
+        play: plays episodes under settings.
+        timeouts_ms: time-outs to choose from, ascending, with 0.
+        tried: how many of them the simulator plays, none and today's not counted.
+        with_rations: whether rations are tried, too.
+
+    Raises:
+        PipelineError: the history has no episode, or none could be played.
+    """
+    if not history.episodes:
+        raise PipelineError(
+            f"group {history.group}: nobody left, died or joined in {history.days:.1f} days of "
+            "history, so there is nothing to advise on"
+        )
+    history = sampled(history, _EPISODES_MAX)
+    times_of = Counter(episode.shape for episode in history.episodes)
+    shapes = tuple(times_of)
+    times = np.array([times_of[shape] for shape in shapes], dtype=np.int64)
+    estimates = estimated_s(
+        history.episodes,
+        timeouts_ms,
+        cost,
+        session_timeout_ms=history.session_timeout_ms,
+        is_static=history.is_static,
+    )
+    chosen = [deferred(one) for one in worth_trying(estimates, timeouts_ms, tried)]
+    played = _play(play, shapes, list(dict.fromkeys([history.today, *chosen])))
+    _require_played(history, played)
+    if with_rations:
+        best = _cheapest(played, times)
+        rations = _rations(best, history)
+        if rations and _moves(played, times) > 0:
+            played = played.joined(_play(play, shapes, rations))
+    return _judged(history, cost, played, times)
+
+
+def sampled(history: GroupHistory, most: int) -> GroupHistory:
+    """A history with fewer episodes, evenly spread over its time, and as many fewer days."""
+    count = len(history.episodes)
+    if count <= most:
+        return history
+    places = np.linspace(0, count - 1, most).round().astype(int).tolist()
+    note = f"{most} of {count:,} episodes were replayed, evenly spread over time."
+    return evolve(
+        history,
+        episodes=tuple(history.episodes[place] for place in places),
+        days=history.days * most / count,
+        notes=(*history.notes, note),
+    )
+
+
+def with_notes(history: GroupHistory, notes: Sequence[str]) -> GroupHistory:
+    """A history with more notes."""
+    return evolve(history, notes=(*history.notes, *notes))
+
+
+def deferred(timeout_ms: int) -> Choice:
+    """The policy that waits for so long, and no longer."""
+    if not timeout_ms:
+        return Choice(name="simple")
+    return Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": timeout_ms})
+
+
+def _play(play: Play, shapes: Sequence[Episode], policies: Sequence[Choice]) -> _Played:
+    return _Played(policies=tuple(policies), figures=play(shapes, policies))
+
+
+def _require_played(history: GroupHistory, played: _Played) -> None:
+    if np.isnan(played.figures[..., 0]).all():
+        raise PipelineError(f"no episode of group {history.group} could be replayed")
+
+
+def _figure(played: _Played, name: str) -> npt.NDArray[np.float64]:
+    """One figure of every cell: float64 (E, S).
+
+    Where a cell could not be played stands the mean of the settings under which that episode could
+    be: so it speaks neither for a setting nor against it.
+    """
+    values: npt.NDArray[np.float64] = played.figures[..., FIGURES.index(name)]
+    known = ~np.isnan(values)
+    sums = np.where(known, values, 0.0).sum(axis=1)
+    means = sums / np.maximum(known.sum(axis=1), 1)
+    return np.where(known, values, means[:, None])
+
+
+def _cheapest(played: _Played, times: npt.NDArray[np.int64]) -> Choice:
+    """The setting with the lowest sum."""
+    sums = times @ _figure(played, "unavailable_s")
+    return played.policies[int(np.argmin(sums))]
+
+
+def _moves(played: _Played, times: npt.NDArray[np.int64]) -> float:
+    """Moves of the cheapest setting."""
+    sums = times @ _figure(played, "unavailable_s")
+    return float((times @ _figure(played, "moved"))[int(np.argmin(sums))])
+
+
+def _rations(best: Choice, history: GroupHistory) -> list[Choice]:
+    """Rations beside the best time-out, none larger than what there is to move."""
+    waits = best.options.get("scheduled_rebalance_timeout_ms", 0)
+    if best.name == "eager":
+        return []
+    return [
+        Choice(
+            name="incremental",
+            options={
+                "max_moves_per_round": ration,
+                "move_interval_ms": interval_ms,
+                "scheduled_rebalance_timeout_ms": waits,
+            },
+        )
+        for ration in _RATIONS
+        for interval_ms in _INTERVALS_MS
+        if ration < history.partitions
+    ]
+
+
+def _judged(
+    history: GroupHistory, cost: MoveCost, played: _Played, times: npt.NDArray[np.int64]
+) -> Advice:
+    days = max(history.days, 1e-9)
+    counts = resample_counts(times)
+    costs = _figure(played, "unavailable_s")
+    moves, lags = _figure(played, "moved"), _figure(played, "lag_peak")
+    peaks = _figure(played, "unavailable_peak").max(axis=0)
+    sums, resampled = times @ costs / days, counts @ costs / days
+    number = max(1, int(times.sum()))
+
+    def spread(values: npt.NDArray[np.float64], per: float) -> list[Estimate]:
+        means, draws = times @ values / per, counts @ values / per
+        return [estimate(float(mean), draws[:, place]) for place, mean in enumerate(means)]
+
+    options = tuple(
+        Option(
+            policy=policy,
+            unavailable_s=unavailable,
+            moved=moved,
+            lag_peak=lag,
+            unavailable_peak=float(peak),
+        )
+        for policy, unavailable, moved, lag, peak in zip(
+            played.policies,
+            spread(costs, days),
+            spread(moves, days),
+            spread(lags, number),
+            peaks,
+            strict=True,
+        )
+    )
+    today = played.policies.index(history.today)
+    best = _best(options)
+    saved = resampled[:, today] - resampled[:, best]
+    near = resampled[:, best] <= _NEAR_BEST * resampled.min(axis=1) + 1e-9
+    known = played.figures[..., FIGURES.index("violations")]
+    return Advice(
+        history=history,
+        cost=cost,
+        options=options,
+        today=today,
+        best=best,
+        saving_s=estimate(float(sums[today] - sums[best]), saved),
+        near_best=float(near.mean()),
+        is_enough=_evidence(history) >= ENOUGH,
+        failed=int(np.isnan(known).sum()),
+        violations=int(np.nansum(known)),
+    )
+
+
+def _best(options: Sequence[Option]) -> int:
+    """The cheapest setting; of those that are as good the simplest one, or a calmer ration."""
+    lowest = min(one.unavailable_s.mean for one in options)
+    good = [
+        place
+        for place, one in enumerate(options)
+        if one.unavailable_s.mean <= lowest * (1 + _SAME) + 1e-9
+    ]
+    plain = [place for place in good if options[place].policy.name != "incremental"] or good
+    chosen = min(
+        plain, key=lambda place: (_SIMPLER.index(options[place].policy.name), _key(options, place))
+    )
+    calmer = [
+        place
+        for place in good
+        if options[place].policy.name == "incremental"
+        and options[place].unavailable_peak <= _CALMER * options[chosen].unavailable_peak
+    ]
+    if not calmer:
+        return chosen
+    return min(calmer, key=lambda place: (options[place].unavailable_peak, _key(options, place)))
+
+
+def _key(options: Sequence[Option], place: int) -> tuple[float, float]:
+    return options[place].unavailable_s.mean, options[place].moved.mean
+
+
+def _evidence(history: GroupHistory) -> int:
+    """How many absences and joins a history tells of."""
+    return sum(len(one.absences) + (one.joined > 0) for one in history.episodes)

@@ -1,0 +1,292 @@
+"""The history of one group from the tables of the pipeline, as advice needs it.
+
+Theory of operation: what is large (commits, lags, events) is brought down to a few figures by
+Spark; absences and rebalances of one group come as rows, of which a group has few enough to hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+from pyspark.sql import Window
+from pyspark.sql import functions as sql
+
+from coopgroup.pipeline.advice_cost import LADDER_MS, MoveCost
+from coopgroup.pipeline.advice_history import GroupHistory, Observed, Seen, episodes_of
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.policies.registry import policy_names
+from coopgroup.simulator.scenario import Choice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, Row
+
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = ["history_of", "move_cost_of"]
+
+_MS_PER_DAY: Final = 86_400_000
+_MS_PER_S: Final = 1_000
+_ROWS_MAX: Final = 200_000
+_GROUPS_NAMED_MAX: Final = 8
+_SESSION_MS: Final = 45_000
+_JOIN_SLACK_MS: Final = 60_000
+_MOVES_MIN: Final = 5
+_WATCHED_MS_MIN: Final = LADDER_MS[-1]
+_EAGER: Final = ("range", "roundrobin", "sticky", "default")
+"""Protocols of clients that stop everything in a rebalance (`default` is Kafka Connect's)."""
+
+
+@frozen(kw_only=True)
+class _Size:
+    """How large a group is, and since when until when it was seen."""
+
+    members: int
+    partitions: int
+    begin_ms: int
+    end_ms: int
+
+    @property
+    def days(self) -> float:
+        """Length of the history."""
+        return max(1, self.end_ms - self.begin_ms) / _MS_PER_DAY
+
+
+def history_of(tables: Tables, group: str, today: Choice | None = None) -> GroupHistory:
+    """Read the history of a group.
+
+    Args:
+        tables: of the pipeline, with the episodes in them.
+        group: its name.
+        today: how it behaves today; None to tell it from the history.
+
+    Raises:
+        PipelineError: there is no history of that group.
+    """
+    rebalances = _of(tables, "rebalances", group).collect()
+    absences = _of(tables, "absences", group).limit(_ROWS_MAX).collect()
+    if not rebalances and not absences:
+        raise PipelineError(_unknown(tables, group))
+    size = _size(rebalances, absences)
+    seen = [_seen(row) for row in absences]
+    episodes, left_out = episodes_of(
+        seen, _joins(rebalances, absences), watched_ms_min=_WATCHED_MS_MIN
+    )
+    timeouts = Counter(one.session_timeout_ms for one in seen)
+    found, notes = _today(tables, group)
+    rate_per_s, rate_notes = _rate(tables, group)
+    return GroupHistory(
+        group=group,
+        members=size.members,
+        partitions=size.partitions,
+        is_static=2 * sum(row.instance_id is not None for row in absences) > len(absences),
+        session_timeout_ms=timeouts.most_common(1)[0][0] if timeouts else _SESSION_MS,
+        rate_per_s=rate_per_s,
+        capacity_per_s=float("inf"),
+        days=size.days,
+        episodes=episodes,
+        left_out=left_out,
+        today=found if today is None else today,
+        observed=_observed(tables, group, rebalances, size.days),
+        notes=(*(notes if today is None else ()), *rate_notes),
+    )
+
+
+def move_cost_of(tables: Tables, group: str) -> MoveCost | None:
+    """What a move costs, from telemetry: medians from the assignment to the begin of work.
+
+    Args:
+        tables: of the pipeline.
+        group: its name.
+
+    Returns:
+        None where fewer than five moves were seen.
+    """
+    waits = started_after(_of(tables, "events", group), _of(tables, "work", group)).groupBy(
+        "came_back"
+    )
+    rows = waits.agg(sql.median("wait_ms").alias("wait_ms"), sql.count("*").alias("count"))
+    found = {row.came_back: row for row in rows.collect()}
+    moved, back = found.get(False), found.get(True)
+    if moved is None or moved["count"] < _MOVES_MIN:
+        return None
+    move_ms = round(moved.wait_ms)
+    return_ms = move_ms if back is None or back["count"] < _MOVES_MIN else round(back.wait_ms)
+    return MoveCost(move_ms=move_ms, return_ms=min(move_ms, return_ms))
+
+
+def started_after(events: DataFrame, work: DataFrame) -> DataFrame:
+    """How long each partition took from its assignment to the begin of work.
+
+    Args:
+        events: the table, of one group.
+        work: the table, of one group.
+
+    Returns:
+        `wait_ms` and `came_back`: whether the process is the one that worked on it before. What
+        nobody worked on before is left out.
+    """
+    gained = (
+        events.where(sql.col("kind") == "assignment_received")
+        .select(
+            "member",
+            "at_ms",
+            sql.explode(
+                sql.from_json(sql.get_json_object("record", "$.gained"), "map<string, array<int>>")
+            ).alias("topic", "partitions"),
+        )
+        .select("member", "at_ms", "topic", sql.explode("partitions").alias("partition"))
+        .select("member", "topic", "partition", "at_ms", sql.lit(1).alias("is_gain"))
+    )
+    by_partition = Window.partitionBy("topic", "partition").orderBy("at_ms")
+    who = sql.when(sql.col("client") == "", sql.col("member")).otherwise(sql.col("client"))
+    starts = (
+        work.where("is_start")
+        .withColumn("who", who)
+        .withColumn("before", sql.lag("who").over(by_partition))
+        .where(sql.col("before").isNotNull())
+        .select(
+            *("member", "topic", "partition", "at_ms"),
+            sql.lit(0).alias("is_gain"),
+            (sql.col("before") == sql.col("who")).alias("came_back"),
+        )
+    )
+    # A begin belongs to the last assignment before it: a gain stands right before its begin.
+    by_member = Window.partitionBy("member", "topic", "partition").orderBy(
+        "at_ms", sql.col("is_gain").desc()
+    )
+    both = gained.unionByName(starts, allowMissingColumns=True)
+    paired = both.withColumn("was_gain", sql.lag("is_gain").over(by_member)).withColumn(
+        "gained_ms", sql.lag("at_ms").over(by_member)
+    )
+    return paired.where((sql.col("is_gain") == 0) & (sql.col("was_gain") == 1)).select(
+        (sql.col("at_ms") - sql.col("gained_ms")).alias("wait_ms"), "came_back"
+    )
+
+
+def _of(tables: Tables, name: str, group: str) -> DataFrame:
+    return tables.read(name).where(sql.col("group") == group)
+
+
+def _unknown(tables: Tables, group: str) -> str:
+    names = [
+        row.group
+        for row in tables.read("rebalances")
+        .select("group")
+        .distinct()
+        .orderBy("group")
+        .limit(_GROUPS_NAMED_MAX + 1)
+        .collect()
+    ]
+    if not names:
+        return (
+            f"{tables.folder} has no episodes to advise on; read a history first, and then its "
+            "episodes"
+        )
+    more = ", ..." if len(names) > _GROUPS_NAMED_MAX else ""
+    return (
+        f"{tables.folder} has no history of group {group!r}; there are "
+        f"{', '.join(names[:_GROUPS_NAMED_MAX])}{more}"
+    )
+
+
+def _seen(row: Row) -> Seen:
+    host = f"{row.client_id}@{row.client_host}"
+    return Seen(
+        process=row.instance_id or host,
+        gone_ms=row.gone_ms,
+        noticed_ms=max(row.gone_ms, row.gone_latest_ms),
+        absent_ms=None if row.absent_ms is None else max(0, row.absent_ms),
+        watched_ms=row.observed_until_ms - row.gone_ms,
+        session_timeout_ms=row.session_timeout_ms or _SESSION_MS,
+        partitions=row.partitions or 0,
+    )
+
+
+def _size(rebalances: Sequence[Row], absences: Sequence[Row]) -> _Size:
+    counts = Counter(row.members_after for row in rebalances if row.members_after)
+    partitions = [row.partitions for row in rebalances if row.partitions]
+    # Between a death and a return one is missing: of what is about as frequent, the most counts.
+    often = max(counts.values(), default=0)
+    members = max((size for size, count in counts.items() if 2 * count >= often), default=2)
+    times = [row.end_ms for row in rebalances] + [row.gone_ms for row in absences]
+    until = [row.observed_until_ms for row in absences]
+    return _Size(
+        members=members,
+        partitions=max(partitions, default=members),
+        begin_ms=min(times),
+        end_ms=max((*times, *until)),
+    )
+
+
+def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]:
+    """Members that joined and were not coming back, by time."""
+    returns = sorted(row.returned_ms for row in absences if row.returned_ms is not None)
+    found = {}
+    for row in rebalances:
+        if row.trigger != "join" or not row.joined:
+            continue
+        from_ms, to_ms = row.begin_ms - _JOIN_SLACK_MS, row.end_ms + _JOIN_SLACK_MS
+        back = sum(from_ms <= one <= to_ms for one in returns)
+        if row.joined > back:
+            found[row.begin_ms] = row.joined - back
+    return found
+
+
+def _today(tables: Tables, group: str) -> tuple[Choice, tuple[str, ...]]:
+    """The policy that a group follows, and a note where that is a guess."""
+    last = (
+        _of(tables, "rounds", group)
+        .groupBy("policy")
+        .agg(
+            sql.max("at_ms").alias("at_ms"),
+            sql.max("scheduled_rebalance_timeout_ms").alias("waits_ms"),
+        )
+        .orderBy(sql.col("at_ms").desc())
+        .first()
+    )
+    if last is not None and last.policy in policy_names():
+        options: dict[str, Any] = {}
+        if last.policy in {"deferred", "incremental"} and last.waits_ms:
+            options["scheduled_rebalance_timeout_ms"] = int(last.waits_ms)
+        return Choice(name=last.policy, options=options), ()
+    state = (
+        _of(tables, "generations", group)
+        .where("protocol is not null")
+        .orderBy(sql.col("at_ms").desc())
+        .select("protocol")
+        .first()
+    )
+    protocol = None if state is None else state.protocol
+    name = "eager" if protocol in _EAGER else "simple"
+    how = f"by its protocol {protocol!r}" if protocol else "as nothing says otherwise"
+    return Choice(name=name), (f"Today's policy is taken for {name}, {how}; --today says better.",)
+
+
+def _rate(tables: Tables, group: str) -> tuple[float, tuple[str, ...]]:
+    """Records per second to a partition, on average over the day."""
+    weight = sql.col("arrival_s")
+    row = (
+        _of(tables, "loads", group)
+        .where("arrival_per_s is not null")
+        .agg((sql.sum(sql.col("arrival_per_s") * weight) / sql.sum(weight)).alias("rate"))
+        .first()
+    )
+    if row is None or row.rate is None:
+        note = "How much is produced is not known, so there are no figures of lag: run lag first."
+        return 0.0, (note,)
+    return float(row.rate), ()
+
+
+def _observed(tables: Tables, group: str, rebalances: Sequence[Row], days: float) -> Observed:
+    known = [row for row in rebalances if row.unavailable_partition_s is not None]
+    totals = _of(tables, "lag", group).groupBy("at_ms").agg(sql.sum("lag").alias("total"))
+    peak = totals.agg(sql.max("total").alias("peak")).first()
+    return Observed(
+        unavailable_s=sum(row.unavailable_partition_s for row in known) / days if known else None,
+        moved=sum(row.moved or 0 for row in rebalances) / days if rebalances else None,
+        lag_peak=None if peak is None or peak.peak is None else int(peak.peak),
+    )

@@ -1,0 +1,125 @@
+"""What one episode costs under one setting: played by the simulator, measured, scaled to the group.
+
+Rules of this file: pure but for the time of Spark's tasks; a replay is a value that depends on its
+arguments alone. See `advice_cost` for what the cost means.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pandas as pd
+from attrs import frozen
+
+from coopgroup.pipeline.replay_scenario import played_absences, scenario_of
+from coopgroup.simulator.run import simulate
+from coopgroup.simulator.scenario_times import first_event_ms
+from coopgroup.telemetry import read_ownership
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from coopgroup.pipeline.advice_history import Episode
+    from coopgroup.pipeline.replay_scenario import ReplayedGroup
+    from coopgroup.simulator.run import Run
+    from coopgroup.simulator.scenario import Choice
+
+__all__ = ["FIGURES", "Replayed", "play_frames", "replay"]
+
+
+@frozen(kw_only=True)
+class Replayed:
+    """What an episode costs.
+
+    Attributes:
+        unavailable_s: partition-seconds without work, what a move costs included.
+        moved: how often a partition moved.
+        unavailable_peak: most partitions without work at once.
+        lag_peak: highest lag of the group, in records.
+        violations: rules that the run broke; a bug, to be reported.
+    """
+
+    unavailable_s: float
+    moved: float
+    unavailable_peak: float
+    lag_peak: float
+    violations: int
+
+
+FIGURES: Final = ("unavailable_s", "moved", "unavailable_peak", "lag_peak", "violations")
+"""Names of the figures, in the order in which frames and matrices have them."""
+
+
+def replay(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int) -> Replayed:
+    """Play an episode.
+
+    Args:
+        group: that is played.
+        episode: what happens.
+        policy: how the group is configured.
+        seed: of the dice.
+    """
+    run = simulate(scenario_of(group, episode, policy), seed=seed)
+    _, factor = played_absences(group, episode)
+    back_s = _returns(run) * (group.cost.move_ms - group.cost.return_ms) / 1_000
+    measures = run.measures
+    each = group.partition_factor
+    return Replayed(
+        unavailable_s=max(0.0, measures.unavailable_partition_s - back_s) * factor * each,
+        moved=measures.moved * factor * each,
+        unavailable_peak=measures.unavailable_peak * each,
+        lag_peak=measures.lag_peak * each,
+        violations=len(run.violations),
+    )
+
+
+def play_frames(
+    frames: Iterable[pd.DataFrame],
+    *,
+    group: ReplayedGroup,
+    episodes: Sequence[Episode],
+    policies: Sequence[Choice],
+    seed: int,
+) -> Iterator[pd.DataFrame]:
+    """Play the cells whose numbers come in, for `mapInPandas`.
+
+    Args:
+        frames: numbers of cells in a column `id`: policies vary fastest.
+        group: that is played.
+        episodes: what happens.
+        policies: how the group is configured.
+        seed: of the dice.
+
+    Yields:
+        `cell`, and the figures of each; those that could not be played have an `error`.
+    """
+    for frame in frames:
+        rows = []
+        for cell in frame["id"].tolist():
+            episode, policy = divmod(cell, len(policies))
+            rows.append(
+                {"cell": cell} | _row(group, episodes[episode], policies[policy], seed=seed)
+            )
+        yield pd.DataFrame(rows, columns=["cell", *FIGURES, "error"], dtype=object)
+
+
+def _row(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int) -> dict[str, Any]:
+    try:
+        found = replay(group, episode, policy, seed=seed)
+    except Exception as error:  # noqa: BLE001 - one episode must not cost the others
+        return {"error": " ".join(f"{policy}: {type(error).__name__}: {error}".split())}
+    return {name: getattr(found, name) for name in FIGURES} | {"error": None}
+
+
+def _returns(run: Run) -> int:
+    """How often a partition came back to the process that had it, within the window of the run."""
+    ownership = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
+    begin_ms = first_event_ms(run.scenario) or 0
+    same = (
+        (ownership.resource[1:] == ownership.resource[:-1])
+        & (ownership.owner[1:] == ownership.owner[:-1])
+        & (ownership.start_ms[1:] >= begin_ms)
+        & (ownership.start_ms[1:] > ownership.end_ms[:-1])
+    )
+    return int(np.count_nonzero(same))

@@ -1,0 +1,88 @@
+"""Replays on Spark: every episode under every setting, as one job."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from attrs import define, field
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.replay_play import FIGURES, play_frames
+from coopgroup.pipeline.sweep_run import reason_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+    from pyspark.sql import SparkSession
+
+    from coopgroup.pipeline.advice_history import Episode
+    from coopgroup.pipeline.replay_scenario import ReplayedGroup
+    from coopgroup.simulator.scenario import Choice
+
+__all__ = ["SCHEMA", "SparkPlay"]
+
+SCHEMA: Final = StructType(
+    [
+        StructField("cell", LongType(), nullable=False),
+        *(StructField(name, DoubleType()) for name in FIGURES),
+        StructField("error", StringType()),
+    ]
+)
+"""A row for each cell, numbered so that settings vary fastest."""
+
+_TASKS_PER_CORE: Final = 8  # cells differ in length: small tasks keep all cores at work
+
+
+@define(kw_only=True)
+class SparkPlay:
+    """Plays episodes under settings, as `advise` wants it.
+
+    Attributes:
+        spark: the session.
+        group: that is played.
+        seed: of the dice.
+        errors: what cells failed of, the first of each job.
+    """
+
+    spark: SparkSession
+    group: ReplayedGroup
+    seed: int = 1
+    errors: list[str] = field(factory=list)
+
+    def __call__(
+        self, episodes: Sequence[Episode], policies: Sequence[Choice]
+    ) -> npt.NDArray[np.float64]:
+        """Play all cells.
+
+        Returns:
+            float64 (E, S, F): figures; NaN where a cell could not be played.
+
+        Raises:
+            PipelineError: Spark could not run the job.
+        """
+        count = len(episodes) * len(policies)
+        tasks = min(count, _TASKS_PER_CORE * max(1, self.spark.sparkContext.defaultParallelism))
+        play = partial(
+            play_frames,
+            group=self.group,
+            episodes=tuple(episodes),
+            policies=tuple(policies),
+            seed=self.seed,
+        )
+        cells = self.spark.range(0, count, 1, max(1, tasks))
+        try:
+            rows = cells.mapInPandas(play, SCHEMA).collect()
+        except (PySparkException, Py4JError) as error:
+            raise PipelineError(f"Spark could not replay: {reason_of(error)}") from error
+        found = np.full((count, len(FIGURES)), np.nan)
+        for row in rows:
+            if row.error is None:
+                found[row.cell] = [getattr(row, name) for name in FIGURES]
+        self.errors += [row.error for row in rows if row.error is not None][:1]
+        return found.reshape(len(episodes), len(policies), len(FIGURES))

@@ -1,0 +1,93 @@
+"""Episodes: what belongs together, who is who, and what is left out."""
+
+from attrs import evolve
+
+from coopgroup.pipeline.advice_history import Absence, Episode, Seen, episodes_of
+from coopgroup.simulator.scenario import How
+
+SEEN = Seen(
+    process="p@h",
+    gone_ms=1_000_000,
+    noticed_ms=1_000_010,
+    absent_ms=20_000,
+    watched_ms=9_000_000,
+    session_timeout_ms=10_000,
+    partitions=3,
+)
+
+
+def made(*absences: Seen, joins: dict[int, int] | None = None) -> tuple[Episode, ...]:
+    """Episodes of absences."""
+    return episodes_of(absences, joins or {}, watched_ms_min=600_000)[0]
+
+
+def test_absences_far_apart_are_episodes_of_their_own() -> None:
+    """Dates are kept, times within count from the begin."""
+    later = evolve(SEEN, gone_ms=1_100_000, noticed_ms=1_109_000)
+    assert made(later, SEEN) == (
+        Episode(
+            begin_ms=1_000_000,
+            absences=(Absence(at_ms=0, process=1, absent_ms=20_000, how=How.CLOSE),),
+        ),
+        Episode(
+            begin_ms=1_100_000,
+            absences=(Absence(at_ms=0, process=1, absent_ms=20_000, how=How.CRASH),),
+        ),
+    )
+
+
+def test_deployment_is_one_episode() -> None:
+    """Each goes before the group has come to rest from the one before."""
+    rolled = [
+        evolve(SEEN, process=f"p@{number}", gone_ms=1_000_000 + 40_000 * number)
+        for number in range(4)
+    ]
+    (episode,) = made(*rolled)
+    assert [one.at_ms for one in episode.absences] == [0, 40_000, 80_000, 120_000]
+    assert [one.process for one in episode.absences] == [1, 2, 3, 4]
+
+
+def test_process_that_goes_again_is_the_same_and_twins_are_not() -> None:
+    """Two threads of one host look alike: who is away already cannot be the one that goes."""
+    again = evolve(SEEN, gone_ms=1_030_000)
+    twin = evolve(SEEN, gone_ms=1_005_000)
+    (episode,) = made(SEEN, again, twin)
+    assert [(one.at_ms, one.process) for one in episode.absences] == [
+        (0, 1),
+        (5_000, 2),
+        (30_000, 1),
+    ]
+
+
+def test_absence_without_end_is_for_good_only_if_watched_for_long() -> None:
+    """The others are left out and counted."""
+    gone = evolve(SEEN, absent_ms=None)
+    unknown = evolve(gone, watched_ms=599_999)
+    episodes, left_out = episodes_of([gone, unknown], {}, watched_ms_min=600_000)
+    assert [one.absent_ms for episode in episodes for one in episode.absences] == [None]
+    assert left_out == 1
+
+
+def test_durations_that_are_nearly_the_same_are_played_once() -> None:
+    """To a fiftieth of them."""
+    spans = [(19_990, 20_000), (20_140, 20_200), (20_240, 20_200), (1_003, 1_000), (600, 600)]
+    for absent_ms, rounded_ms in spans:
+        (episode,) = made(evolve(SEEN, absent_ms=absent_ms))
+        assert episode.absences[0].absent_ms == rounded_ms
+
+
+def test_shape_has_no_date() -> None:
+    """Two alike cost the same."""
+    first, second = made(SEEN, evolve(SEEN, gone_ms=2_000_000))
+    assert first != second
+    assert first.shape == second.shape
+
+
+def test_joins_are_episodes_in_order_of_time() -> None:
+    """Members that are new to the group."""
+    episodes = made(SEEN, joins={500: 2, 2_000_000: 1})
+    assert [(one.begin_ms, one.joined) for one in episodes] == [
+        (500, 2),
+        (1_000_000, 0),
+        (2_000_000, 1),
+    ]

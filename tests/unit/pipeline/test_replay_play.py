@@ -1,0 +1,67 @@
+"""Replays: what an episode costs, by the simulator, in partitions of the real group."""
+
+import pandas as pd
+import pytest
+from attrs import evolve
+
+from coopgroup.pipeline.advice import deferred
+from coopgroup.pipeline.advice_cost import MoveCost
+from coopgroup.pipeline.replay_play import FIGURES, play_frames, replay
+from coopgroup.pipeline.replay_scenario import ReplayedGroup
+from coopgroup.simulator.scenario import Choice
+from tests.unit.pipeline.return_times import history
+
+COST = MoveCost(move_ms=8_000)
+EPISODE = history([6_000]).episodes[0].shape
+
+
+def group(cost: MoveCost = COST) -> ReplayedGroup:
+    """Three members with two partitions each."""
+    return ReplayedGroup.of(history([]), cost)
+
+
+def test_partition_that_comes_back_costs_what_returning_costs() -> None:
+    """Two partitions wait for 6 s, and are then restored within 8 s, 1 s or nothing."""
+    for return_ms in (8_000, 1_000, 0):
+        cost = MoveCost(move_ms=8_000, return_ms=return_ms)
+        found = replay(group(cost), EPISODE, deferred(30_000), seed=1)
+        assert found.moved == 0
+        assert found.unavailable_s == pytest.approx(2 * (6 + return_ms / 1_000), abs=0.5)
+
+
+def test_partition_that_moves_costs_a_move_each_way() -> None:
+    """Away at once, and back when the process is there again: four moves of 8 s."""
+    far = history([60_000]).episodes[0].shape
+    found = replay(group(), far, deferred(0), seed=1)
+    assert found.moved == 4
+    # What moves back stops a heartbeat before the round that gives it away.
+    assert 4 * 8 <= found.unavailable_s <= 4 * 8 + 2 * 4
+    assert found.violations == 0
+
+
+def test_figures_are_those_of_the_real_group() -> None:
+    """A partition that stands for four counts four times."""
+    one = replay(group(), EPISODE, deferred(30_000), seed=1)
+    four = replay(evolve(group(), partition_factor=4.0), EPISODE, deferred(30_000), seed=1)
+    assert four.unavailable_s == pytest.approx(4 * one.unavailable_s)
+    assert four.lag_peak == 4 * one.lag_peak > 0
+    assert four.unavailable_peak == 4 * one.unavailable_peak
+
+
+def test_frames_number_cells_with_settings_fastest_and_tell_what_failed() -> None:
+    """One episode that fails does not cost the others."""
+    frames = play_frames(
+        iter([pd.DataFrame({"id": [1, 2]})]),
+        group=group(),
+        episodes=(EPISODE, EPISODE),
+        policies=(deferred(30_000), Choice(name="gone")),
+        seed=1,
+    )
+    (frame,) = frames
+    assert list(frame["cell"]) == [1, 2]
+    failed, played = frame.to_dict("records")
+    assert "ConfigurationError" in failed["error"]
+    assert "\n" not in failed["error"]
+    assert played["error"] is None
+    expected = replay(group(), EPISODE, deferred(30_000), seed=1)
+    assert [played[name] for name in FIGURES] == [getattr(expected, name) for name in FIGURES]
