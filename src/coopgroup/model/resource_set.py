@@ -88,13 +88,14 @@ class ResourceSet:
             for name, indices in sorted((indices_by_name or {}).items())
             if (ascending := ascending_indices(name, indices)).size
         ]
-        self._fill(
-            tuple(name for name, _ in packed),
-            np.cumsum([0, *(indices.size for _, indices in packed)], dtype=np.int64),
-            np.concatenate([indices for _, indices in packed])
-            if packed
-            else np.empty(0, dtype=np.int32),
-        )
+        if len(packed) == 1:
+            indices = packed[0][1]
+            starts = _starts_of_one(indices.size)
+        else:
+            parts = [np.empty(0, dtype=np.int32), *(indices for _, indices in packed)]
+            starts = np.cumsum([part.size for part in parts], dtype=np.int64)
+            indices = np.concatenate(parts)
+        self._fill(tuple([name for name, _ in packed]), starts, indices)
 
     def _fill(self, names: tuple[str, ...], starts: Int64Array, indices: Int32Array) -> None:
         starts.setflags(write=False)
@@ -262,14 +263,14 @@ class ResourceSet:
         if not self or self == other:
             return True
         _, mine, theirs = _common_keys(self, other)
-        return bool(membership(mine, theirs).all())
+        return bool(np.count_nonzero(membership(mine, theirs)) == len(self))
 
     def isdisjoint(self, other: ResourceSet) -> bool:
         """Whether the two have no resource in common."""
         if not self or not other:
             return True
         _, mine, theirs = _common_keys(self, other)
-        return not membership(mine, theirs).any()
+        return not np.count_nonzero(membership(mine, theirs))
 
     def restrict_names(self, names: Iterable[str]) -> ResourceSet:
         """The part of the set with one of the given names."""
@@ -380,7 +381,7 @@ def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) 
     """The set with so many of the indices for each name, which may be none."""
     if not indices.size:
         return EMPTY
-    if not counts.all():
+    if np.count_nonzero(counts) < counts.size:
         kept = counts.nonzero()[0]
         names, counts = tuple(names[number] for number in kept.tolist()), counts[kept]
     starts = np.zeros(counts.size + 1, dtype=np.int64)
