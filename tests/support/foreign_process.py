@@ -1,0 +1,333 @@
+"""A client that is not ours, in the simulator: the least that KIP-429 and the protocols ask of one.
+
+Written from Kafka's documents and on purpose without the member, the leader, the assignors and the
+policies of coopgroup: only the codecs are shared. It has no lease, no static id, and joins again
+whenever something goes wrong, as Kafka's clients do. A process of it is eager as soon as one of its
+protocols is: the rule of Kafka's Java client.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+from attrs import define, field
+
+from coopgroup.member.effects import Lane, Send
+from coopgroup.member.events import Answered, RequestFailed
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.group_api import (
+    Answer,
+    Coordinator,
+    GroupRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinedMember,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+from coopgroup.protocol import (
+    KafkaAssignment,
+    Subscription,
+    decode_kafka_assignment,
+    decode_subscription,
+    encode_kafka_assignment,
+    encode_subscription,
+)
+from coopgroup.simulator.simulation import Simulation
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    EndCause,
+    ProcessEnded,
+    ProcessStarted,
+    ResourcesStopped,
+    StopReason,
+)
+
+__all__ = ["ForeignProcess"]
+
+COOPERATIVE: Final = "cooperative-sticky"
+HEARTBEAT_MS: Final = 40
+STOP_MS_MAX: Final = 10
+NO_GENERATION: Final = -1
+
+
+@define(eq=False)
+class ForeignProcess:
+    """A process with one consumer that subscribes to T.
+
+    Attributes:
+        simulation: the group.
+        name: of the process.
+        protocols: that it offers, most wanted first.
+        alive: False once it has ended.
+        refused: whether the coordinator did not let it in.
+        owned: what it holds.
+        state: "joining", "syncing", "stable" or "stopping".
+    """
+
+    simulation: Simulation
+    name: str
+    protocols: tuple[str, ...]
+    alive: bool = True
+    refused: bool = False
+    owned: ResourceSet = EMPTY
+    state: str = "joining"
+    _member_id: str = ""
+    _generation: int = NO_GENERATION
+    _protocol: str = ""
+    _requests: int = 0
+    _asked: dict[int, GroupRequest] = field(factory=dict)
+    _dice: random.Random = field(init=False)
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether it gives everything up before each join."""
+        return self.protocols != (COOPERATIVE,)
+
+    def start(self) -> None:
+        """Begin: join."""
+        self._dice = self.simulation.world.dice(f"foreign {self.name}")
+        self._write(ProcessStarted(topics=("T",)))
+        self._join()
+        self._later(HEARTBEAT_MS, self._beat)
+
+    def close(self) -> None:
+        """Stop everything, leave, end."""
+        if self.alive:
+            self._stop(self.owned, StopReason.CLOSED)
+            leave = LeaveGroupRequest(
+                group_id=self._group_id,
+                member_id=self._member_id,
+                group_instance_id=None,
+                reason="closed",
+            )
+            self._send(leave, Lane.COMMIT)
+            self._end(EndCause.CLOSED)
+
+    def crash(self) -> None:
+        """Die at once."""
+        if self.alive:
+            self._end(EndCause.CRASHED)
+
+    # --- what happens to it -----------------------------------------------------------------------
+
+    def give(self, event: Answered | RequestFailed) -> None:
+        """Take the outcome of a request, the last of its kind."""
+        asked = self._asked.pop(event.request_id, None)
+        if asked is None or not self.alive:
+            return
+        if isinstance(event, RequestFailed):
+            if not isinstance(asked, (HeartbeatRequest, LeaveGroupRequest)):
+                self._later(20, self._rejoin)
+            return
+        self._take(event.answer)
+
+    def _take(self, answer: Answer) -> None:
+        match answer:
+            case JoinGroupAnswer(error_code=0):
+                self._joined(answer)
+            case JoinGroupAnswer(error_code=79):
+                self._member_id = answer.member_id
+                self._join()
+            case JoinGroupAnswer(error_code=23):
+                self.refused = True
+                self._stop(self.owned, StopReason.LOST)
+                self._end(EndCause.CLOSED)
+            case SyncGroupAnswer(error_code=0):
+                self._synced(decode_kafka_assignment(answer.assignment).assigned)
+            case SyncGroupAnswer(error_code=22 | 27):
+                self._rejoin()
+            case HeartbeatAnswer():
+                self._heard(answer.error_code)
+            case JoinGroupAnswer() | SyncGroupAnswer():
+                self._lose()
+            case _:
+                pass
+
+    def _heard(self, code: int) -> None:
+        """Take what a heartbeat says: in a round only that the member is not known any more."""
+        if code == 25 or (code == 22 and self.state == "stable"):
+            self._lose()
+        elif code == 27 and self.state == "stable":
+            self._rejoin()
+
+    def _joined(self, answer: JoinGroupAnswer) -> None:
+        self._member_id, self._generation = answer.member_id, answer.generation
+        self._protocol, self.state = answer.protocol_name, "syncing"
+        decided: tuple[tuple[str, bytes], ...] = ()
+        if answer.leader_id == answer.member_id:
+            decided = self._assign(answer.members)
+        self._later(self._dice.randint(1, 10), self._sync, answer.generation, decided)
+
+    def _synced(self, assigned: ResourceSet) -> None:
+        taken = self.owned - assigned
+        self._write(
+            AssignmentReceived(
+                leader=False,
+                gained=assigned - self.owned,
+                kept=assigned & self.owned,
+                revoked=taken,
+            )
+        )
+        self.owned |= assigned
+        self.state = "stable"
+        if taken:  # KIP-429: stop it, then say so by a join
+            self.state = "stopping"
+            self._later(self._dice.randint(1, STOP_MS_MAX), self._stop_and_join, taken)
+
+    def _rejoin(self) -> None:
+        if self.is_eager and self.owned:
+            self.state = "stopping"
+            self._later(self._dice.randint(1, STOP_MS_MAX), self._stop_and_join, self.owned)
+        else:
+            self._join()
+
+    def _stop_and_join(self, resources: ResourceSet) -> None:
+        self._stop(resources & self.owned, StopReason.REVOKED)
+        self._join()
+
+    def _lose(self) -> None:
+        self._stop(self.owned, StopReason.LOST)
+        self._member_id, self._generation = "", NO_GENERATION
+        self._join()
+
+    # --- its duty as a leader ---------------------------------------------------------------------
+
+    def _assign(self, members: Sequence[JoinedMember]) -> tuple[tuple[str, bytes], ...]:
+        claims = {
+            member.member_id: {index for _, index in decode_subscription(member.metadata).owned}
+            for member in members
+        }
+        count = self.simulation.brokers.topics["T"]
+        is_eager = self._protocol != COOPERATIVE
+        shares = _dealt({one: set() for one in claims} if is_eager else claims, count)
+        if self._protocol == COOPERATIVE:
+            for member_id in shares:
+                others = (claimed for other, claimed in claims.items() if other != member_id)
+                shares[member_id] -= set().union(*others)
+        return tuple(
+            (
+                member_id,
+                encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"T": share}))),
+            )
+            for member_id, share in sorted(shares.items())
+        )
+
+    # --- what it sends ----------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        self.state = "joining"
+        subscription = Subscription(topics=("T",), owned=self.owned, generation=self._generation)
+        config = self.simulation.config
+        self._send(
+            JoinGroupRequest(
+                group_id=self._group_id,
+                member_id=self._member_id,
+                group_instance_id=None,
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.rebalance_timeout_ms,
+                protocol_type="consumer",
+                protocols=tuple(
+                    (name, encode_subscription(subscription)) for name in self.protocols
+                ),
+                reason="",
+            ),
+            Lane.JOIN,
+        )
+
+    def _sync(self, generation: int, decided: tuple[tuple[str, bytes], ...]) -> None:
+        if self.state == "syncing" and generation == self._generation:
+            self._send(
+                SyncGroupRequest(
+                    group_id=self._group_id,
+                    generation=generation,
+                    member_id=self._member_id,
+                    group_instance_id=None,
+                    protocol_type="consumer",
+                    protocol_name=self._protocol,
+                    assignments=decided,
+                ),
+                Lane.JOIN,
+            )
+
+    def _beat(self) -> None:
+        self._later(HEARTBEAT_MS, self._beat)
+        if self._generation != NO_GENERATION:
+            beat = HeartbeatRequest(
+                group_id=self._group_id,
+                generation=self._generation,
+                member_id=self._member_id,
+                group_instance_id=None,
+            )
+            self._send(beat, Lane.COMMIT)
+
+    def _send(self, request: GroupRequest, lane: Lane) -> None:
+        self._requests += 1
+        kept = (asked for asked in self._asked.items() if not isinstance(asked[1], type(request)))
+        self._asked = {**dict(kept), self._requests: request}
+        node_id = self.simulation.brokers.coordinator.node_id
+        send = Send(
+            request_id=self._requests,
+            lane=lane,
+            coordinator=Coordinator(node_id=node_id, host="", port=1),
+            request=request,
+            timeout_ms=10_000,
+        )
+        self.simulation.network.send(cast("Any", self), send)
+
+    # --- the rest ---------------------------------------------------------------------------------
+
+    @property
+    def _group_id(self) -> str:
+        return self.simulation.config.group_id
+
+    @property
+    def config(self) -> object:
+        """Settings that the network looks at."""
+        return self.simulation.config
+
+    def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
+        if resources:
+            self.owned -= resources
+            self._write(ResourcesStopped(resources=resources, reason=reason, duration_ms=0))
+
+    def _end(self, cause: EndCause) -> None:
+        self.alive = False
+        self._write(ProcessEnded(cause=cause))
+        self.simulation.network.forget(cast("Any", self))
+
+    def _later(self, delay_ms: int, action: Any, *arguments: Any) -> None:  # noqa: ANN401
+        self.simulation.world.later(delay_ms, self._if_alive, action, arguments)
+
+    def _if_alive(self, action: Any, arguments: tuple[Any, ...]) -> None:  # noqa: ANN401
+        if self.alive:
+            action(*arguments)
+
+    def _write(self, record: Any) -> None:  # noqa: ANN401  (any record)
+        self.simulation.world.write(
+            record, client=self.name, member=self._member_id, generation=self._generation
+        )
+
+
+def _dealt(wishes: dict[str, set[int]], count: int) -> dict[str, set[int]]:
+    """Partitions dealt evenly, each to a member that wishes it where that is possible."""
+    shares: dict[str, set[int]] = {member_id: set() for member_id in sorted(wishes)}
+    size_max = -(-count // len(shares))
+    rest = []
+    for partition in range(count):
+        wisher = next(
+            (m for m, s in shares.items() if partition in wishes[m] and len(s) < size_max), None
+        )
+        if wisher is None:
+            rest.append(partition)
+        else:
+            shares[wisher].add(partition)
+    for partition in rest:
+        least = min(shares, key=lambda member_id: len(shares[member_id]))
+        shares[least].add(partition)
+    return shares
