@@ -1,0 +1,31 @@
+"""The page of an advice, in a browser."""
+
+from pathlib import Path
+
+from coopgroup.pipeline.advice_view import view_of
+from coopgroup.report.advice_page import write_advice_page
+from tests.browser.chromium import Page
+from tests.unit.pipeline.advices import made_advice
+from tests.unit.pipeline.return_times import history
+
+
+def test_page_says_what_to_do_and_shows_why(page: Page, tmp_path: Path) -> None:
+    """Without a network and without a word on the console; the snippet can be copied as it is."""
+    advice = made_advice(history=history([12_000] * 29 + [None], notes=("Beware <of> this.",)))
+    path = tmp_path / "advice.html"
+    write_advice_page(view_of(advice), path)
+    page.open(path)
+    assert page.complaints() == []
+    assert page.requests() == []
+    text = page.run("return document.body.innerText")
+    assert "Use the deferred policy, which waits 30 s for a lost member." in text
+    assert "Beware <of> this." in text
+    copied = page.run("return document.getElementById('snippet').innerText")
+    compile(copied, "snippet", "exec")
+    assert "scheduled_rebalance_timeout_ms=30_000" in copied
+    assert page.column("unavailable_over_timeout_0", "y") == [90, 80, 40, 200]
+    assert page.is_near("unavailable_over_timeout", 2, 10, "#c2001f")  # the advised time-out
+    tip = page.point_at("unavailable_over_timeout", 1, 80)
+    assert tip == "out of service 80 (72 to 88) time-out for lost partitions: 5 s"
+    rows = page.run("return document.querySelector('#tried tbody').innerText")
+    assert rows.splitlines()[0].startswith("deferred:scheduled_rebalance_timeout_ms=30000")

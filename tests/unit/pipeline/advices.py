@@ -1,0 +1,48 @@
+"""Advice made up for tests of words and pages: no replay behind it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coopgroup.pipeline.advice import Advice, Option, deferred
+from coopgroup.pipeline.advice_bootstrap import Estimate
+from coopgroup.pipeline.advice_cost import MoveCost
+from coopgroup.pipeline.advice_history import Observed
+from coopgroup.simulator.scenario import Choice
+from tests.unit.pipeline.return_times import history
+
+TIMEOUTS_MS = (0, 5_000, 30_000, 300_000)
+UNAVAILABLE_S = (90.0, 80.0, 40.0, 200.0)
+
+
+def option(policy: Choice, mean: float, peak: float = 6.0) -> Option:
+    """A setting with intervals of a tenth around its figures."""
+    around = Estimate(mean=mean, low=0.9 * mean, high=1.1 * mean)
+    return Option(
+        policy=policy,
+        unavailable_s=around,
+        moved=Estimate(mean=mean / 10, low=0, high=mean),
+        lag_peak=Estimate(mean=300, low=200, high=400),
+        unavailable_peak=peak,
+    )
+
+
+def made_advice(**changed: Any) -> Advice:  # noqa: ANN401 - any part
+    """Restarts of 12 s and one for good; to wait 30 s is best, today nobody waits."""
+    plain: dict[str, Any] = {
+        "history": history(
+            [12_000] * 29 + [None],
+            observed=Observed(unavailable_s=95.0, moved=12.0, lag_peak=1_000),
+        ),
+        "cost": MoveCost(move_ms=20_000),
+        "options": tuple(
+            option(deferred(waits), cost)
+            for waits, cost in zip(TIMEOUTS_MS, UNAVAILABLE_S, strict=True)
+        ),
+        "today": 0,
+        "best": 2,
+        "saving_s": Estimate(mean=50, low=40, high=60),
+        "near_best": 0.97,
+        "is_enough": True,
+    }
+    return Advice(**{**plain, **changed})

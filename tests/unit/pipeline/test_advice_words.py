@@ -1,0 +1,127 @@
+"""Advice in words."""
+
+import json
+
+from coopgroup.pipeline.advice import deferred
+from coopgroup.pipeline.advice_bootstrap import Estimate
+from coopgroup.pipeline.advice_cost import MoveCost
+from coopgroup.pipeline.advice_words import (
+    advice_json,
+    headline,
+    notes,
+    reasons,
+    setting_words,
+    snippet,
+)
+from coopgroup.simulator.scenario import Choice
+from tests.unit.pipeline.advices import made_advice, option
+from tests.unit.pipeline.return_times import history
+
+RATION = Choice(
+    name="incremental",
+    options={
+        "max_moves_per_round": 4,
+        "move_interval_ms": 1_000,
+        "scheduled_rebalance_timeout_ms": 30_000,
+    },
+)
+
+
+def test_reasons_say_what_happened_what_it_costs_and_what_follows() -> None:
+    """In sentences that stand alone."""
+    said = reasons(made_advice())
+    assert said[0] == (
+        "In 10.0 days 30 absences began; 29 ended: half of them within 12 s, nine of ten within "
+        "12 s, the longest after 12 s; 1 never."
+    )
+    assert "does useful work 20 s after its assignment" in said[1]
+    assert said[2].startswith("97% of the absences end within 30 s")
+    assert "40.0 partition-seconds a day" in said[3]
+    assert "between 40.0 and 60.0 less in 90%" in said[3]
+    assert "in 97% of these it is within 5 %" in said[3]
+
+
+def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
+    """Two groups that should not wait, for different reasons."""
+    free = reasons(made_advice(best=0, today=2, cost=MoveCost()))
+    assert "So waiting for a lost member only makes an outage longer." in free
+    gone = reasons(made_advice(best=0, today=2, history=history([None] * 30)))
+    assert gone[0] == "In 10.0 days 30 absences began, and nobody came back."
+    assert any(one.startswith("Too few come back soon enough") for one in gone)
+
+
+def test_difference_that_may_be_chance_is_called_that() -> None:
+    """An interval that holds 0 is no reason to change anything."""
+    unsure = made_advice(saving_s=Estimate(mean=5, low=-3, high=9))
+    assert headline(unsure).endswith("if anything: it hardly matters.")
+    assert reasons(unsure)[-1].endswith("so the difference may be chance.")
+    assert headline(made_advice()) == (
+        "Use the deferred policy, which waits 30 s for a lost member."
+    )
+
+
+def test_setting_of_today_that_is_best_is_kept() -> None:
+    """And said to be so."""
+    kept = made_advice(today=2)
+    assert headline(kept) == "Keep the deferred policy, which waits 30 s for a lost member."
+    assert reasons(kept)[-1] == "No other setting would have cost less than the 40.0 of today."
+
+
+def test_ration_is_explained_by_its_worst_moment() -> None:
+    """Against the same time-out without a ration."""
+    options = (*made_advice().options, option(RATION, 40.2, peak=2))
+    advised = made_advice(options=options, best=4)
+    assert setting_words(RATION) == (
+        "the incremental policy, which waits 30 s for a lost member and moves at most 4 partitions "
+        "every 1 s"
+    )
+    assert any(
+        "at most 2 partitions out of service at once, against 6" in one for one in reasons(advised)
+    )
+
+
+def test_too_little_history_is_said_first() -> None:
+    """With what one does who knows nothing."""
+    few = notes(made_advice(is_enough=False))
+    assert few[0].startswith("Too little history: 30 absences in 10.0 days, and 20 are needed")
+    assert "here 40 s, never costs more than twice" in few[0]
+
+
+def test_notes_tell_what_was_left_out_and_what_failed() -> None:
+    """Nothing is dropped in silence."""
+    said = notes(
+        made_advice(
+            failed=2, violations=1, history=history([1_000] * 30, left_out=3, notes=("Also.",))
+        )
+    )
+    assert said[0].startswith("3 absences began shortly before the history ends")
+    assert said[1] == "2 replays failed and count for nothing."
+    assert said[2].startswith("1 invariant was broken")
+    assert said[3] == "Also."
+
+
+def test_snippet_is_python_with_the_policy_and_the_group() -> None:
+    """It compiles, and makes the policy with those options."""
+    text = snippet(made_advice(history=history([12_000] * 30, group='it\'s "g"')))
+    compile(text, "snippet", "exec")
+    assert '"group.id": "it\'s \\"g\\""' in text
+    assert "policy=DeferredPolicy(scheduled_rebalance_timeout_ms=30_000)" in text
+    rationed = snippet(made_advice(options=(option(RATION, 1), option(deferred(0), 2)), best=0))
+    assert (
+        "IncrementalPolicy(max_moves_per_round=4, move_interval_ms=1_000, "
+        "scheduled_rebalance_timeout_ms=30_000)"
+    ) in rationed
+    assert "policy=SimplePolicy()" in snippet(made_advice(best=0, today=2))
+
+
+def test_json_has_everything_as_plain_values() -> None:
+    """It can be written and read again."""
+    found = json.loads(json.dumps(advice_json(made_advice())))
+    assert found["group"] == "g"
+    assert found["advised"]["options"] == {"scheduled_rebalance_timeout_ms": 30_000}
+    assert found["today"]["policy"] == "simple"
+    assert found["saving_partition_s_per_day"] == {"mean": 50, "low": 40, "high": 60}
+    assert found["history"]["absences"] == 30
+    assert found["is_clear"] is True
+    assert len(found["options"]) == 4
+    assert found["snippet"] == snippet(made_advice())
