@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from coopgroup.kafka.driver import GroupDriver
     from coopgroup.kafka.fetching import Fetching
     from coopgroup.kafka.notices import GroupNotices
+    from coopgroup.kafka.work_meter import WorkMeter
 
 __all__ = ["Delivery"]
 
@@ -39,12 +40,14 @@ class Delivery:
         fetching: where records come from.
         committing: whose clock is looked at between records.
         notices: what the group says.
+        meter: hears when the application works and when it waits.
     """
 
     driver: GroupDriver
     fetching: Fetching
     committing: Committing
     notices: GroupNotices
+    meter: WorkMeter
 
     def take(self, count: int, timeout_s: float | None) -> list[Message]:
         """Take up to a number of records, waiting for all of them until the time is over.
@@ -56,7 +59,14 @@ class Delivery:
         Raises:
             BaseException: what a callback or a signal raised; no record is lost by it.
         """
-        deadline_s = math.inf if timeout_s is None or timeout_s < 0 else now_s() + timeout_s
+        called_s, hand_out = now_s(), self.fetching.hand_out
+        self.meter.pause(called_s, len(hand_out.ready), hand_out.rearranged)
+        limit_s = math.inf if timeout_s is None or timeout_s < 0 else timeout_s
+        taken = self._take(count, called_s + limit_s)
+        self.meter.go_on(now_s(), len(taken), len(hand_out.ready), hand_out.rearranged)
+        return taken
+
+    def _take(self, count: int, deadline_s: float) -> list[Message]:
         hand_out = self.fetching.hand_out
         while True:
             self.notices.serve()

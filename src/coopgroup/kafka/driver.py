@@ -28,6 +28,7 @@ from coopgroup.kafka.clock import now_ms, now_s
 from coopgroup.kafka.lag_watching import LagWatcher
 from coopgroup.kafka.leading import RoundLeader
 from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
+from coopgroup.kafka.work_meter import WorkMeter
 from coopgroup.leader import read_members
 from coopgroup.member import ErrorCode, Member, MemberState, new_member
 from coopgroup.member.effects import (
@@ -67,6 +68,7 @@ from coopgroup.session import (
     one_line,
     session_deadline_ms,
     step,
+    with_rate,
 )
 
 if TYPE_CHECKING:
@@ -124,6 +126,7 @@ class GroupDriver:
         inbox: what the application has to hear; filled here, emptied by the consumer.
         application: hears it at once instead; None where the inbox is emptied.
         read: decodes the subscriptions of the members when this one leads.
+        meter: how fast the application works; filled by who hands records out.
         lease_until_s: until when records may be handed out; infinite while nothing is held.
         polled_at_s: when the application last returned to `poll`; infinite while it is in it.
         member: the member as it is after the last step, for readers on other threads.
@@ -138,6 +141,7 @@ class GroupDriver:
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
     application: Application | None = None
     read: Callable[[Sequence[JoinedMember]], RoundRequest] = read_members
+    meter: WorkMeter = field(factory=WorkMeter)
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
     leader: RoundLeader = field(init=False)
@@ -374,7 +378,8 @@ class GroupDriver:
             case _:
                 pass
         try:
-            session, effects = step(self._session, event, now_ms=now_ms())
+            session = with_rate(self._session, self.meter.rate_per_s)
+            session, effects = step(session, event, now_ms=now_ms())
         except LocalProtocolError as error:
             self.sink.warn("event_refused", error=str(error))
             return

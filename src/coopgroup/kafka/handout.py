@@ -38,9 +38,11 @@ class HandOut:
 
     Attributes:
         ready: to be handed out next, in order. The deque stays the same object for ever.
+        rearranged: how often records came to it, or left it, in any other way than the usual ones.
     """
 
     ready: deque[Message] = field(factory=deque, init=False)
+    rearranged: int = field(default=0, init=False)
     _aside: dict[Partition, list[Message]] = field(factory=dict, init=False)
 
     @property
@@ -96,6 +98,7 @@ class HandOut:
 
     def resume(self, partitions: Iterable[Partition]) -> None:
         """Hand out what was put aside, before anything that comes later."""
+        self.rearranged += 1
         for partition in partitions:
             self.ready.extendleft(reversed(self._aside.pop(partition, [])))
 
@@ -117,6 +120,7 @@ class HandOut:
         return [one for one in (*aside, *self.ready.copy()) if one.error() is None]
 
     def _keep(self, wanted: Callable[[Message], bool]) -> None:
+        self.rearranged += 1
         kept = [message for message in self.ready if wanted(message)]
         self.ready.clear()
         self.ready.extend(kept)

@@ -30,6 +30,8 @@ from coopgroup.model import ResourceSet
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from coopgroup.model.group import Float64Array
+
 __all__ = ["ClusterLookup"]
 
 # How long a look-up without an answer may hold up `close`.
@@ -38,6 +40,8 @@ _CLOSE_CHECK_S: Final = 0.05
 _VANISHED_AFTER_S: Final = 2.0
 # A controller that was waited for in vain may be an outage: racks are asked for again after this.
 _DESCRIBE_AGAIN_S: Final = 600.0
+# Two look-ups that are closer than this do not tell what comes in: the rounds of one rebalance.
+_ARRIVALS_OVER_S: Final = 5.0
 
 
 @define(eq=False)
@@ -61,6 +65,9 @@ class ClusterLookup:
     _seen: dict[str, tuple[int, ...]] = field(factory=dict, init=False)
     _missing_since_s: dict[str, float] = field(factory=dict, init=False)
     _describe_from_s: float = field(default=0.0, init=False)
+    # End offsets of an earlier look-up, with its time, and the records per second since one before.
+    _ends: tuple[float, Mapping[tuple[str, int], int]] | None = field(default=None, init=False)
+    _arrivals: Mapping[tuple[str, int], float] | None = field(default=None, init=False)
 
     def close(self) -> None:
         """Let look-ups that still wait for an answer, and those to come, fail at once.
@@ -163,7 +170,8 @@ class ClusterLookup:
 
         End offset minus committed offset; without a commit 0 where `auto.offset.reset` is latest,
         else all records that are there (end minus beginning). A partition whose offsets cannot be
-        looked up counts as 0.
+        looked up counts as 0. What comes in is what the ends have grown by since an earlier
+        look-up; nothing is known of it at the first one.
 
         Raises:
             KafkaException: the cluster did not answer in time.
@@ -182,7 +190,30 @@ class ClusterLookup:
             if start < 0:
                 start = end if self.offset_reset == "latest" else begins.get(resource, end)
             values[place] = max(0, end - start)
-        return Lags(resources=resources, values=values)
+        return Lags(
+            resources=resources, values=values, arrivals_per_s=self._arrivals_of(resources, ends)
+        )
+
+    def _arrivals_of(
+        self, resources: ResourceSet, ends: Mapping[tuple[str, int], int]
+    ) -> Float64Array | None:
+        """Records per second that come in to each: float64 (N,); None while that is unknown."""
+        now = now_s()
+        with self._lock:
+            if self._ends is None:
+                self._ends = now, ends
+            elif now - self._ends[0] >= _ARRIVALS_OVER_S:
+                since_s, before = self._ends
+                self._arrivals = {
+                    one: max(0, end - before[one]) / (now - since_s)
+                    for one, end in ends.items()
+                    if one in before
+                }
+                self._ends = now, ends
+            arrivals = self._arrivals
+        if arrivals is None:
+            return None
+        return np.array([arrivals.get(one, 0.0) for one in resources], dtype=np.float64)
 
     def _client(self) -> AdminClient:
         with self._lock:

@@ -153,7 +153,11 @@ class ConsumerParts:
             committing=committing,
             notices=notices,
             delivery=Delivery(
-                driver=driver, fetching=fetching, committing=committing, notices=notices
+                driver=driver,
+                fetching=fetching,
+                committing=committing,
+                notices=notices,
+                meter=driver.meter,
             ),
             subscription=Subscription(
                 driver=driver, watcher=watcher, notices=notices, committing=committing

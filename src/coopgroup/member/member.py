@@ -165,6 +165,8 @@ class Member:
         loss_deadline_ms: when the wait for lost owners ends, None for no such wait. Later than
             the rejoin where the leader wants everybody back only to go on with paced moves.
         rejoin_reason: why a round is wanted, "" when none is.
+        consumption_rate_per_s: records that its application gets done in a second of work, as its
+            host measured; None when unknown.
         commits: offsets on their way.
     """
 
@@ -204,6 +206,7 @@ class Member:
     scheduled_rejoin_ms: int | None = None
     loss_deadline_ms: int | None = None
     rejoin_reason: str = ""
+    consumption_rate_per_s: float | None = None
 
     def replaced(self, changes: dict[str, Any]) -> Member:
         """The member with other values of some fields.

@@ -35,6 +35,7 @@ from coopgroup.protocol import (
     encode_subscription,
     encode_user_data,
     kafka_protocol,
+    with_mark,
 )
 
 if TYPE_CHECKING:
@@ -96,22 +97,23 @@ def _subscription(member: Member, name: str, now_ms: int) -> bytes:
     )
 
 
-def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> bytes | None:
+def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> bytes:
     match protocol:
         case None:
             return encode_user_data(
                 UserData(
                     remaining_delay_ms=member.remaining_delay_ms(now_ms),
                     remaining_loss_ms=member.remaining_loss_ms(now_ms),
+                    consumption_rate_per_s=member.consumption_rate_per_s,
                     catalogue_version=member.catalogue_version,
                 )
             )
         case KafkaProtocol.COOPERATIVE_STICKY:
-            return encode_cooperative_generation(member.claim_generation)
+            return with_mark(encode_cooperative_generation(member.claim_generation))
         case KafkaProtocol.STICKY:
             previous = StickyUserData(
                 previous=member.last_assigned, generation=member.claim_generation
             )
-            return encode_sticky_user_data(previous)
+            return with_mark(encode_sticky_user_data(previous))
         case KafkaProtocol.RANGE | KafkaProtocol.ROUND_ROBIN:
-            return None
+            return with_mark(b"")

@@ -30,7 +30,9 @@ than this module says. The host's duties, in this order:
    does, and give it to `new_member` there. It need not be on disk before the next effect: what is
    older is refused by the group, and costs a join. Beside it, what `next_round_in_ms` says, for the
    `OwedRound` of the next life: nobody else would ask for that round.
-8. When `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
+8. Give `with_rate` what it measures of the application before each step, if it measures anything:
+   `drain-time` gives more to members that work faster. Time without work is not to be in it.
+9. When `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
    `fail`: a member that missed an event would wait for ever for what it takes to be on its way.
 """
 
@@ -47,6 +49,7 @@ from coopgroup.session.hosted import (
     session_deadline_ms,
     step,
 )
+from coopgroup.session.measuring import with_rate
 
 __all__ = [
     "CheckLags",
@@ -66,4 +69,5 @@ __all__ = [
     "one_line",
     "session_deadline_ms",
     "step",
+    "with_rate",
 ]

@@ -17,6 +17,7 @@ from coopgroup.kafka.delivery import Delivery
 from coopgroup.kafka.fetching import Fetching
 from coopgroup.kafka.notices import Callbacks, GroupNotices
 from coopgroup.kafka.offsets import OffsetStore
+from coopgroup.kafka.work_meter import WorkMeter
 from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.model import ResourceSet
@@ -35,6 +36,7 @@ class Stage:
     driver: FakeDriver = field(factory=FakeDriver)
     written: list[Any] = field(factory=list)
     told: list[tuple[str | None, list[int]]] = field(factory=list)
+    meter: WorkMeter = field(factory=WorkMeter)
     committing: Committing = field(init=False)
     notices: GroupNotices = field(init=False)
     delivery: Delivery = field(init=False)
@@ -60,7 +62,11 @@ class Stage:
             write=self.written.append,
         )
         self.delivery = Delivery(
-            driver=driver, fetching=fetching, committing=self.committing, notices=self.notices
+            driver=driver,
+            fetching=fetching,
+            committing=self.committing,
+            notices=self.notices,
+            meter=self.meter,
         )
         self.driver.inbox.put(GrantResources(resources=HELD))
         self.notices.serve()
@@ -222,3 +228,26 @@ def test_commit_later_when_refused_is_heard_and_written() -> None:
     name = KafkaError(KafkaError._TRANSPORT).name()  # noqa: SLF001  (public constant)
     assert stage.told == [(name, [5])]
     assert stage.written == [CommitFailed(resources=ResourceSet({"t": [0]}), error=name)]
+
+
+def test_take_when_the_application_works_has_it_measured() -> None:
+    """A record at a time or many at once: what was done since the last return, over that time."""
+    for count in (1, 40):
+        stage = Stage()
+        for first in (0, 40, 80):
+            stage.librdkafka.feed([record(0, first + one) for one in range(40)])
+            for _ in range(40 // count):
+                assert len(stage.delivery.take(count, 0)) == count
+                time.sleep(0.3 * count / 40)
+        rate_per_s = stage.meter.rate_per_s
+        assert rate_per_s is not None
+        assert 10 < rate_per_s < 40 / 0.3
+
+
+def test_take_when_nothing_comes_measures_nothing() -> None:
+    """Waiting is no work, wherever it is done."""
+    stage = Stage()
+    for _ in range(5):
+        assert stage.delivery.take(1, 0.05) == []
+        time.sleep(0.1)
+    assert stage.meter.rate_per_s is None

@@ -92,3 +92,29 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
     assert len(clients) == 0
     with pytest.raises(TimeoutError, match="the look-up was closed"):
         lookup.topic_names()
+
+
+def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Unknown at first; a second look right after says nothing new, nor does a topic made anew."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
+    ends: dict[tuple[str, int], int] = {}
+    monkeypatch.setattr(ClusterLookup, "_committed", lambda *_: {})
+    monkeypatch.setattr(ClusterLookup, "_offsets", lambda *_: dict(ends))
+    lookup = ClusterLookup({}, "billing", "latest", 500)
+    orders = ResourceSet({"orders": [0, 1, 2]})
+
+    def arrivals(at_s: float, *offsets: int) -> list[float] | None:
+        clock[0] = at_s
+        ends.clear()
+        ends.update({("orders", index): offset for index, offset in enumerate(offsets)})
+        found = lookup.lags(orders).arrivals_per_s
+        return None if found is None else found.tolist()
+
+    assert arrivals(100.0, 1_000, 50) is None
+    assert arrivals(101.0, 9_000, 50) is None
+    assert arrivals(110.0, 1_500, 40) == [50.0, 0.0, 0.0]
+    assert arrivals(111.0, 9_000, 40, 7) == [50.0, 0.0, 0.0]
+    assert arrivals(120.0, 1_500, 45, 107) == [0.0, 0.5, 0.0]
