@@ -5,7 +5,12 @@ import re
 
 import attrs
 
-from coopgroup.assignors import DrainTimeAssignor, LagAwareAssignor, assignor_names
+from coopgroup.assignors import (
+    DrainTimeAssignor,
+    LagAwareAssignor,
+    WeightedAssignor,
+    assignor_names,
+)
 from coopgroup.assignors.drain_time import LOOKS_MAX
 from coopgroup.assignors.lag_exchange import Thrift
 from coopgroup.assignors.quota_flow import ARCS_MAX
@@ -20,9 +25,9 @@ def test_page_when_read_names_every_assignor() -> None:
 
 
 def test_page_when_read_lists_every_option_with_its_default() -> None:
-    """The options of the two that have a table, in the words of JSON."""
+    """The options of those that have a table, in the words of JSON."""
     sections = {text.split("\n")[0]: text for text in PAGE.split("\n## ")}
-    for assignor in (LagAwareAssignor, DrainTimeAssignor):
+    for assignor in (LagAwareAssignor, DrainTimeAssignor, WeightedAssignor):
         table = sections[assignor.name].partition("| option |")[2].partition("\n\n")[0]
         rows = dict(re.findall(r"^\| `(\w+)` \| `?([^`|]+?)`? \|", table, flags=re.MULTILINE))
         defaults = {

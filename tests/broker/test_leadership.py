@@ -116,11 +116,10 @@ def test_callback_that_raises_is_called_again(kafka_cluster: KafkaCluster) -> No
             raise ValueError("not yet")
 
     with Leadership(
-        _configuration(kafka_cluster),
+        _configuration(kafka_cluster) | {"coopgroup.retry.backoff.ms": 50},
         name="billing",
         on_elected=elect,
         on_error=lambda failure: reported.append(f"{failure.action}: {failure.error}"),
-        **{"coopgroup.retry.backoff.ms": 50},
     ) as leadership:
         assert leadership.wait(WAIT_S) is not None
         wait_for(lambda: len(tokens) == 2, "it is called again")

@@ -102,7 +102,12 @@ def main() -> None:
     """Compete until the standard input ends."""
     configuration, log_path = json.loads(sys.argv[1]), Path(sys.argv[2])
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def read_to_the_end() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=read_to_the_end, daemon=True).start()
     with Leadership(configuration) as leadership, log_path.open("a", buffering=1) as log:
         while not ended.wait(_STEP_S):
             at_s = now_s()

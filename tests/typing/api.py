@@ -8,14 +8,20 @@ from typing import Any, assert_type
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from coopgroup import (
+    Catalogue,
     CooperativeConsumer,
+    CooperativeGroup,
     DeferredPolicy,
     DrainTimeAssignor,
     IncrementalPolicy,
     LagAwareAssignor,
+    Leadership,
     SimplePolicy,
     StickyAssignor,
+    WeightedAssignor,
+    WorkFailure,
 )
+from coopgroup.model import Resource
 
 
 def on_assign(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
@@ -74,3 +80,51 @@ def consume(consumer: CooperativeConsumer) -> None:
     consumer.hand_over()
     consumer.unsubscribe()
     consumer.close()
+
+
+def start(resource: Resource) -> None:
+    """A callback of a group of named resources."""
+    print(resource.name, resource.index)  # noqa: T201
+
+
+def fail(failure: WorkFailure) -> None:
+    """Another one."""
+    assert_type(failure.resource, Resource | None)
+    print(failure.action, failure.error, failure.attempts)  # noqa: T201
+
+
+def share() -> None:
+    """All ways to say what there is to share, and every method."""
+    fixed = Catalogue.of_connectors({"light": 4, "heavy": [10, 10]}, version=7)
+    CooperativeGroup({"group.id": "g"}, catalogue=fixed, start=start, stop=start)
+    CooperativeGroup({"group.id": "g"}, catalogue=[("shard", 0)], start=start, stop=start)
+    CooperativeGroup({"group.id": "g"}, catalogue={("shard", 0): 5}, start=start, stop=start)
+    group = CooperativeGroup(
+        {"group.id": "g"},
+        catalogue=lambda: Catalogue.of({("shard", 0): 5}, version=1),
+        start=start,
+        stop=start,
+        lost=start,
+        on_error=fail,
+        policy=SimplePolicy(),
+        assignor=WeightedAssignor(tolerance=0.2),
+    )
+    with group as same:
+        assert_type(same, CooperativeGroup)
+    assert_type(group.held(), tuple[Resource, ...])
+    assert_type(group.holds(("shard", 0)), bool)
+    assert_type(group.token(Resource("shard", 0)), int | None)
+    assert_type(group.hand_over(timeout_s=5), bool)
+    assert_type((group.leads, group.member_id, group.generation), tuple[bool, str, int])
+    assert_type(group.failure, str | None)
+    group.refresh()
+    group.close(timeout_s=5)
+
+
+def lead() -> None:
+    """Both forms of a leadership."""
+    with Leadership({"group.id": "g"}, name="billing") as leadership:
+        assert_type(leadership.wait(5), int | None)
+        assert_type((leadership.leads, leadership.token), tuple[bool, int | None])
+        assert_type(leadership.wait_lost(timeout_s=5), bool)
+    Leadership({"group.id": "g"}, on_elected=print, on_lost=print, on_error=fail).join()

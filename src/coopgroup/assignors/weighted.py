@@ -24,13 +24,11 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 from attrs import field, frozen
 
+from coopgroup.assignors.options import share
 from coopgroup.assignors.pools import Pool, owner_columns, subscriber_pools
-from coopgroup.errors import ConfigurationError
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
-    from attrs import Attribute
-
     from coopgroup.model.group import GroupSnapshot
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
@@ -38,11 +36,6 @@ __all__ = ["WeightedAssignor"]
 
 _SUM_BITS_MAX: Final = 61  # a difference of two loads is an int64 in any case
 _SWEEPS_MAX: Final = 1_000
-
-
-def _share(_: object, attribute: Attribute[float], given: object) -> None:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
-        raise ConfigurationError(attribute.name, given, "a number from 0 to 1")
 
 
 @frozen(kw_only=True)
@@ -60,7 +53,7 @@ class WeightedAssignor:
     name: ClassVar[str] = "weighted"
     needs_lags: ClassVar[bool] = True
 
-    tolerance: float = field(default=0.1, validator=_share)
+    tolerance: float = field(default=0.1, validator=share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
         """Place every resource that is assignable and that somebody subscribes to.

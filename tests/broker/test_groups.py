@@ -1,0 +1,303 @@
+"""Groups of named resources on a real broker: several members of this process."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from attrs import define, field
+from confluent_kafka.admin import AdminClient
+
+from coopgroup import Catalogue, CooperativeGroup, WorkFailure
+from coopgroup.errors import ConfigurationError
+from coopgroup.model import Resource
+from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, RoundRefused, WorkFailed
+from coopgroup.testing import KafkaCluster
+from tests.architecture.tree import ROOT
+from tests.support.live_group import coopgroup_threads, read_telemetry, unique, wait_for
+
+WAIT_S: Final = 30.0
+HEAVY_S: Final = 2.0
+CONNECTORS = {"light": 3, "heavy": 1}
+ALL = sorted((name, index) for name, count in CONNECTORS.items() for index in range(-1, count))
+
+
+@define(eq=False)
+class Member:
+    """One member, what its callbacks did, and its own view of the catalogue.
+
+    Attributes:
+        name: of the member.
+        catalogue: what it would share; an exception is raised.
+        calls: (callback, resource, when it returned).
+        failures: what callbacks raise, each once.
+        heavy_s: how long a stop of anything heavy takes.
+        reported: what `on_error` heard.
+    """
+
+    name: str
+    catalogue: object
+    group: CooperativeGroup = field(init=False)
+    calls: list[tuple[str, tuple[str, int], float]] = field(factory=list)
+    failures: dict[tuple[str, tuple[str, int]], list[Exception]] = field(factory=dict)
+    heavy_s: float = 0.0
+    reported: list[WorkFailure] = field(factory=list)
+
+    def look(self) -> object:
+        """Read the catalogue."""
+        if isinstance(self.catalogue, Exception):
+            raise self.catalogue
+        return self.catalogue
+
+    def call(self, action: str, resource: Resource) -> None:
+        """A callback."""
+        failures = self.failures.get((action, resource))
+        if failures:
+            raise failures.pop(0)
+        if action == "stop" and resource.name == "heavy":
+            time.sleep(self.heavy_s)
+        self.calls.append((action, resource, time.monotonic()))
+
+    def when(self, action: str, resource: tuple[str, int]) -> list[float]:
+        """When a callback returned."""
+        return [at_s for done, what, at_s in self.calls if (done, what) == (action, resource)]
+
+
+@define(eq=False)
+class Crew:
+    """Members of one group.
+
+    Attributes:
+        cluster: where.
+        folder: for telemetry.
+        catalogue: what new members share.
+        members: by name.
+    """
+
+    cluster: KafkaCluster
+    folder: Path
+    catalogue: object = field(factory=lambda: Catalogue.of_connectors(CONNECTORS, version=1))
+    group_id: str = field(factory=lambda: unique("group"))
+    members: dict[str, Member] = field(factory=dict)
+
+    def add(self, name: str, **settings: Any) -> Member:  # noqa: ANN401  (keys with _ for .)
+        """A member that joins."""
+        member = self.members[name] = Member(name=name, catalogue=self.catalogue)
+        more = {key.replace("_", "."): value for key, value in settings.items()}
+        member.group = CooperativeGroup(
+            {
+                **self.cluster.client_config(),
+                "group.id": self.group_id,
+                "client.id": name,
+                "session.timeout.ms": 6_000,
+                "heartbeat.interval.ms": 250,
+                "coopgroup.catalogue.refresh.ms": 200,
+                "coopgroup.retry.backoff.ms": 50,
+                "coopgroup.telemetry.file": str(self.folder / f"{name}.jsonl"),
+                **more,
+            },
+            catalogue=member.look,
+            start=lambda one: member.call("start", one),
+            stop=lambda one: member.call("stop", one),
+            lost=lambda one: member.call("lost", one),
+            on_error=member.reported.append,
+        )
+        member.group.join()
+        return member
+
+    def shared(self, wanted: list[tuple[str, int]]) -> bool:
+        """Whether exactly these resources are held, each once."""
+        held = [one for member in self.members.values() for one in member.group.held()]
+        return sorted(map(tuple, held)) == sorted(wanted)
+
+    def records(self, name: str, kind: type) -> list[Any]:
+        """Telemetry of a member."""
+        envelopes = read_telemetry(self.folder / f"{name}.jsonl")
+        return [one.record for one in envelopes if isinstance(one.record, kind)]
+
+
+@pytest.fixture
+def crew(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Crew]:
+    """A crew whose members leave, and leave no thread behind."""
+    made = Crew(kafka_cluster, tmp_path)
+    yield made
+    for member in made.members.values():
+        member.heavy_s = 0.0
+        member.group.close()
+    wait_for(lambda: coopgroup_threads() == [], "all threads end")
+
+
+def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
+    """The newcomer works on them long before the heavy one has stopped."""
+    first = crew.add("a")
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    first.heavy_s = HEAVY_S
+    second = crew.add("b")
+    wait_for(lambda: len(second.when("start", ("heavy", -1))) == 1, "the heavy one moves", WAIT_S)
+    flushed_s = first.when("stop", ("heavy", -1))[0]
+    light = [what for done, what, at_s in second.calls if done == "start" and at_s < flushed_s]
+    assert light
+    assert all(name == "light" for name, _ in light)
+    wait_for(lambda: crew.shared(ALL), "all are shared", WAIT_S)
+    assert [index for name, index in second.group.held() if index == -1] == [-1]
+    started = [one for record in crew.records("b", ResourcesStarted) for one in record.resources]
+    assert sorted(map(tuple, started)) == sorted(map(tuple, second.group.held()))
+    tokens = {second.group.token(one) for one in second.group.held()}
+    assert all(token is not None and token > 1 for token in tokens)
+
+
+def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
+    """Whoever sees it first: the leader asks at once, a follower reminds a leader that does not."""
+    first, second = crew.add("a"), crew.add("b")
+    wait_for(lambda: crew.shared(ALL), "all are shared", WAIT_S)
+    wait_for(lambda: first.group.leads or second.group.leads, "somebody leads", WAIT_S)
+    calls = len(first.calls) + len(second.calls)
+    changed = Catalogue.of_connectors({"light": 1, "heavy": 1, "new": 1}, version=2)
+    leader, follower = (first, second) if first.group.leads else (second, first)
+    follower.catalogue = changed
+    time.sleep(0.5)
+    assert crew.shared(ALL)  # only the leader's counts
+    later = threading.Timer(1.0, lambda: setattr(leader, "catalogue", changed))
+    later.start()
+    wanted = [("heavy", -1), ("heavy", 0), ("light", -1), ("light", 0), ("new", -1), ("new", 0)]
+    wait_for(lambda: crew.shared(wanted), "the new list is shared", WAIT_S)
+    later.join()
+    stopped = {
+        what for member in (first, second) for done, what, _ in member.calls if done == "stop"
+    }
+    assert {("light", 1), ("light", 2)} <= stopped
+    assert len(first.calls) + len(second.calls) >= calls + 4
+    crew.catalogue = changed
+
+
+def test_leader_that_is_behind_moves_nothing_until_it_has_caught_up(crew: Crew) -> None:
+    """A member that has seen more joins: nothing is decided on what is gone already."""
+    first = crew.add("a", coopgroup_lookup_timeout_ms=300)
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    crew.catalogue = Catalogue.of_connectors({"light": 3}, version=2)
+    crew.add("b")
+    wait_for(lambda: bool(crew.records("a", RoundRefused)), "a round is refused", WAIT_S)
+    assert "metadata" in crew.records("a", RoundRefused)[0].violations[0]
+    assert sorted(map(tuple, first.group.held())) == ALL
+    first.catalogue = crew.catalogue
+    wanted = [("light", index) for index in range(-1, 3)]
+    wait_for(lambda: crew.shared(wanted), "the new list is shared", WAIT_S)
+
+
+def test_callbacks_that_raise_never_lose_the_group(crew: Crew) -> None:
+    """They are reported and called again; everything else goes on, in the same generation."""
+    first = crew.add("a")
+    first.failures["start", ("light", 0)] = [ValueError("not yet"), ValueError("still not")]
+    wait_for(lambda: bool(first.when("start", ("light", 0))), "it starts in the end", WAIT_S)
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    generation = first.group.generation
+    for index in range(-1, 3):
+        first.failures["stop", ("light", index)] = [OSError("disk full")]
+    first.failures["stop", ("heavy", -1)] = [OSError("disk full")]
+    first.failures["stop", ("heavy", 0)] = [OSError("disk full")]
+    second = crew.add("b")
+    wait_for(lambda: bool(second.group.held()), "something moves", WAIT_S)
+    wait_for(lambda: crew.shared(ALL), "all are shared", WAIT_S)
+    assert first.group.generation > generation
+    assert {one.action for one in first.reported} == {"start", "stop"}
+    failed = crew.records("a", WorkFailed)
+    assert {one.action for one in failed} == {"start", "stop"}
+    assert [action for action, _, _ in first.calls if action == "lost"] == []
+    assert {one.reason for one in crew.records("a", ResourcesStopped)} == {"revoked"}
+
+
+def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew) -> None:
+    """`hand_over` returns when the heavy one has stopped, too; nothing is lost."""
+    first = crew.add("a")
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    second = crew.add("b")
+    wait_for(lambda: bool(second.group.held()) and crew.shared(ALL), "they share", WAIT_S)
+    ends, stays = (first, second) if first.group.holds(("heavy", 0)) else (second, first)
+    ends.heavy_s = HEAVY_S
+    light = [one for one in ends.group.held() if one.name == "light"]
+    assert light
+    assert ends.group.hand_over(WAIT_S)
+    assert ends.group.held() == ()
+    wait_for(lambda: crew.shared(ALL), "the other has all", WAIT_S)
+    flushed_s = ends.when("stop", ("heavy", 0))[-1]
+    assert all(stays.when("start", one)[-1] < flushed_s for one in light)
+    assert {one.reason for one in crew.records(ends.name, ResourcesStopped)} == {"revoked"}
+
+
+def test_group_is_none_of_consumers_to_the_brokers(crew: Crew) -> None:
+    """It has a protocol type of its own, so tools for consumer groups pass it over."""
+    crew.add("a")
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    admin = AdminClient(dict[str, str | int | float | bool](crew.cluster.client_config()))
+    listed = admin.list_consumer_groups().result(WAIT_S).valid
+    assert crew.group_id not in {one.group_id for one in listed}
+
+
+def test_group_that_cannot_be_made_leaves_nothing_behind(
+    kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """Users' mistakes are one line; a callback that is none is a TypeError."""
+    given = {**kafka_cluster.client_config(), "group.id": "g"}
+    with pytest.raises(ConfigurationError, match="resource: got 'light'"):
+        CooperativeGroup(given, catalogue=["light"], start=print, stop=print)  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="stop expects a callable"):
+        CooperativeGroup(given, catalogue=[], start=print, stop=None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=re.escape("coopgroup.telemetry.file")):
+        CooperativeGroup(
+            {**given, "coopgroup.telemetry.file": str(tmp_path)},
+            catalogue=[],
+            start=print,
+            stop=print,
+        )
+    never_joined = CooperativeGroup(given, catalogue=[("a", 0)], start=print, stop=print)
+    never_joined.close()
+    with pytest.raises(RuntimeError, match="joined once"):
+        never_joined.join()
+    assert coopgroup_threads() == []
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> None:
+    """As it stands, but for the broker and the group; its functions are the reader's."""
+    page = (ROOT / "docs" / "groups.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert len(blocks) == 3
+    heard: list[str] = []
+    done = threading.Event()
+
+    def note(word: str) -> Callable[..., None]:
+        def call(*_: object) -> None:
+            heard.append(word)
+            done.set()
+
+        return call
+
+    def wait() -> None:
+        assert done.wait(WAIT_S)
+        time.sleep(0.5)
+
+    def piece(token: int) -> None:
+        heard.append(f"token {token}")
+        names["leadership"].close()
+
+    names: dict[str, Any] = {
+        "read_plan": lambda: {"tasks": {"orders": 2}, "version": 1},
+        "start_work": note("start"),
+        "stop_work": note("stop"),
+        "abandon_work": note("lost"),
+        "start_scheduling": note("start"),
+        "stop_scheduling": note("stop"),
+        "wait_for_shutdown": wait,
+        "do_a_piece": piece,
+    }
+    (group_id,) = re.findall(r'"group.id": "(\w+)"', blocks[number])
+    code = blocks[number].replace(f'"{group_id}"', f'"{unique(group_id)}"')
+    code = code.replace("localhost:9092", kafka_cluster.bootstrap_servers)
+    exec(compile(code, "groups.md", "exec"), names)  # noqa: S102 - our own page
+    expected = [{"start", "stop"}, {"token 1"}, {"start", "stop"}]
+    assert set(heard) == expected[number]
