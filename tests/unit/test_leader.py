@@ -335,6 +335,37 @@ def test_lead_when_nothing_changes_answers_the_complete_set_and_no_follow_up() -
     assert not round_.refused
 
 
+def test_lead_when_some_keep_what_they_own_writes_what_an_encoder_would() -> None:
+    """Bytes that stood in a subscription are sent back only where we would write the same."""
+    entries = b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x02"
+    foreign = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff" + entries
+    members = [
+        joined("a", {"orders": [0, 1]}),
+        JoinedMember(member_id="b", group_instance_id=None, metadata=foreign),
+        joined("c", {"orders": [4]}),
+    ]
+    metadata = TopicMetadata(resources=orders(*range(6)))
+    for _ in range(2):
+        round_ = led(*members, metadata=metadata)
+        assert {name: told_one.assigned for name, told_one in told(round_).items()} == {
+            "a": orders(0, 1),
+            "b": orders(2, 3),
+            "c": orders(4, 5),
+        }
+        for _, message in round_.assignments:
+            assert message == encode_assignment(decode_assignment(message))
+
+
+def test_member_assignments_when_claims_are_at_hand_gives_the_same() -> None:
+    """Who holds just what it claims is told so with its own set."""
+    claims = (claim("a", {"orders": [0, 1, 2]}), claim("b"), claim("c", {"orders": [3]}))
+    decided = decided_by(claims=claims)
+    answers = member_assignments(decided, claims)
+    assert answers == member_assignments(decided)
+    assert answers[2].assigned is claims[2].owned
+    assert answers[0].revoked
+
+
 def test_lead_when_one_gives_up_tells_all_that_a_round_follows() -> None:
     """Who revokes reads what; everybody else reads an empty list, not null."""
     round_ = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), joined("c", topics=("none",)))

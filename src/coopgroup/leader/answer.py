@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 from attrs import frozen
 
 from coopgroup.leader.decision import DecidedRound, decide_round, refused_round
 from coopgroup.leader.request import RoundRequest, TopicMetadata
-from coopgroup.model import NO_LOSS, ResourceSet, resolve_claims
-from coopgroup.model.plan import revoked_by_member
+from coopgroup.model import NO_LOSS, NOBODY, ResourceSet, resolve_claims
+from coopgroup.model.group import split_by_member
+from coopgroup.model.plan import revoked_by_member, revoked_claims
 from coopgroup.protocol import Assignment, encode_assignment
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from coopgroup.assignors.base import Assignor
     from coopgroup.leader.request import Lags
-    from coopgroup.model import RoundPlan
+    from coopgroup.model import GroupSnapshot, MemberClaim, RoundPlan
+    from coopgroup.model.resource_set import BoolArray
     from coopgroup.policies.base import Policy, RoundContext
     from coopgroup.policies.state import PolicyState
     from coopgroup.telemetry import Record
@@ -99,10 +104,18 @@ def fallback_round(
     return _encoded(request, decided)
 
 
-def member_assignments(decided: DecidedRound) -> tuple[Assignment, ...]:
-    """What each member is told, in the order of the group's members."""
+def member_assignments(
+    decided: DecidedRound, claims: Sequence[MemberClaim] = ()
+) -> tuple[Assignment, ...]:
+    """What each member is told, in the order of the group's members.
+
+    Args:
+        decided: the round.
+        claims: what it was decided from, where that is at hand: who holds just what it claims is
+            told so with the very set that it claims.
+    """
     group, plan = decided.group, decided.plan
-    revoked: tuple[ResourceSet | None, ...] = (None,) * len(group.members)
+    revoked: Sequence[ResourceSet | None] = (None,) * len(group.members)
     if plan.follow_up:
         revoked = revoked_by_member(group, plan.assigned)
     elif plan.stopping is not None and plan.stopping.any():
@@ -115,8 +128,41 @@ def member_assignments(decided: DecidedRound) -> tuple[Assignment, ...]:
             scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
             loss_timeout_ms=loss_timeout_ms,
         )
-        for assigned, stopped in zip(group.by_member(plan.assigned), revoked, strict=True)
+        for assigned, stopped in zip(_assigned(group, plan, claims), revoked, strict=True)
     )
+
+
+def _assigned(
+    group: GroupSnapshot, plan: RoundPlan, claims: Sequence[MemberClaim]
+) -> Sequence[ResourceSet]:
+    """What each member holds after the round; sets are made only for those that hold others."""
+    if len(claims) != len(group.members):
+        return group.by_member(plan.assigned)
+    changed = _changed(group, plan)
+    held = np.flatnonzero(plan.assigned != NOBODY)
+    held = held[changed[plan.assigned[held]]]
+    order = held[np.argsort(plan.assigned[held], kind="stable")]
+    sets = [claim.owned for claim in claims]
+    numbers = np.flatnonzero(changed)
+    fresh = split_by_member(
+        group.resources,
+        np.searchsorted(numbers, plan.assigned[order]).astype(np.int32),
+        order,
+        numbers.size,
+    )
+    for number, one in zip(numbers.tolist(), fresh, strict=True):
+        sets[number] = one
+    return sets
+
+
+def _changed(group: GroupSnapshot, plan: RoundPlan) -> BoolArray:
+    """Which members hold something else than what they claim: bool (M,)."""
+    members = len(group.members)
+    held = np.bincount(plan.assigned[plan.assigned != NOBODY], minlength=members)
+    claimed = np.bincount(group.claim_members, minlength=members)
+    changed: BoolArray = held != claimed
+    changed[group.claim_members[revoked_claims(group, plan.assigned)]] = True
+    return changed
 
 
 def _loss_timeout_ms(plan: RoundPlan) -> int | None:
@@ -135,9 +181,10 @@ def _last_seen(request: RoundRequest, context: RoundContext) -> ResourceSet:
 
 
 def _encoded(request: RoundRequest, decided: DecidedRound) -> LedRound:
+    told = member_assignments(decided, request.claims)
     messages = (
-        encode_assignment(assignment, index_min=request.index_min)
-        for assignment in member_assignments(decided)
+        encode_assignment(assignment, index_min=request.index_min, assigned_wire=wire)
+        for assignment, wire in zip(told, _known_wire(request, told), strict=True)
     )
     return LedRound(
         assignments=tuple(zip(decided.group.member_ids, messages, strict=True)),
@@ -145,4 +192,14 @@ def _encoded(request: RoundRequest, decided: DecidedRound) -> LedRound:
         records=(*request.records, *decided.records),
         decided=decided,
         refused=decided.refused,
+    )
+
+
+def _known_wire(request: RoundRequest, told: Sequence[Assignment]) -> Iterator[bytes | None]:
+    """The bytes of what each is assigned, where they stood in its own subscription."""
+    if len(request.owned_wire) != len(told):
+        return iter((None,) * len(told))
+    return (
+        wire if assignment.assigned is claim.owned else None
+        for assignment, claim, wire in zip(told, request.claims, request.owned_wire, strict=True)
     )

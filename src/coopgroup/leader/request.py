@@ -10,11 +10,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
 from coopgroup.model import EMPTY, MemberClaim, ResourceSet
-from coopgroup.protocol import UserData, decode_subscription, decode_user_data
+from coopgroup.protocol import UserData, decode_user_data
+from coopgroup.protocol.subscription import read_subscription
 from coopgroup.telemetry import SubscriptionUnreadable
 
 if TYPE_CHECKING:
@@ -44,12 +45,15 @@ class RoundRequest:
         records: a `SubscriptionUnreadable` per member whose subscription could not be decoded.
         index_min: smallest index that a resource may have: 0 for partitions, -1 where a group
             shares connectors.
+        owned_wire: what each of the claims owns, as it stood in the subscription; None where we
+            would write it in other bytes. Who keeps just that gets the same bytes back.
     """
 
     claims: tuple[MemberClaim, ...]
     topics: tuple[str, ...]
     records: tuple[Record, ...] = ()
     index_min: int = 0
+    owned_wire: tuple[bytes | None, ...] = field(default=(), eq=False, repr=False)
 
 
 @frozen(kw_only=True)
@@ -157,9 +161,12 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
             )
     claims: list[MemberClaim] = []
     records: list[Record] = []
+    wires: list[bytes | None] = []
     for member in ordered:
+        wire = None
         try:
-            claims.append(_read_claim(member, index_min))
+            claim, wire = _read_claim(member, index_min)
+            claims.append(claim)
         except DecodeError as error:
             claims.append(
                 MemberClaim(
@@ -170,20 +177,23 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
                 )
             )
             records.append(SubscriptionUnreadable(member_id=member.member_id, reason=str(error)))
+        wires.append(wire)
+    lists = {id(claim.topics): claim.topics for claim in claims}  # most have the same list
     return RoundRequest(
         claims=tuple(claims),
-        topics=tuple(sorted({topic for claim in claims for topic in claim.topics})),
+        topics=tuple(sorted({topic for topics in lists.values() for topic in topics})),
         records=tuple(records),
         index_min=index_min,
+        owned_wire=tuple(wires),
     )
 
 
-def _read_claim(member: JoinedMember, index_min: int) -> MemberClaim:
-    subscription = decode_subscription(member.metadata, index_min=index_min)
+def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, bytes | None]:
+    subscription, wire = read_subscription(member.metadata, index_min=index_min, skips_rest=False)
     ours = _user_data(subscription.user_data)
-    return MemberClaim(
+    claim = MemberClaim(
         member_id=member.member_id,
-        topics=tuple(sorted(set(subscription.topics))),
+        topics=subscription.topics,
         owned=subscription.owned,
         generation=subscription.generation,
         instance_id=member.group_instance_id,
@@ -193,6 +203,7 @@ def _read_claim(member: JoinedMember, index_min: int) -> MemberClaim:
         consumption_rate_per_s=ours.consumption_rate_per_s,
         catalogue_version=ours.catalogue_version,
     )
+    return claim, wire
 
 
 def _user_data(content: bytes | None) -> UserData:

@@ -14,6 +14,7 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.model.group import NOBODY, GroupMember, GroupSnapshot, ReplicaRacks
+from coopgroup.model.places import ABSENT, places_in
 from coopgroup.model.resource_set import (
     EMPTY,
     BoolArray,
@@ -77,12 +78,17 @@ def resolve_claims(
         The snapshot, every claim resolved.
     """
     ordered = sorted(claims, key=lambda claim: claim.member_id)
-    resources = ResourceSet.union_all([existing, *(claim.owned for claim in ordered)])
-    assignable = np.zeros(len(resources), dtype=np.bool_)
-    assignable[resources.positions(existing)] = True
-    members, places = _claim_pairs(ordered, resources)
+    owned = [claim.owned for claim in ordered]
+    resources, places = existing, places_in(existing, owned)
+    assignable = np.ones(len(existing), dtype=np.bool_)
+    if places.size and places.min() == ABSENT:
+        resources = ResourceSet.union_all([existing, *owned])
+        places = places_in(resources, owned)
+        assignable = np.zeros(len(resources), dtype=np.bool_)
+        assignable[resources.positions(existing)] = True
+    claim_members, claim_resources = _claim_pairs(owned, places, len(resources))
     generations = np.array([claim.generation for claim in ordered], dtype=np.int64)
-    owner, contested = _rightful_owners(members, places, generations, len(resources))
+    owner, contested = _rightful_owners(claim_members, claim_resources, generations, len(resources))
     subscriptions, class_of = _subscription_classes(ordered)
     return GroupSnapshot(
         members=tuple(_member(claim) for claim in ordered),
@@ -92,8 +98,8 @@ def resolve_claims(
         class_of=class_of,
         owner=owner,
         contested=contested,
-        claim_members=members,
-        claim_resources=places,
+        claim_members=claim_members,
+        claim_resources=claim_resources,
         replica_racks=None if racks is None else ReplicaRacks.build(resources, racks),
     )
 
@@ -111,15 +117,21 @@ def _member(claim: MemberClaim) -> GroupMember:
 
 
 def _claim_pairs(
-    claims: Sequence[MemberClaim], resources: ResourceSet
+    owned: Sequence[ResourceSet], places: Int64Array, resource_count: int
 ) -> tuple[Int32Array, Int32Array]:
-    if not claims:
-        return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32)
-    members = np.repeat(
-        np.arange(len(claims), dtype=np.int32), [len(claim.owned) for claim in claims]
-    )
-    places = resources.positions_all([claim.owned for claim in claims])
-    order = np.lexsort((members, places))
+    """Who claims what, ascending by (resource, member).
+
+    Args:
+        owned: what each of M members claims.
+        places: int64 (K,): position of each claim's resource, member by member.
+        resource_count: how many resources there are.
+    """
+    members = np.arange(len(owned), dtype=np.int32).repeat([len(one) for one in owned])
+    claim_of = np.full(resource_count, NOBODY, dtype=np.int64)
+    claim_of[places] = np.arange(places.size)
+    order = claim_of[claim_of != NOBODY]
+    if order.size < places.size:  # something is claimed twice, so it takes a sort
+        order = places.argsort(kind="stable")
     return members[order], places[order].astype(np.int32)
 
 
@@ -141,5 +153,12 @@ def _subscription_classes(
     claims: Sequence[MemberClaim],
 ) -> tuple[tuple[tuple[str, ...], ...], Int32Array]:
     number_of: dict[tuple[str, ...], int] = {}
-    class_of = [number_of.setdefault(claim.topics, len(number_of)) for claim in claims]
+    number_of_list: dict[int, int] = {}  # most members have the same list, not only an equal one
+    class_of = []
+    for claim in claims:
+        number = number_of_list.get(id(claim.topics))
+        if number is None:
+            number = number_of.setdefault(claim.topics, len(number_of))
+            number_of_list[id(claim.topics)] = number
+        class_of.append(number)
     return tuple(number_of), np.array(class_of, dtype=np.int32)

@@ -12,6 +12,7 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.model.group import NOBODY, split_by_member
+from coopgroup.model.resource_set import EMPTY
 
 if TYPE_CHECKING:
     from coopgroup.model.group import GroupSnapshot
@@ -63,15 +64,17 @@ def revoked_claims(group: GroupSnapshot, assigned: Int32Array) -> BoolArray:
 
 
 def revoked_by_member(group: GroupSnapshot, assigned: Int32Array) -> tuple[ResourceSet, ...]:
-    """What each member must stop, in the order of the group's members."""
+    """What each member must stop, in the order of the group's members: most of them nothing."""
     stop = np.flatnonzero(revoked_claims(group, assigned))
     order = stop[np.argsort(group.claim_members[stop], kind="stable")]
-    return split_by_member(
-        group.resources,
-        group.claim_members[order],
-        group.claim_resources[order],
-        len(group.members),
+    numbers, claimant = np.unique(group.claim_members[order], return_inverse=True)
+    stopped = split_by_member(
+        group.resources, claimant.astype(np.int32), group.claim_resources[order], numbers.size
     )
+    sets = [EMPTY] * len(group.members)
+    for number, one in zip(numbers.tolist(), stopped, strict=True):
+        sets[number] = one
+    return tuple(sets)
 
 
 def plan_that_moves_nothing(group: GroupSnapshot) -> RoundPlan:

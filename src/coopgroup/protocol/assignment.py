@@ -16,7 +16,7 @@ from coopgroup.model import NO_LOSS
 from coopgroup.protocol.reader import ByteReader
 from coopgroup.protocol.resource_array import (
     packed_nullable_resources,
-    packed_resources,
+    packed_recent_resources,
     read_nullable_resources,
     read_resources,
 )
@@ -31,7 +31,11 @@ _LOSS_TIMEOUT: Final = "loss_timeout_ms"
 
 
 def encode_assignment(
-    assignment: Assignment, version: int = ASSIGNMENT_NEWEST, *, index_min: int = 0
+    assignment: Assignment,
+    version: int = ASSIGNMENT_NEWEST,
+    *,
+    index_min: int = 0,
+    assigned_wire: bytes | None = None,
 ) -> bytes:
     """Write an assignment.
 
@@ -39,6 +43,8 @@ def encode_assignment(
         assignment: what to write; its own `version` plays no part.
         version: 1 or 2.
         index_min: smallest index allowed: 0 for partitions, -1 where a connector counts.
+        assigned_wire: the bytes of `assigned` where they are known, from the subscription of a
+            member that keeps what it owns.
 
     Raises:
         EncodeError: the version does not exist or lacks a time-out that is set (a member that
@@ -48,7 +54,9 @@ def encode_assignment(
     timeout_ms = assignment.scheduled_rebalance_timeout_ms
     parts = [
         require_version(version, oldest=_OLDEST, newest=ASSIGNMENT_NEWEST),
-        packed_resources(assignment.assigned, "assigned", index_min=index_min),
+        packed_recent_resources(assignment.assigned, "assigned", index_min=index_min)
+        if assigned_wire is None
+        else assigned_wire,
         packed_nullable_resources(assignment.revoked, "revoked", index_min=index_min),
     ]
     if timeout_ms < 0:

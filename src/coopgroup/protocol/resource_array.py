@@ -25,6 +25,7 @@ from coopgroup.protocol.reader import (
     decoded_string,
     require_count,
 )
+from coopgroup.protocol.recent import RecentlyRead
 from coopgroup.protocol.writer import all_utf8
 
 if TYPE_CHECKING:
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "packed_nullable_resources",
+    "packed_recent_resources",
     "packed_resources",
     "read_nullable_resources",
+    "read_recent_resources",
     "read_resources",
 ]
 
@@ -43,6 +46,11 @@ _COUNT_BYTES: Final = 4
 _ENTRY_BYTES_MIN: Final = _NAME_LENGTH_BYTES + _COUNT_BYTES  # empty name, no index
 _KEY_BITS: Final = 32
 _WIRE_INT32: Final = np.dtype(">i4")
+_RECENT: Final = {index_min: RecentlyRead[tuple[ResourceSet, bool]](2**26) for index_min in (0, -1)}
+"""Arrays by smallest index allowed: resources, and whether we write them so; 64 MiB at most."""
+_NAMES: Final[dict[bytes, str]] = {}
+_NAMES_MAX: Final = 2**16
+_NAME_BYTES_KEPT: Final = 255  # no topic of Kafka's has a longer name
 
 
 def read_resources(reader: ByteReader, field: str, *, index_min: int) -> ResourceSet:
@@ -58,7 +66,41 @@ def read_resources(reader: ByteReader, field: str, *, index_min: int) -> Resourc
             repeated within its name.
     """
     count = reader.read_count(field, bytes_min=_ENTRY_BYTES_MIN)
-    return _resource_set(_read_entries(reader, field, count), index_min)
+    return _resource_set(_read_entries(reader, field, count), index_min)[0]
+
+
+def read_recent_resources(
+    reader: ByteReader, field: str, *, index_min: int, likely_end: int
+) -> tuple[ResourceSet, bytes | None]:
+    """Read an array that may not be null, and that may have been read lately.
+
+    Args:
+        reader: stands at the array's count and is moved behind the array.
+        field: what is read, for messages.
+        index_min: smallest index that is allowed, see `read_resources`.
+        likely_end: where the array ends, if it was read lately.
+
+    Returns:
+        The resources; and the array's bytes, None where we would write others for these resources.
+
+    Raises:
+        DecodeError: as `read_resources`.
+    """
+    start = reader.offset
+    recent = _RECENT.get(index_min)
+    if recent is not None:
+        section = reader.content[start:likely_end]
+        found = recent.find(section)
+        if found is not None:
+            reader.offset = likely_end
+            resources, is_ours = found
+            return resources, section if is_ours else None
+    count = reader.read_count(field, bytes_min=_ENTRY_BYTES_MIN)
+    resources, is_ours = _resource_set(_read_entries(reader, field, count), index_min)
+    section = reader.content[start : reader.offset]
+    if recent is not None:
+        recent.keep(section, (resources, is_ours), len(section))
+    return resources, section if is_ours else None
 
 
 def read_nullable_resources(
@@ -66,7 +108,9 @@ def read_nullable_resources(
 ) -> ResourceSet | None:
     """Read an array, None for a null one; else as `read_resources`."""
     count = reader.read_nullable_count(field, bytes_min=_ENTRY_BYTES_MIN)
-    return None if count is None else _resource_set(_read_entries(reader, field, count), index_min)
+    if count is None:
+        return None
+    return _resource_set(_read_entries(reader, field, count), index_min)[0]
 
 
 def packed_resources(resources: ResourceSet, field: str, *, index_min: int) -> bytes:
@@ -92,6 +136,15 @@ def packed_resources(resources: ResourceSet, field: str, *, index_min: int) -> b
         for raw, (start, end) in zip(raws, pairwise(bounds), strict=True)
     ]
     return pack_count(len(entries)) + b"".join(entries)
+
+
+def packed_recent_resources(resources: ResourceSet, field: str, *, index_min: int) -> bytes:
+    """Write an array that will soon be read again: what a member is assigned, it claims later."""
+    section = packed_resources(resources, field, index_min=index_min)
+    recent = _RECENT.get(index_min)
+    if recent is not None:
+        recent.keep(section, (resources, True), len(section))
+    return section
 
 
 def packed_nullable_resources(
@@ -139,6 +192,7 @@ def _read_entries(reader: ByteReader, field: str, count: int) -> _Entries:
     name_lengths: list[int] = []
     counts: list[int] = []
     chunks: list[bytes] = []
+    known = _NAMES
     unpack_length, unpack_count = INT16.unpack_from, INT32.unpack_from
     try:
         for _ in range(count):
@@ -147,7 +201,8 @@ def _read_entries(reader: ByteReader, field: str, count: int) -> _Entries:
             if not 0 <= length <= size - start:
                 break
             offset = start + length
-            names.append(content[start:offset].decode())
+            raw = content[start:offset]
+            names.append(known.get(raw) or _known_name(raw))
             index_count = unpack_count(content, offset)[0]
             start = offset + 4
             if not 0 <= index_count <= (size - start) >> 2:
@@ -166,6 +221,16 @@ def _read_entries(reader: ByteReader, field: str, count: int) -> _Entries:
     return _Entries(field, first, names, name_lengths, counts, b"".join(chunks))
 
 
+def _known_name(raw: bytes) -> str:
+    """Decode a name that was not read lately, and keep it: members own parts of the same topics."""
+    name = raw.decode()
+    if len(raw) <= _NAME_BYTES_KEPT:
+        if len(_NAMES) >= _NAMES_MAX:
+            _NAMES.clear()
+        _NAMES[raw] = name
+    return name
+
+
 def _refuse_length(content: bytes, offset: int, field: str, *, is_count: bool) -> None:
     form = INT32 if is_count else INT16
     require_count(
@@ -177,7 +242,8 @@ def _refuse_length(content: bytes, offset: int, field: str, *, is_count: bool) -
     )
 
 
-def _resource_set(entries: _Entries, index_min: int) -> ResourceSet:
+def _resource_set(entries: _Entries, index_min: int) -> tuple[ResourceSet, bool]:
+    """What entries say, and whether that is how we write it."""
     indices = np.frombuffer(entries.wire_indices, dtype=_WIRE_INT32).astype(np.int32)
     starts = np.array([0, *accumulate(entries.counts)], dtype=np.int64)
     names_ascend = all(map(lt, entries.names, islice(entries.names, 1, None)))
@@ -187,8 +253,9 @@ def _resource_set(entries: _Entries, index_min: int) -> ResourceSet:
         place = int(np.argmax(indices < index_min))
         _refuse_index(entries, starts, place, f"is less than {index_min}")
     if names_ascend and _indices_ascend(indices, starts):
-        return _ascending_set(entries.names, np.diff(starts), indices)
-    return _sorted_set(entries, starts, indices)
+        resources = _ascending_set(entries.names, np.diff(starts), indices)
+        return resources, len(resources.names) == len(entries.names)
+    return _sorted_set(entries, starts, indices), False
 
 
 def _indices_ascend(indices: Int32Array, starts: Int64Array) -> bool:

@@ -2,16 +2,28 @@
 
 Theory of operation: a version only ever appends fields (KIP-429 owned, KIP-792 generation, KIP-881
 rack), so a version that is newer than ours is read by the prefix that we know.
+
+Members of a group send the same topics, and mostly own what they owned before, so both are looked
+up in what was read lately (module `recent`) before they are read. No list of topics, and no array
+of resources, is the beginning of another one: bytes that begin as one that was read say the same.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from coopgroup.errors import UnsupportedVersionError
 from coopgroup.model.claims import NO_GENERATION
 from coopgroup.model.resource_set import EMPTY, ResourceSet
-from coopgroup.protocol.reader import ByteReader
-from coopgroup.protocol.resource_array import packed_resources, read_resources
-from coopgroup.protocol.values import SUBSCRIPTION_NEWEST, Subscription
+from coopgroup.protocol.reader import INT16, INT32, NULL, ByteReader
+from coopgroup.protocol.recent import RecentlyRead
+from coopgroup.protocol.resource_array import packed_resources, read_recent_resources
+from coopgroup.protocol.values import (
+    SUBSCRIPTION_NEWEST,
+    Subscription,
+    TopicNames,
+    ascending_distinct,
+)
 from coopgroup.protocol.writer import (
     packed_int32,
     packed_nullable_bytes,
@@ -20,7 +32,18 @@ from coopgroup.protocol.writer import (
     require_version,
 )
 
-__all__ = ["SUBSCRIPTION_NEWEST", "decode_subscription", "encode_subscription"]
+__all__ = [
+    "SUBSCRIPTION_NEWEST",
+    "decode_subscription",
+    "encode_subscription",
+    "read_subscription",
+]
+
+_ALIKE_MAX: Final = 8
+_TOPICS: Final = RecentlyRead[tuple[tuple[bytes, TopicNames], ...]](2**24)
+"""Lists of topics by their length and first topic: newest first, 16 MiB at most."""
+_NULL_STRING: Final = INT16.pack(NULL)
+_RACK_BYTES_MAX: Final = 64  # of a rack that is guessed; longer ones cost a second reading
 
 
 def encode_subscription(
@@ -68,28 +91,92 @@ def decode_subscription(
     Raises:
         DecodeError: the bytes hold no subscription.
     """
+    subscription, _ = read_subscription(content, index_min=index_min, skips_rest=skips_rest)
+    return subscription
+
+
+def read_subscription(
+    content: bytes, *, index_min: int, skips_rest: bool
+) -> tuple[Subscription, bytes | None]:
+    """Read a subscription, and find what it owns as it stands on the wire.
+
+    Arguments and errors are those of `decode_subscription`.
+
+    Returns:
+        The subscription; and the bytes of `owned`, None where we would write others for it.
+    """
     reader = ByteReader(content)
     version = reader.read_int16("version")
     if version < 0:
         raise UnsupportedVersionError(f"version: {version} has never existed", 0)
-    topics = reader.read_strings("topics")
+    topics = _read_topics(reader)
     user_data = reader.read_nullable_bytes("user_data")
-    owned = _read_owned(reader, version, index_min)
+    owned, wire = _read_owned(reader, version, index_min)
     generation = reader.read_int32("generation") if version >= 2 else NO_GENERATION
     rack = reader.read_nullable_string("rack") if version >= 3 else None
     if version <= SUBSCRIPTION_NEWEST and not skips_rest:
         reader.require_end()
-    return Subscription(
-        topics=tuple(topics),
+    subscription = Subscription(
+        topics=topics,
         user_data=user_data,
         owned=owned,
         generation=max(generation, NO_GENERATION),
         rack=rack,
         version=version,
     )
+    return subscription, wire
 
 
-def _read_owned(reader: ByteReader, version: int, index_min: int) -> ResourceSet:
+def _read_topics(reader: ByteReader) -> TopicNames:
+    start = reader.offset
+    head = reader.content[start : _end_of_first_topic(reader.content, start)]
+    alike = _TOPICS.find(head) or ()
+    for section, names in alike:
+        if reader.content.startswith(section, start):
+            reader.offset += len(section)
+            return names
+    names = ascending_distinct(reader.read_strings("topics"))
+    section = reader.content[start : reader.offset]
+    alike = ((section, names), *alike)[:_ALIKE_MAX]
+    _TOPICS.keep(head, alike, sum(len(section) for section, _ in alike))
+    return names
+
+
+def _end_of_first_topic(content: bytes, start: int) -> int:
+    """Where the first name of a list of topics ends; it and their number tell most lists apart."""
+    length_at = start + INT32.size
+    if len(content) < length_at + INT16.size:
+        return length_at
+    length: int = INT16.unpack_from(content, length_at)[0]
+    return length_at + INT16.size + max(length, 0)
+
+
+def _read_owned(
+    reader: ByteReader, version: int, index_min: int
+) -> tuple[ResourceSet, bytes | None]:
     if version == 0 or (version == 1 and not reader.left):
-        return EMPTY
-    return read_resources(reader, "owned", index_min=index_min)
+        return EMPTY, None
+    end = _likely_end_of_owned(reader.content, version)
+    return read_recent_resources(reader, "owned", index_min=index_min, likely_end=end)
+
+
+def _likely_end_of_owned(content: bytes, version: int) -> int:
+    """Where the owned resources end, if the bytes that follow look as they mostly do.
+
+    Generation and rack stand at the end, and of the rack only its length may vary. A wrong guess is
+    harmless: at a wrong end no array ends that was read before.
+    """
+    end = len(content)
+    if version >= 3:
+        if content.endswith(_NULL_STRING):
+            end -= INT16.size
+        else:
+            end -= next(
+                (
+                    INT16.size + length
+                    for length in range(_RACK_BYTES_MAX)
+                    if content[end - length - INT16.size : end - length] == INT16.pack(length)
+                ),
+                0,
+            )
+    return end - INT32.size if version >= 2 else end

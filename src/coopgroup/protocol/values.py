@@ -7,7 +7,7 @@ an old member differently; encoders take the version to write as an argument of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, final
 
 from attrs import field, frozen
 
@@ -21,7 +21,9 @@ __all__ = [
     "Assignment",
     "KafkaAssignment",
     "Subscription",
+    "TopicNames",
     "UserData",
+    "ascending_distinct",
 ]
 
 SUBSCRIPTION_NEWEST: Final = 3
@@ -29,10 +31,20 @@ ASSIGNMENT_NEWEST: Final = 2
 KAFKA_ASSIGNMENT_NEWEST: Final = 3
 
 
-def _ascending_distinct(names: Iterable[str]) -> tuple[str, ...]:
+@final
+class TopicNames(tuple[str, ...]):
+    """Names that are ascending and distinct: sorted once, however many members send them."""
+
+    __slots__ = ()
+
+
+def ascending_distinct(names: Iterable[str]) -> TopicNames:
+    """Sort names, each once; what is so already is given back as it is."""
+    if isinstance(names, TopicNames):
+        return names
     # Subscribing twice to one topic means nothing more than once, and some clients do send it.
     # dict keeps the order, and names mostly come sorted: then sorting them costs next to nothing.
-    return tuple(sorted(dict.fromkeys(names)))
+    return TopicNames(sorted(dict.fromkeys(names)))
 
 
 @frozen(kw_only=True)
@@ -48,7 +60,7 @@ class Subscription:
         version: of the bytes that this was read from.
     """
 
-    topics: tuple[str, ...] = field(converter=_ascending_distinct)
+    topics: tuple[str, ...] = field(converter=ascending_distinct)
     user_data: bytes | None = None
     owned: ResourceSet = EMPTY
     generation: int = NO_GENERATION

@@ -2,11 +2,14 @@
 
 import struct
 
+import attrs
 import pytest
 
 from coopgroup.errors import DecodeError, EncodeError, InvalidValueError, TrailingBytesError
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.protocol import Subscription, decode_subscription, encode_subscription
+from coopgroup.protocol.resource_array import packed_resources
+from coopgroup.protocol.subscription import read_subscription
 from tests.unit.protocol.contract import CodecContract
 from tests.unit.protocol.reference import reference_encode
 
@@ -146,3 +149,69 @@ def test_decode_when_the_rest_is_skipped_reads_what_a_later_release_appended_to(
     assert decode_subscription(content, skips_rest=True) == subscription
     with pytest.raises(TrailingBytesError):
         decode_subscription(content)
+
+
+def _read(content: bytes, index_min: int = 0) -> tuple[Subscription, bytes | None]:
+    return read_subscription(content, index_min=index_min, skips_rest=False)
+
+
+def test_read_when_the_same_was_read_lately_gives_the_same_values() -> None:
+    """Ten thousand members with the same topics are one list, and one look-up each."""
+    content = encode_subscription(FULL)
+    later = encode_subscription(attrs.evolve(FULL, user_data=None, generation=8, rack=None))
+    (first, wire), (second, wire_later) = _read(content), _read(later)
+    assert first == FULL
+    assert second == attrs.evolve(FULL, user_data=None, generation=8, rack=None)
+    assert second.topics is first.topics
+    assert second.owned is first.owned
+    assert wire == wire_later == packed_resources(FULL.owned, "owned", index_min=0)
+
+
+@pytest.mark.parametrize("rack", ["", "a", "a\x00\x01b", "\x00\x00", "z" * 100, "\u00e4"])
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_read_when_racks_mislead_the_guess_reads_what_is_there(rack: str, version: int) -> None:
+    """Where the owned part ends is only guessed; whatever the guess, the value is right."""
+    subscription = attrs.evolve(FULL, rack=rack)
+    content = encode_subscription(subscription, version)
+    expected = decode_subscription(encode_subscription(subscription, version))
+    assert expected.rack == (rack if version >= 3 else None)
+    assert _read(content)[0] == _read(content)[0] == expected
+    assert expected.owned == FULL.owned
+
+
+@pytest.mark.parametrize("entries", [b"\x00\x01b\x00\x00\x00\x00", b""])
+def test_read_when_an_array_is_not_as_we_write_it_has_no_wire_form(entries: bytes) -> None:
+    """Others order names otherwise, or name one without an index: not ours to send back."""
+    a = b"\x00\x01a\x00\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00\x01"
+    array = (2 if entries else 1).to_bytes(4, "big") + a + entries
+    content = b"\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff" + array
+    for _ in range(2):
+        subscription, wire = _read(content)
+        assert (subscription.owned, wire) == (ResourceSet({"a": [1, 2]}), None)
+
+
+def test_read_when_a_connector_was_read_lately_still_refuses_it_among_partitions() -> None:
+    """What is allowed in one group is not in another one of the same process."""
+    connector = Subscription(topics=("a",), owned=ResourceSet({"a": [-1]}))
+    content = encode_subscription(connector, index_min=-1)
+    assert _read(content, index_min=-1)[0] == connector
+    with pytest.raises(InvalidValueError, match="is less than 0"):
+        _read(content)
+
+
+def test_decode_when_cut_short_after_it_was_read_still_fails() -> None:
+    """What was read lately does not fill in for what is missing."""
+    content = encode_subscription(FULL)
+    decode_subscription(content)
+    for end in range(len(content)):
+        with pytest.raises(DecodeError):
+            decode_subscription(content[:end])
+
+
+def test_decode_when_many_lists_begin_alike_tells_them_apart() -> None:
+    """More of them than are kept, in turns."""
+    lists = [("a" * 80, f"b{number}") for number in range(20)]
+    for topics in lists * 2:
+        assert (
+            decode_subscription(encode_subscription(Subscription(topics=topics))).topics == topics
+        )

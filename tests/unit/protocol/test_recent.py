@@ -1,0 +1,37 @@
+"""What was read lately: kept while there is room, and while it is in use."""
+
+from coopgroup.protocol.recent import RecentlyRead
+
+
+def test_find_when_nothing_was_kept_knows_nothing() -> None:
+    """None, no error."""
+    assert RecentlyRead[str](10).find(b"a") is None
+
+
+def test_find_when_something_was_kept_gives_the_very_value() -> None:
+    """Bytes are told by what they hold."""
+    recent = RecentlyRead[list[int]](10)
+    value = [1]
+    recent.keep(b"ab", value, 2)
+    assert recent.find(bytes(bytearray(b"ab"))) is value
+    assert recent.find(b"a") is None
+
+
+def test_keep_when_there_is_no_room_forgets_what_was_not_used() -> None:
+    """What was looked up since stays."""
+    recent = RecentlyRead[int](10)
+    for value, content in enumerate((b"a", b"b", b"c", b"d", b"e")):
+        recent.keep(content, value, 1)
+    recent.keep(b"f", 5, 1)
+    assert recent.find(b"a") == 0
+    for value, content in enumerate((b"g", b"h", b"i", b"j"), start=6):
+        recent.keep(content, value, 1)
+    assert (recent.find(b"a"), recent.find(b"b"), recent.find(b"j")) == (0, None, 9)
+
+
+def test_keep_when_told_of_something_huge_keeps_what_it_has() -> None:
+    """One giant message does not drive out the others."""
+    recent = RecentlyRead[int](10)
+    recent.keep(b"a", 0, 1)
+    recent.keep(b"huge", 1, 6)
+    assert (recent.find(b"a"), recent.find(b"huge")) == (0, None)
