@@ -13,6 +13,7 @@ from coopgroup.protocol.kafka_assignment import (
     encode_kafka_assignment,
 )
 from coopgroup.protocol.kafka_protocols import KafkaProtocol, kafka_protocol
+from coopgroup.protocol.marks import has_mark, with_mark
 from coopgroup.protocol.sticky_user_data import (
     StickyUserData,
     decode_cooperative_generation,
@@ -50,5 +51,7 @@ __all__ = [
     "encode_sticky_user_data",
     "encode_subscription",
     "encode_user_data",
+    "has_mark",
     "kafka_protocol",
+    "with_mark",
 ]

@@ -17,6 +17,7 @@ from attrs import frozen
 from coopgroup.errors import DecodeError
 from coopgroup.model.claims import NO_GENERATION
 from coopgroup.model.resource_set import EMPTY, ResourceSet
+from coopgroup.protocol.marks import without_mark
 from coopgroup.protocol.reader import ByteReader
 from coopgroup.protocol.resource_array import packed_resources, read_resources
 from coopgroup.protocol.writer import packed_int32
@@ -84,9 +85,10 @@ def decode_cooperative_generation(content: bytes | None) -> int:
     Args:
         content: `Subscription.user_data`.
     """
-    if content is None or len(content) != _GENERATION_BYTES:
-        return decode_sticky_user_data(content).generation
-    return max(ByteReader(content).read_int32("generation"), NO_GENERATION)
+    own = without_mark(content or b"")
+    if len(own) != _GENERATION_BYTES:
+        return decode_sticky_user_data(own).generation
+    return max(ByteReader(own).read_int32("generation"), NO_GENERATION)
 
 
 def _decode(content: bytes) -> StickyUserData:

@@ -22,7 +22,10 @@ from coopgroup.protocol import (
     decode_sticky_user_data,
     decode_subscription,
     encode_assignment,
+    encode_cooperative_generation,
     encode_kafka_assignment,
+    has_mark,
+    with_mark,
 )
 from tests.support.members import (
     CONFIG,
@@ -90,15 +93,16 @@ def test_member_without_a_list_offers_its_own_protocol() -> None:
 
 
 def test_each_protocol_gets_the_user_data_that_its_clients_expect() -> None:
-    """Ours in ours, a bare generation, the last assignment, and nothing."""
+    """Ours in ours, a bare generation, the last assignment, and nothing, each with our mark."""
     driven = speaking(stable(), *ALL)
     driven.member = attrs.evolve(driven.member, owned=EMPTY)
     told_by = {
         name: decode_subscription(content).user_data
         for name, content in offered_subscriptions(driven.member, driven.now_ms)
     }
-    assert (told_by["range"], told_by["roundrobin"]) == (None, None)
-    assert (told_by["coopgroup"] or b"").startswith(b"cwud")
+    assert told_by["range"] == told_by["roundrobin"] == with_mark(b"")
+    assert all(has_mark(told) for told in told_by.values())
+    assert (told_by["cooperative-sticky"] or b"").startswith(encode_cooperative_generation(1))
     assert decode_cooperative_generation(told_by["cooperative-sticky"]) == 1
     assert decode_sticky_user_data(told_by["sticky"]).previous == HELD
     assert decode_sticky_user_data(told_by["sticky"]).generation == 1

@@ -15,6 +15,8 @@ from coopgroup.protocol import (
     decode_sticky_user_data,
     encode_cooperative_generation,
     encode_sticky_user_data,
+    has_mark,
+    with_mark,
 )
 
 _VECTORS = Path(__file__).parents[3] / "protocol" / "vectors" / "java_user_data.json"
@@ -68,6 +70,8 @@ def test_decode_never_raises(content: bytes) -> None:
         (java("java-cooperative-sticky-new"), -1),
         (java("java-sticky"), 42),  # what librdkafka and franz-go write for cooperative-sticky
         (encode_sticky_user_data(StickyUserData(generation=7)), 7),
+        (with_mark(encode_cooperative_generation(7)), 7),
+        (with_mark(b""), -1),
         (None, -1),
         (b"", -1),
         (b"\x80\x00\x00\x00", -1),
@@ -90,3 +94,12 @@ def test_encode_when_generation_does_not_fit_is_refused() -> None:
     """Nothing is cut off in silence."""
     with pytest.raises(EncodeError, match="generation"):
         encode_sticky_user_data(StickyUserData(previous=EMPTY, generation=2**31))
+
+
+def test_mark_is_passed_over_by_whoever_reads_what_stands_before_it() -> None:
+    """It only says that a member of ours wrote it."""
+    told = StickyUserData(previous=HELD, generation=42)
+    marked = with_mark(encode_sticky_user_data(told))
+    assert decode_sticky_user_data(marked) == told
+    assert has_mark(marked)
+    assert not any(map(has_mark, (None, b"", encode_sticky_user_data(told))))
