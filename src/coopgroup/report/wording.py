@@ -25,7 +25,7 @@ def counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def listed(resources: ResourceSet, ranges_max: int = _RANGES_MAX) -> str:
-    """Resources in short: "orders 0-3, 7; payments 1".
+    """Resources in short: "orders 0-3, 7; payments 1"; a connector is "itself" beside its tasks.
 
     Args:
         resources: what to name.
@@ -40,7 +40,7 @@ def listed(resources: ResourceSet, ranges_max: int = _RANGES_MAX) -> str:
                 break
             ranges_left -= 1
             named += high - low + 1
-            written.append(str(low) if low == high else f"{low}-{high}")
+            written.append(_range(low, high))
         if written:
             parts.append(f"{name} {', '.join(written)}")
     rest = len(resources) - named
@@ -48,7 +48,13 @@ def listed(resources: ResourceSet, ranges_max: int = _RANGES_MAX) -> str:
 
 
 def _ranges(indices: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Iterator[tuple[int, int]]:
-    """First and last of each run of consecutive indices."""
-    breaks = np.flatnonzero(np.diff(indices) != 1) + 1
+    """First and last of each run of consecutive indices; a connector itself is no task's."""
+    breaks = np.flatnonzero((np.diff(indices) != 1) | (indices[:-1] < 0)) + 1
     for run in np.split(indices, breaks):
         yield int(run[0]), int(run[-1])
+
+
+def _range(low: int, high: int) -> str:
+    if low < 0:
+        return "itself"
+    return str(low) if low == high else f"{low}-{high}"

@@ -33,3 +33,9 @@ def test_listed_when_there_are_many_says_how_many_follow() -> None:
     """The rest is counted in resources, not in ranges."""
     resources = ResourceSet({"a": [0, 2, 4, 5, 6], "b": [1]})
     assert listed(resources, ranges_max=2) == "a 0, 2 and 4 more"
+
+
+def test_listed_names_a_connector_beside_its_tasks() -> None:
+    """Its index is -1, which no reader would take for a number of anything."""
+    resources = ResourceSet({"sink": [-1, 0, 1, 2], "source": [-1]})
+    assert listed(resources) == "sink itself, 0-2; source itself"
