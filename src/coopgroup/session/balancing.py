@@ -51,6 +51,7 @@ class LagWatch:
         asked: whether that round was asked for because lags were uneven.
         moved: whether anything changed hands in it.
         looks: (member id, looks in a row at which it carried too much) of those that have any.
+        lags: of the group's resources at the last look, int64 (R,); None before the first one.
         due_ms: when the next look is due.
         number: of the last look that was asked for.
     """
@@ -60,6 +61,7 @@ class LagWatch:
     asked: bool
     moved: bool
     looks: tuple[tuple[str, int], ...] = ()
+    lags: Int64Array | None = None
     due_ms: int = 0
     number: int = 0
 
@@ -83,18 +85,20 @@ class CheckLags:
         return group.resources.take(group.assignable)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)
 class LagsChecked:
     """Event: the lags were looked at.
 
     Attributes:
         number: of the `CheckLags`.
         looks: see `LagWatch`.
+        lags: see `LagWatch`.
         request: why a round is asked for; None where none is.
     """
 
     number: int
     looks: tuple[tuple[str, int], ...]
+    lags: Int64Array | None = None
     request: BalanceRequested | None = None
 
 
@@ -135,16 +139,16 @@ def next_watch(before: LagWatch | None, after: LagWatch | None, now_ms: int) -> 
     """
     if after is None:
         return None
-    number, due_ms, looks = 0, now_ms + after.rule.interval_ms, after.looks
-    if before is not None:
-        number = before.number + 1  # an answer that is still to come is void
-        if after.moved or after.asked:
-            due_ms = max(due_ms, before.due_ms)
-        else:
-            due_ms, looks = before.due_ms, before.looks
-    if after.asked:
-        due_ms = max(due_ms, now_ms + after.rule.cooldown_ms)
-    return attrs.evolve(after, looks=looks, due_ms=due_ms, number=number)
+    due_ms = now_ms + (after.rule.cooldown_ms if after.asked else after.rule.interval_ms)
+    if before is None:
+        return attrs.evolve(after, due_ms=due_ms)
+    number = before.number + 1  # an answer that is still to come is void
+    if after.moved or after.asked:
+        return attrs.evolve(after, due_ms=max(due_ms, before.due_ms), number=number)
+    after = attrs.evolve(after, due_ms=before.due_ms, number=number)
+    if after.group.resources == before.group.resources:
+        after = attrs.evolve(after, looks=before.looks, lags=before.lags)
+    return after
 
 
 def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> LagsChecked:
@@ -157,7 +161,7 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
     """
     watch = duty.watch
     if lags is None:
-        return LagsChecked(number=duty.number, looks=watch.looks)
+        return LagsChecked(number=duty.number, looks=watch.looks, lags=watch.lags)
     group, rule = watch.group, watch.rule
     figures = _read_only(lags.aligned(group.resources))
     loads = lag_loads(group, group.owner, figures)
@@ -166,12 +170,11 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
     arrivals = lags.aligned_arrivals(group.resources)
     if arrivals is not None:
         group = attrs.evolve(group, arrivals_per_s=_read_only(arrivals))
-    moves = _worthwhile_moves(group, rule, figures, assignor) if overloaded else None
-    if moves is None:
-        return LagsChecked(number=duty.number, looks=looks)
-    return LagsChecked(
-        number=duty.number, looks=looks, request=_request(group, loads, overloaded, moves)
-    )
+    # What comes and goes between two looks would be gone again by the time of the round.
+    lasting = figures if watch.lags is None else np.minimum(figures, watch.lags)
+    moves = _worthwhile_moves(group, rule, _read_only(lasting), assignor) if overloaded else None
+    request = None if moves is None else _request(group, loads, overloaded, moves)
+    return LagsChecked(number=duty.number, looks=looks, lags=figures, request=request)
 
 
 def _worthwhile_moves(

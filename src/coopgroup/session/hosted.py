@@ -344,7 +344,7 @@ def _judged(
     watch = session.watch
     if watch is None or event.number != watch.number or _look_deadline_ms(session) is None:
         return session, Woken(), ()
-    session = attrs.evolve(session, watch=attrs.evolve(watch, looks=event.looks))
+    session = attrs.evolve(session, watch=attrs.evolve(watch, looks=event.looks, lags=event.lags))
     if event.request is None:
         return session, Woken(), ()
     session = attrs.evolve(session, asks_balance=True)

@@ -75,7 +75,9 @@ TWO_HOT = watched(A=[0, 1], B=[2, 3], C=[4, 5])
 def test_look_when_lags_are_uneven_for_the_first_time_only_counts() -> None:
     """It has to last."""
     checked = look(TWO_HOT, 500, 500, 10, 10, 10, 10)
-    assert checked == LagsChecked(number=7, looks=(("A", 1),))
+    assert (checked.number, checked.looks, checked.request) == (7, (("A", 1),), None)
+    assert checked.lags is not None
+    assert checked.lags.tolist() == [500, 500, 10, 10, 10, 10]
 
 
 def test_look_when_it_has_lasted_asks_for_a_round_and_says_why() -> None:
@@ -103,14 +105,25 @@ def test_look_when_nothing_would_help_asks_for_nothing(
 ) -> None:
     """A round that moves nothing would come again and again."""
     watch = attrs.evolve(watched(**owned), looks=(("A", 9),))
-    assert look(watch, *lags) == LagsChecked(number=7, looks=(("A", 10),))
+    checked = look(watch, *lags)
+    assert (checked.looks, checked.request) == ((("A", 10),), None)
+
+
+def test_look_when_what_lags_did_not_lag_before_asks_for_nothing() -> None:
+    """A flood of one look is over when the round comes; only what lasts is looked at for moves."""
+    watch = attrs.evolve(TWO_HOT, looks=(("A", 5),))
+    before = np.array([500, 10, 10, 10, 10, 10])
+    assert look(watch, 500, 500, 10, 10, 10, 10).request is not None
+    watch = attrs.evolve(watch, lags=before)
+    assert look(watch, 500, 500, 10, 10, 10, 10).request is None
 
 
 def test_look_when_no_lags_are_known_counts_for_nothing() -> None:
     """Neither up nor down."""
-    watch = attrs.evolve(TWO_HOT, looks=(("A", 1),))
+    watch = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=np.arange(6))
     checked = check_lags(CheckLags(number=3, watch=watch), None, assignor=ASSIGNOR)
-    assert checked == LagsChecked(number=3, looks=(("A", 1),))
+    assert (checked.number, checked.looks, checked.request) == (3, (("A", 1),), None)
+    assert checked.lags is watch.lags
 
 
 class Broken:
@@ -167,19 +180,25 @@ def test_resources_whose_lags_are_wanted_are_those_that_exist() -> None:
 
 def test_watch_when_a_round_moved_nothing_goes_on() -> None:
     """Someone restarted, say: what was seen before still holds."""
-    before = attrs.evolve(TWO_HOT, looks=(("A", 1),), due_ms=10_300, number=4)
+    lags = np.arange(6)
+    before = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=lags, due_ms=10_300, number=4)
     after = next_watch(before, TWO_HOT, NOW_MS)
     assert after is not None
     assert (after.looks, after.due_ms, after.number) == ((("A", 1),), 10_300, 5)
+    assert after.lags is lags
+    more = next_watch(before, watched(A=[0, 1], B=[2, 3], C=[4, 5, 6]), NOW_MS)
+    assert more is not None
+    assert (more.looks, more.lags, more.due_ms) == ((), None, 10_300)
 
 
 def test_watch_when_something_moved_begins_anew() -> None:
     """Lags of before say nothing of who carries what now; a pause that runs goes on."""
     moved = attrs.evolve(TWO_HOT, moved=True)
-    before = attrs.evolve(TWO_HOT, looks=(("A", 1),), due_ms=10_300, number=4)
+    before = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=np.arange(6), due_ms=10_300, number=4)
     after = next_watch(before, moved, NOW_MS)
     assert after is not None
     assert (after.looks, after.due_ms, after.number) == ((), NOW_MS + INTERVAL_MS, 5)
+    assert after.lags is None
     resting = next_watch(attrs.evolve(before, due_ms=15_000), moved, NOW_MS)
     assert resting is not None
     assert resting.due_ms == 15_000

@@ -89,7 +89,9 @@ def check_instants(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> 
 def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Violation, ...]:
     """All that must hold of a run that has ended, in order of time."""
     found = list(check_instants(telemetry, is_eager=expected.is_eager))
-    found += check_rest(telemetry, expected.owned, expected.quiet_from_ms, expected.end_ms)
+    found += check_rest(
+        telemetry, expected.owned, expected.quiet_from_ms, expected.end_ms, expected.slack_ms
+    )
     if expected.delay_ms is not None:
         found += check_delays(
             telemetry,

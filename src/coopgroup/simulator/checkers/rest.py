@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.world import Violation
@@ -23,24 +23,27 @@ if TYPE_CHECKING:
 
 __all__ = ["check_rest"]
 
-_BALANCE_MS: Final = 30_000  # that the rounds may take which even lags out
-
 
 def check_rest(
-    telemetry: Sequence[Envelope], expected: ResourceSet, quiet_from_ms: int, end_ms: int
+    telemetry: Sequence[Envelope],
+    expected: ResourceSet,
+    quiet_from_ms: int,
+    end_ms: int,
+    slack_ms: int = 0,
 ) -> Iterator[Violation]:
     """At the end all that is subscribed is worked on, and nothing goes on for ever.
 
-    Lags may be uneven at any time, and rounds come of it then.
+    Lags may be uneven at any time; the rounds that come of it may still go on.
 
     Args:
         telemetry: of the run.
         expected: what exists at the end, with a living subscriber.
         quiet_from_ms: since when no round may have come about.
         end_ms: end of the run.
+        slack_ms: time that a round may take.
     """
     if any(
-        isinstance(one.record, BalanceRequested) and one.at_ms >= quiet_from_ms - _BALANCE_MS
+        isinstance(one.record, BalanceRequested) and one.at_ms >= quiet_from_ms - slack_ms
         for one in reversed(telemetry)
     ):
         return

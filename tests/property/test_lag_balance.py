@@ -1,0 +1,120 @@
+"""A day of noisy lags: what is uneven for long is evened out by a few moves, and noise by none.
+
+Every fifteen minutes all rates of production are drawn anew, about a wave that is three times as
+high at noon as at midnight; and every five minutes four partitions are flooded for 20 s, which
+takes their processes two minutes or more to work off. No look at the lags finds them even.
+"""
+
+import math
+import random
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import pytest
+
+from coopgroup.simulator import Scenario, simulate
+from coopgroup.simulator.run import Run
+from coopgroup.simulator.scenario import Choice, Group, MemberSet, Rate, Topic
+from coopgroup.telemetry import BalanceRequested
+
+HOUR_MS = 3_600_000
+FLOODS_MS = 300_000
+CALM_BY_MS = 300_000
+PARTITIONS = range(16)
+HOT = (0, 4)  # of one process, from eight to eight; dealt like that to a new group
+HOT_MS = range(8 * HOUR_MS, 20 * HOUR_MS)
+CAPACITY_PER_S = 700
+COMMITS_MS = 40_000
+RULE = {
+    "max_moves_per_round": 2,
+    "move_interval_ms": 5_000,
+    "lag_check_interval_ms": 60_000,
+    "lag_imbalance_checks": 4,
+    # More than a process works off between two commits, as docs/policies.md says.
+    "lag_imbalance_min": 30_000,
+}
+NO_HYSTERESIS = {
+    "lag_imbalance_ratio": 1.01,
+    "lag_calm_ratio": 1.0,
+    "lag_imbalance_checks": 1,
+    "lag_imbalance_min": 0,
+    "lag_cooldown_ms": 0,
+}
+
+
+def rate_per_s(at_ms: int, partition: int, hot: tuple[int, ...]) -> float:
+    """Records per second that go to a partition at a time, but for the noise."""
+    wave = 60 * (1 - 0.5 * math.cos(2 * math.pi * at_ms / (24 * HOUR_MS)))
+    return wave * (3 if partition in hot and at_ms in HOT_MS else 1)
+
+
+def noise(dice: random.Random, until_ms: int, hot: tuple[int, ...]) -> Iterator[Rate]:
+    """What is produced, event by event."""
+    for at_ms in range(FLOODS_MS, until_ms - CALM_BY_MS, FLOODS_MS):
+        if at_ms % (3 * FLOODS_MS) == 0:
+            for partition in PARTITIONS:
+                rate = rate_per_s(at_ms, partition, hot) * dice.uniform(0.7, 1.3)
+                yield Rate(at_ms=at_ms, topic="T", partitions=(partition,), rate_per_s=rate)
+        flooded = dice.sample(PARTITIONS, 4)
+        for partition in flooded:
+            flood_ms = at_ms + 100_000
+            yield Rate(at_ms=flood_ms, topic="T", partitions=(partition,), rate_per_s=1_000)
+        for partition in flooded:
+            rate = rate_per_s(at_ms, partition, hot)
+            ebb_ms = at_ms + 120_000
+            yield Rate(at_ms=ebb_ms, topic="T", partitions=(partition,), rate_per_s=rate)
+
+
+def play(
+    hours: int,
+    *,
+    hot: tuple[int, ...] = (),
+    seed: int = 1,
+    options: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[Run, int]:
+    """Play some hours; the run, and how often the leader asked for a round."""
+    policy = Choice(name="incremental", options={**RULE, **options})
+    scenario = Scenario(
+        duration_ms=hours * HOUR_MS,
+        group=Group(
+            policy=policy,
+            assignor=Choice(name="lag-aware"),
+            session_timeout_ms=300_000,
+            heartbeat_interval_ms=60_000,
+            commit_interval_ms=COMMITS_MS,
+        ),
+        topics=(Topic(name="T", partitions=16, rate_per_s=(30.0,) * 16),),
+        members=(MemberSet(name="m", count=4, topics=("T",), capacity_per_s=CAPACITY_PER_S),),
+        events=tuple(noise(random.Random(seed), hours * HOUR_MS, hot)),
+    )
+    run = simulate(scenario, seed=seed)
+    assert run.violations == (), run.violations[:3]
+    return run, sum(isinstance(one.record, BalanceRequested) for one in run.telemetry)
+
+
+@pytest.mark.slow
+def test_day_of_noise_moves_nothing() -> None:
+    """Nor is a single round asked for in 24 hours."""
+    run, asked = play(24)
+    assert run.lag.lags.max() > RULE["lag_imbalance_min"] / 2  # of a partition: it is no whisper
+    assert (run.measures.moved, run.measures.rounds, asked) == (0, 0, 0)
+
+
+@pytest.mark.slow
+def test_day_with_hot_partitions_takes_an_exchange_and_little_more() -> None:
+    """Two exchanges at most, in twelve hours of noise on top; without any, a million records lag.
+
+    At noon one process gets 720 records a second, of which it can work off 700, and the
+    others get 360: what waits in front of the first one would be gone in the evening only.
+    """
+    run, asked = play(24, hot=HOT)
+    assert 2 <= run.measures.moved <= 4
+    assert asked <= 6
+    assert run.measures.lag_peak < 200_000
+
+
+def test_hours_of_noise_without_hysteresis_move_all_the_time() -> None:
+    """What the day above would come to if each look counted, and all that it showed."""
+    run, asked = play(2, options=NO_HYSTERESIS)
+    assert asked > 20
+    assert run.measures.moved > 40
