@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from coopgroup.assignors.base import Assignor
+    from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import Int32Array
     from coopgroup.policies.base import Policy
     from coopgroup.policies.state import PolicyState
@@ -41,11 +42,14 @@ _Row: TypeAlias = "Mapping[str, Any]"
 
 _INT32: Final = (-(2**31), 2**31 - 1)
 _INT64: Final = (-(2**63), 2**63 - 1)
+_RATE_MAX: Final = 10**15
+_A_RATE: Final = f"numbers from 0 to {_RATE_MAX}"
 _LINE_FIELDS: Final = (
     "id",
     "topics",
     "racks",
     "lags",
+    "arrivals_per_s",
     "members",
     "assignor",
     "policy",
@@ -62,6 +66,7 @@ _MEMBER_FIELDS: Final = (
     "rack",
     "remaining_delay_ms",
     "remaining_loss_ms",
+    "consumption_rate_per_s",
 )
 
 
@@ -278,7 +283,36 @@ def _racks(
     }
 
 
+def _rate(value: object) -> bool:
+    """Whether a value is a rate that user data could carry."""
+    return type(value) in (int, float) and 0 <= value <= _RATE_MAX  # type: ignore[operator]
+
+
+def _arrivals(row: _Row, topics: Mapping[str, Int32Array], resources: ResourceSet) -> Float64Array:
+    """Records per second of each of some resources, 0 where the field has none: float64 (N,)."""
+    arrivals = np.zeros(len(resources))
+    listed = _per_partition(row, "arrivals_per_s", topics)
+    for topic, (indices, items) in listed.items():
+        figures = [0 if item is None else item for item in items]
+        if not all(map(_rate, figures)):
+            _refuse(f"arrivals_per_s.{topic}", items, f"a list of {_A_RATE} or null")
+        places = resources.positions(ResourceSet({topic: indices}))
+        arrivals[places] = np.array(figures, dtype=np.float64)[np.argsort(indices)]
+    return arrivals
+
+
 def _lags(row: _Row, topics: Mapping[str, Int32Array]) -> Lags:
+    lags = _given_lags(row, topics)
+    if "arrivals_per_s" not in row:
+        return lags
+    resources = ResourceSet(topics)
+    values = lags.aligned(resources)
+    return Lags(
+        resources=resources, values=values, arrivals_per_s=_arrivals(row, topics, resources)
+    )
+
+
+def _given_lags(row: _Row, topics: Mapping[str, Int32Array]) -> Lags:
     listed = _per_partition(row, "lags", topics)
     values = [np.zeros(0, dtype=np.int64)]
     for topic, (indices, items) in sorted(listed.items()):
@@ -337,6 +371,9 @@ def _member(
     if subscription not in known:
         known[subscription] = tuple(sorted(set(topics)))
     delay, loss = row.get("remaining_delay_ms"), row.get("remaining_loss_ms")
+    rate = row.get("consumption_rate_per_s")
+    if rate is not None and not _rate(rate):
+        _refuse(f"{place}consumption_rate_per_s", rate, f"null, or a number from 0 to {_RATE_MAX}")
     return MemberClaim(
         member_id=member_id,
         topics=known[subscription],
@@ -350,6 +387,7 @@ def _member(
         remaining_loss_ms=None
         if loss is None
         else _integer(loss, f"{place}remaining_loss_ms", NO_LOSS, _INT32[1]),
+        consumption_rate_per_s=None if rate is None else float(rate),
     )
 
 

@@ -452,3 +452,33 @@ def test_remaining_loss_when_it_is_none_is_refused(value: object) -> None:
     member = {"topics": ["T"], "remaining_loss_ms": value}
     status, (row,) = answers(json.dumps({"topics": {"T": 1}, "members": {"B": member}}).encode())
     assert (status, row["error"].startswith("members.B.remaining_loss_ms: got ")) == (2, True)
+
+
+@pytest.mark.parametrize("value", [-0.5, 10**16, "1", True])
+def test_rate_when_it_is_none_is_refused(value: object) -> None:
+    """The same for a rate that user data could not carry."""
+    member = {"topics": ["T"], "consumption_rate_per_s": value}
+    status, (row,) = answers(json.dumps({"topics": {"T": 1}, "members": {"B": member}}).encode())
+    assert (status, row["error"].startswith("members.B.consumption_rate_per_s: got ")) == (2, True)
+
+
+def test_drain_time_when_rates_are_given_gives_more_to_who_works_faster() -> None:
+    """Three times the rate, three times the lag; what comes in counts like lag."""
+    members = {
+        "slow": {"topics": ["T"], "consumption_rate_per_s": 100},
+        "fast": {"topics": ["T"], "consumption_rate_per_s": 300.0},
+    }
+    line = {
+        "topics": {"T": 4},
+        "lags": {"T": [9_000] * 4},
+        "members": members,
+        "assignor": "drain-time",
+    }
+    busy = {
+        **line,
+        "lags": {"T": [9_000, 9_000, 9_000, 0]},
+        "arrivals_per_s": {"T": [0, 0, 0, 50]},
+    }
+    rows = [answer(line), answer(busy)]
+    assert [len(one["target"]["fast"]["T"]) for one in rows] == [3, 3]
+    assert [len(one["target"]["slow"]["T"]) for one in rows] == [1, 1]

@@ -20,6 +20,7 @@ FULL: dict[str, Any] = {
     "topics": {"orders": 3, "sink": [1, -1], "empty": 0},
     "racks": {"sink": [["r2", "r1"], []]},
     "lags": {"orders": [5, None, 7], "sink": [40, 30]},
+    "arrivals_per_s": {"sink": [4, 0.5], "orders": [None, 2.5, 0]},
     "members": {
         "b": {"topics": []},
         "a": {
@@ -29,6 +30,7 @@ FULL: dict[str, Any] = {
             "instance_id": "i",
             "rack": "r1",
             "remaining_delay_ms": 0,
+            "consumption_rate_per_s": 12,
         },
     },
     "assignor": "sticky",
@@ -68,6 +70,8 @@ def test_read_line_when_every_field_is_given_reads_every_field() -> None:
     )
     assert line.lags.resources == line.metadata.resources
     assert line.lags.values.tolist() == [5, 0, 7, 30, 40]
+    assert line.lags.arrivals_per_s is not None
+    assert line.lags.arrivals_per_s.tolist() == [0, 2.5, 0, 0.5, 4]
     assert line.claims == (
         MemberClaim(
             member_id="a",
@@ -77,6 +81,7 @@ def test_read_line_when_every_field_is_given_reads_every_field() -> None:
             instance_id="i",
             rack="r1",
             remaining_delay_ms=0,
+            consumption_rate_per_s=12.0,
         ),
         MemberClaim(member_id="b", topics=()),
     )
@@ -95,6 +100,7 @@ def test_read_line_when_only_the_required_is_given_takes_the_defaults() -> None:
     assert line.context == RoundContext(leader_id="a", generation=0, now_ms=0, state=None)
     assert line.metadata.racks is None
     assert line.lags.values.tolist() == []
+    assert line.lags.arrivals_per_s is None
     assert (line.assignor.name, line.policy.name) == ("sticky", "simple")
 
 
@@ -150,6 +156,18 @@ def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
         (changed(racks={"t": [[], [1]]}), "racks.t.1: got [1], expected a list of strings"),
         (changed(lags={"u": []}), "lags.u: got [], expected a name that topics has"),
         (changed(lags={"t": [1]}), "lags.t: got [1], expected a list of 2, one item per partition"),
+        (
+            changed(arrivals_per_s={"u": []}),
+            "arrivals_per_s.u: got [], expected a name that topics has",
+        ),
+        (
+            changed(arrivals_per_s={"t": [1, -0.5]}),
+            "arrivals_per_s.t: got [1, -0.5], expected a list of numbers from 0 to 10",
+        ),
+        (
+            changed(arrivals_per_s={"t": [1, True]}),
+            "arrivals_per_s.t: got [1, True], expected a list of numbers from 0 to",
+        ),
         (changed(lags={"t": [1, 1.5]}), "lags.t: got [1, 1.5], expected a list of integers or n"),
         (changed(lags={"t": [1, False]}), "lags.t: got [1, False], expected a list of integers "),
         (changed(lags={"t": [1, 2**63]}), "lags.t: got [1, 9223372036854775808], expected integ"),
