@@ -214,8 +214,8 @@ EVENTS: Final = Table(
         client=_STRING,  # name of the process; "" where the writer does not say
         generation=_INT,
         kind=_STRING,
-        record=_STRING,  # the fields of the kind, as JSON
-        digest=_STRING,  # of the line's content: a line that is read twice is one row
+        record=_STRING,  # the line, with the fields of its kind: JSON
+        digest=_STRING,  # of the line: one that is read twice is one row
     ),
     key=("digest",),
 )
@@ -282,8 +282,8 @@ REBALANCES: Final = Table(
         joined=_INT,
         left=_INT,
         partitions=_INT,  # assigned after it
-        moved=_INT,  # partitions whose owner after it is another than before
-        moved_twice=_INT,  # partitions that changed hands more than once within it
+        moved=_INT,  # partitions that changed hands: between processes, see docs/pipeline.md
+        moved_twice=_INT,  # partitions that did more than once
         unavailable_partition_s=_DOUBLE,  # seconds, summed over partitions; null where unknown
         unavailable_error_s=_DOUBLE,  # the true sum is at most so far away
         unobserved=_INT,  # partitions that moved and whose gap cannot be seen

@@ -101,7 +101,10 @@ def build_session(
 def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:
     log = resources.files("coopgroup.pipeline").joinpath("log4j2.properties")
     settings = {"spark.master": master, "spark.app.name": "coopgroup", **_DEFAULTS}
-    settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log}"
+    java_options = "spark.driver.extraJavaOptions"
+    settings[java_options] = f"-Dlog4j2.configurationFile={log}"
+    if java_options in extra:
+        extra = {**extra, java_options: f"{settings[java_options]} {extra[java_options]}"}
     if jars:
         settings["spark.jars"] = ",".join(jars)
     if master.startswith("local"):

@@ -7,8 +7,8 @@
 Theory of operation. A job writes a batch into folders of its own, one for each table, and then a
 row into `batches`. Only rows of batches that stand there count. A job that was killed finds the
 same batch to do again (Spark's checkpoint says which offsets it has), overwrites the folders, and
-is through when the row stands. So a batch is never there twice or in half, whenever a job was
-killed, and all tables of a batch appear at once.
+is through when the row stands; if the row stood already, nothing is left to do. So a batch is never
+there twice or in half, whenever a job was killed, and all tables of a batch appear at once.
 
 Of a snapshot only the newest batch counts. It has two places in turn, so that the one which counts
 is never written to.
@@ -16,9 +16,10 @@ is never written to.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
 from pyspark.errors import AnalysisException
@@ -39,7 +40,7 @@ from coopgroup.pipeline.schemas import TABLES, VERSION, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Tables"]
+__all__ = ["Keep", "Tables"]
 
 _BATCHES: Final = StructType(
     [
@@ -49,6 +50,9 @@ _BATCHES: Final = StructType(
     ]
 )
 _SNAPSHOT_PLACES: Final = 2
+
+Keep: TypeAlias = "Callable[[DataFrame], DataFrame]"
+"""Computes a frame and gives it back without its plan."""
 
 
 @frozen(kw_only=True)
@@ -75,13 +79,15 @@ class Tables:
     # --- writing --------------------------------------------------------------------------------
 
     def write(self, job: str, batch: int, frames: Mapping[str, DataFrame]) -> None:
-        """Add a batch to tables that grow; the same batch written again replaces itself.
+        """Add a batch to tables that grow; one that is there is left as it is.
 
         Args:
             job: name of the job, which counts its own batches.
             batch: its number.
             frames: rows by table, in the columns of `TABLES`.
         """
+        if self.is_through(job, batch):
+            return
         for name, frame in frames.items():
             self._write_rows(TABLES[name], f"job={job}/batch={batch}", frame)
         self._note(job, batch, batch)
@@ -118,6 +124,17 @@ class Tables:
     def _note(self, job: str, batch: int, sequence: int) -> None:
         row = self.spark.range(1).select(sql.lit(sequence).cast("long").alias("sequence"))
         row.write.mode("overwrite").parquet(f"{self.root}/batches/job={job}/batch={batch}")
+
+    def staging(self, job: str) -> Keep:
+        """What puts a frame aside, as Parquet, and gives it back without the plan that made it."""
+        numbers = count()
+
+        def keep(frame: DataFrame) -> DataFrame:
+            path = f"{self.root}/staging/{job}/{next(numbers)}"
+            frame.write.mode("overwrite").parquet(path)
+            return self.spark.read.schema(frame.schema).parquet(path)
+
+        return keep
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -156,6 +173,11 @@ class Tables:
     def has_batches(self, job: str) -> bool:
         """Whether a job wrote anything."""
         return self._last(job) is not None
+
+    def is_through(self, job: str, batch: int) -> bool:
+        """Whether a batch of a job that grows is there."""
+        last = self._last(job)
+        return last is not None and batch <= last
 
     def has_checkpoint(self, job: str) -> bool:
         """Whether Spark kept how far a job has come."""

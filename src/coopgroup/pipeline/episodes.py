@@ -1,0 +1,129 @@
+"""The job that makes episodes of the tables: `rebalances`, `outages`, `absences`, `skew`.
+
+Everything is computed anew from the whole history, by joins and windows: late or repeated input
+changes nothing but what it is about, and no row passes through the driver.
+
+Frames that are needed more than once are computed and put aside as they come (`keep`). That is not
+for the rows' sake alone: Spark analyses the whole plan of a frame at each step, and a plan that is
+joined with itself again and again grows without bounds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
+from coopgroup.pipeline.outages import outages_of
+from coopgroup.pipeline.processes import completed_rounds, holders_of, members_of, states_of
+from coopgroup.pipeline.rebalances import (
+    SETTLE_MS,
+    numbered_rounds,
+    owner_changes,
+    rebalances_of,
+)
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.skew import skew_of
+from coopgroup.pipeline.telemetry_episodes import (
+    led_rebalances,
+    outages_of_work,
+    rebalances_of_rounds,
+    work_spans,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from coopgroup.pipeline.tables import Keep, Tables
+
+__all__ = [
+    "EPISODES_JOB",
+    "checkpointed",
+    "history_episodes",
+    "telemetry_episodes",
+    "write_episodes",
+]
+
+EPISODES_JOB: Final = "episodes"
+
+
+def checkpointed(frame: DataFrame) -> DataFrame:
+    """Compute a frame and keep its rows on the executors, for tests and small data."""
+    return frame.localCheckpoint()
+
+
+def history_episodes(
+    commits: DataFrame,
+    generations: DataFrame,
+    members: DataFrame,
+    assignments: DataFrame,
+    lag: DataFrame,
+    *,
+    settle_ms: int = SETTLE_MS,
+    keep: Keep = checkpointed,
+) -> dict[str, DataFrame]:
+    """Episodes of groups of any client.
+
+    Args:
+        commits: the table, as the others.
+        generations: of the same groups.
+        members: of the same groups.
+        assignments: of the same groups.
+        lag: may be empty; then there is no skew.
+        settle_ms: longest pause between two rounds of one rebalance.
+        keep: computes a frame that is needed more than once, and gives it back without its plan.
+    """
+    states = keep(states_of(generations))
+    present = keep(members_of(members, states))
+    holders = keep(holders_of(assignments, present))
+    rounds = keep(completed_rounds(states))
+    numbered = keep(numbered_rounds(rounds, settle_ms))
+    changes = keep(owner_changes(holders, numbered))
+    outages = keep(outages_of(changes, commits))
+    return {
+        "rebalances": rebalances_of(numbered, present, changes, outages),
+        "outages": outages.where("is_observed").select(*TABLES["outages"].schema.names),
+        "absences": absences_of(
+            keep(departures_of(present, states, holders, commits)),
+            keep(arrivals_of(present)),
+            states,
+            keep,
+        ),
+        "skew": skew_of(lag, rounds, holders),
+    }
+
+
+def telemetry_episodes(
+    events: DataFrame, rounds: DataFrame, work: DataFrame, *, keep: Keep = checkpointed
+) -> dict[str, DataFrame]:
+    """Episodes of groups of ours.
+
+    Args:
+        events: the table, as the others.
+        rounds: of the same groups.
+        work: of the same groups.
+        keep: computes a frame that is needed more than once, and gives it back without its plan.
+    """
+    led = keep(led_rebalances(rounds))
+    spans = keep(work_spans(work, events))
+    outages = keep(outages_of_work(spans, events, led))
+    return {
+        "rebalances": rebalances_of_rounds(led, spans, events, outages),
+        "outages": outages,
+    }
+
+
+def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS) -> None:
+    """Compute the episodes anew, of history and telemetry alike.
+
+    Args:
+        tables: with history, telemetry or both.
+        settle_ms: longest pause between two rounds of one rebalance in the history.
+    """
+    keep = tables.staging(EPISODES_JOB)
+    names = ("commits", "generations", "members", "assignments", "lag")
+    history = (tables.read(name) for name in names)
+    telemetry = (tables.read(name) for name in ("events", "rounds", "work"))
+    frames = history_episodes(*history, settle_ms=settle_ms, keep=keep)
+    for name, frame in telemetry_episodes(*telemetry, keep=keep).items():
+        frames[name] = frames[name].unionByName(frame)
+    tables.replace(EPISODES_JOB, frames)

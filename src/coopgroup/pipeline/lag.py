@@ -1,0 +1,132 @@
+"""Lag and load of groups: ends of partitions, joined with what was committed when they held.
+
+The rules for what was never committed are those of the lag-aware assignors (KAFKA-5337): with
+`auto.offset.reset=latest` the lag is 0, with anything else it is every record that there is. They
+hold for each partition of a topic that the group subscribes to, or ever committed a part of.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as sql
+
+from coopgroup.pipeline.asof import with_last
+from coopgroup.pipeline.schemas import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = ["LAG_JOB", "RESETS", "interests_of", "lag_of", "loads_of", "write_lag"]
+
+LAG_JOB: Final = "lag"
+RESETS: Final = ("earliest", "latest")
+_PARTITION: Final = ("group", "topic", "partition")
+_MS_PER_S: Final = 1_000
+
+
+def interests_of(commits: DataFrame, members: DataFrame) -> DataFrame:
+    """Who wants which topic, and since when: (group, topic, since_ms).
+
+    Args:
+        commits: the table.
+        members: the table.
+    """
+    committed = commits.select("group", "topic", "at_ms")
+    subscribed = members.select("group", sql.explode("topics").alias("topic"), "at_ms")
+    both = committed.unionByName(subscribed)
+    return both.groupBy("group", "topic").agg(sql.min("at_ms").alias("since_ms"))
+
+
+def lag_of(ends: DataFrame, commits: DataFrame, interests: DataFrame, reset: str) -> DataFrame:
+    """Lag of every group at every time at which ends are known: the table `lag`.
+
+    Args:
+        ends: the table.
+        commits: the table.
+        interests: from `interests_of`.
+        reset: `auto.offset.reset` of the consumers, one of `RESETS`.
+    """
+    wanted = (
+        ends.dropDuplicates(["topic", "partition", "at_ms"])
+        .join(sql.broadcast(interests), "topic")
+        .where(sql.col("at_ms") >= sql.col("since_ms"))
+        .drop("since_ms")
+    )
+    known = with_last(
+        wanted, commits, keys=_PARTITION, columns=["committed"], order=["source_offset"]
+    )
+    is_committed = sql.col("committed").isNotNull()
+    ahead = sql.col("end") - sql.coalesce("committed", "begin")
+    uncommitted = sql.lit(0).cast("long") if reset == "latest" else ahead
+    return known.select(
+        *(*_PARTITION, "at_ms", "end", "committed"),
+        # The commit may be younger than the look-up of the end.
+        sql.greatest(
+            sql.when(is_committed, ahead).otherwise(uncommitted), sql.lit(0).cast("long")
+        ).alias("lag"),
+        sql.when(is_committed, "committed").otherwise(reset).alias("rule"),
+    )
+
+
+def loads_of(ends: DataFrame, commits: DataFrame, interests: DataFrame) -> DataFrame:
+    """Records per second that come and go, by partition and hour of the day: the table `loads`.
+
+    A rate is all records over all seconds of the intervals that end in the hour. Intervals in which
+    an offset went back (a topic made anew, a group reset) do not count.
+
+    Args:
+        ends: the table.
+        commits: the table.
+        interests: from `interests_of`.
+    """
+    produced = ends.select("topic", "partition", "at_ms", sql.col("end").alias("offset"))
+    arrivals = _rates(produced, ("topic", "partition"), "arrival")
+    arrivals = arrivals.join(sql.broadcast(interests.select("group", "topic")), "topic")
+    consumed = commits.where(~sql.col("is_tombstone"))
+    consumed = consumed.select(*_PARTITION, "at_ms", sql.col("committed").alias("offset"))
+    consumption = _rates(consumed, _PARTITION, "consumption")
+    both = arrivals.join(consumption, [*_PARTITION, "hour"], "full_outer")
+    return both.select(*TABLES["loads"].schema.names)
+
+
+def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
+    """Rate by hour of offsets that grow: the keys, hour, `NAME_per_s` and `NAME_s`."""
+    window = Window.partitionBy(*keys).orderBy("at_ms", "offset")
+    steps = offsets.select(
+        *keys,
+        sql.hour(sql.timestamp_millis("at_ms")).alias("hour"),
+        (sql.col("offset") - sql.lag("offset").over(window)).alias("records"),
+        (sql.col("at_ms") - sql.lag("at_ms").over(window)).alias("ms"),
+    ).where((sql.col("records") >= 0) & (sql.col("ms") > 0))
+    seconds: Column = sql.sum("ms") / _MS_PER_S
+    return steps.groupBy(*keys, "hour").agg(
+        (sql.sum("records") / seconds).alias(f"{name}_per_s"), seconds.alias(f"{name}_s")
+    )
+
+
+def write_lag(tables: Tables, reset: str, *, since_ms: int = 0) -> None:
+    """Compute `lag` and `loads` anew from the tables.
+
+    Args:
+        tables: with history and `ends`.
+        reset: one of `RESETS`.
+        since_ms: how far back lag and load go; older commits still count for what came later.
+    """
+    commits, ends = tables.read("commits"), tables.read("ends")
+    ends = ends.where(sql.col("at_ms") >= since_ms)
+    interests = interests_of(commits, tables.read("members")).persist()
+    recent = commits.where(sql.col("at_ms") >= since_ms)
+    try:
+        tables.replace(
+            LAG_JOB,
+            {
+                "lag": lag_of(ends, commits, interests, reset),
+                "loads": loads_of(ends, recent, interests),
+            },
+        )
+    finally:
+        interests.unpersist()

@@ -1,0 +1,54 @@
+"""How unevenly the lag lies on the members of a group, over time: the table `skew`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as sql
+
+from coopgroup.pipeline.asof import with_last
+from coopgroup.pipeline.schemas import TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["skew_of"]
+
+_MOMENT: Final = ("group", "at_ms", "generation")
+
+
+def skew_of(lag: DataFrame, rounds: DataFrame, holders: DataFrame) -> DataFrame:
+    """The table: a row for each time at which the lag of a group with members is known.
+
+    Members without a partition count, with a lag of 0; what nobody holds does not.
+
+    Args:
+        lag: the table.
+        rounds: from `processes.completed_rounds`.
+        holders: from `processes.holders_of`.
+    """
+    times = lag.select("group", "at_ms").distinct()
+    facts = rounds.select("group", "at_ms", "generation", "member_count")
+    at = with_last(
+        times, facts, keys=["group"], columns=["generation", "member_count"], order=["generation"]
+    ).where(sql.col("member_count") > 0)
+    last = holders.join(
+        rounds.select("group", "generation", "source_partition", "source_offset"),
+        ["group", "generation", "source_partition", "source_offset"],
+    )
+    held = last.select("group", "generation", "topic", "partition", "member_id")
+    rows = lag.join(at, ["group", "at_ms"]).join(
+        held, ["group", "generation", "topic", "partition"]
+    )
+    by_member = rows.groupBy(*_MOMENT, "member_count", "member_id").agg(sql.sum("lag").alias("lag"))
+    mean = sql.col("lag_total") / sql.col("members")
+    return (
+        by_member.groupBy(*_MOMENT, sql.col("member_count").alias("members"))
+        .agg(sql.sum("lag").alias("lag_total"), sql.max("lag").alias("lag_max"))
+        .withColumn("lag_mean", mean)
+        .withColumn(
+            "imbalance",
+            sql.when(sql.col("lag_total") > 0, sql.col("lag_max") / sql.col("lag_mean")),
+        )
+        .select(*TABLES["skew"].schema.names)
+    )

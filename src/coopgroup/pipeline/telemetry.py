@@ -1,0 +1,233 @@
+"""Telemetry of our own members to tables: `events`, `rounds`, `work`.
+
+Theory of operation. A line is read by Spark's own JSON functions, without Python: once as an
+envelope, which makes it an event or a reason to reject it, then again for the fields of its kind.
+A line is known by the digest of its text, so a line that was read before (a file that has grown,
+a copy of it, a producer that tried twice) adds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as sql
+
+from coopgroup.pipeline.history import require_checkpoint
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.telemetry import SCHEMA_VERSION
+from coopgroup.telemetry.codec import CLASS_OF_KIND
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = [
+    "FILES_JOB",
+    "TOPIC_JOB",
+    "file_lines",
+    "start_telemetry",
+    "telemetry_frames",
+    "topic_lines",
+    "write_telemetry",
+]
+
+FILES_JOB: Final = "telemetry_files"
+TOPIC_JOB: Final = "telemetry"
+_ENVELOPE: Final = (
+    "schema int, at_ms long, `group` string, member string, generation int, client string,"
+    " kind string, _broken string"
+)
+_RESOURCES: Final = "map<string, array<int>>"
+_COUNTED: Final = ("granted", "revoked", "lost", "created", "waiting", "contested")
+_ROUND: Final = ", ".join(
+    (
+        "policy string, assignor string, members array<string>, follow_up boolean",
+        "scheduled_rebalance_timeout_ms long",
+        *(f"{name} {_RESOURCES}" for name in _COUNTED),
+    )
+)
+_WORK: Final = f"resources {_RESOURCES}, reason string, duration_ms long"
+_WORK_KINDS: Final = ("resources_started", "resources_stopped")
+
+
+def file_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Lines of files or folders: (source, source_partition, source_offset, written_ms, line)."""
+    lines = spark.read.text(list(paths), wholetext=False)
+    return _lines(
+        lines.select(sql.col("_metadata.file_path").alias("source"), sql.col("value")),
+        sql.lit(None),
+        sql.lit(None),
+        sql.lit(None),
+    )
+
+
+def topic_lines(raw: DataFrame, topic: str) -> DataFrame:
+    """Records of a topic as lines: the columns of `decoding.RAW` to those of `file_lines`."""
+    return _lines(
+        raw.withColumn("source", sql.lit(topic)),
+        sql.col("source_partition"),
+        sql.col("source_offset"),
+        sql.col("written_ms"),
+    )
+
+
+def _lines(rows: DataFrame, partition: Column, offset: Column, written_ms: Column) -> DataFrame:
+    return rows.select(
+        "source",
+        partition.cast("int").alias("source_partition"),
+        offset.cast("long").alias("source_offset"),
+        written_ms.cast("long").alias("written_ms"),
+        sql.col("value").cast("string").alias("line"),
+    ).where(sql.trim("line") != "")
+
+
+# --- transformations ------------------------------------------------------------------------------
+
+
+def read_lines(lines: DataFrame) -> DataFrame:
+    """Read envelopes: adds the columns of `events`, and `reason` where a line is none."""
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_broken"}
+    rows = lines.withColumn("one", sql.from_json("line", _ENVELOPE, options))
+    named = [
+        sql.when(sql.col(f"one.{name}").isNull(), f"{name}: missing, or of another type")
+        for name in ("at_ms", "group", "member", "generation", "kind")
+    ]
+    version = sql.col("one.schema")
+    reason = sql.coalesce(
+        sql.when(sql.col("one").isNull() | (sql.col("one._broken").isNotNull()), "not JSON"),
+        sql.when(
+            version.isNull() | (version != SCHEMA_VERSION), f"schema: expected {SCHEMA_VERSION}"
+        ),
+        *named,
+        sql.when(~sql.col("one.kind").isin(*CLASS_OF_KIND), "kind: not known"),
+    )
+    return rows.select(
+        *lines.columns,
+        *(sql.col(f"one.{name}") for name in ("group", "at_ms", "member", "generation", "kind")),
+        sql.coalesce("one.client", sql.lit("")).alias("client"),
+        sql.col("line").alias("record"),
+        sql.sha2("line", 256).alias("digest"),
+        reason.alias("reason"),
+    )
+
+
+def events_of(read: DataFrame) -> DataFrame:
+    """Lines that are records, each once: from `read_lines` to the table `events`."""
+    rows = read.where(sql.col("reason").isNull()).select(*TABLES["events"].schema.names)
+    return rows.dropDuplicates(["digest"])
+
+
+def rejected_lines_of(read: DataFrame) -> DataFrame:
+    """Lines that are none: from `read_lines` to the table `rejected`."""
+    rows = read.where(sql.col("reason").isNotNull()).select(
+        *("source", "source_partition", "source_offset"),
+        sql.col("written_ms").alias("at_ms"),
+        sql.lit("line").alias("part"),
+        "reason",
+        sql.lit(None).cast("binary").alias("key"),
+        sql.col("line").cast("binary").alias("value"),
+    )
+    return rows.dropDuplicates(["source", "source_partition", "source_offset", "value"])
+
+
+def rounds_of(events: DataFrame) -> DataFrame:
+    """What leaders decided: from `events` to the table `rounds`."""
+    rows = events.where(sql.col("kind") == "round_led")
+    rows = rows.withColumn("led", sql.from_json("record", _ROUND))
+    counts = [_count(f"led.{name}").alias(name) for name in _COUNTED]
+    return rows.select("*", "led.*").select(
+        *("group", "at_ms", "member", "generation", "policy", "assignor", "members"),
+        *counts,
+        sql.coalesce("follow_up", sql.lit(0).cast("boolean")).alias("follow_up"),
+        sql.coalesce("scheduled_rebalance_timeout_ms", sql.lit(0).cast("long")).alias(
+            "scheduled_rebalance_timeout_ms"
+        ),
+        "digest",
+    )
+
+
+def _count(resources: str) -> Column:
+    """How many resources a map from topic to partitions has."""
+    lists = sql.coalesce(sql.map_values(resources), sql.array())
+    return sql.coalesce(sql.size(sql.flatten(lists)), sql.lit(0)).alias("count")
+
+
+def work_of(events: DataFrame) -> DataFrame:
+    """What applications began and ceased to work on: from `events` to the table `work`."""
+    rows = events.where(sql.col("kind").isin(*_WORK_KINDS))
+    rows = rows.withColumn("did", sql.from_json("record", _WORK)).select("*", "did.*")
+    by_topic = rows.select("*", sql.explode("resources").alias("topic", "partitions"))
+    return (
+        by_topic.withColumn("partition", sql.explode("partitions"))
+        .withColumn("is_start", sql.col("kind") == _WORK_KINDS[0])
+        .select(*TABLES["work"].schema.names)
+    )
+
+
+def telemetry_frames(lines: DataFrame, tables: Tables) -> dict[str, DataFrame]:
+    """Frames of what the tables do not have yet.
+
+    Args:
+        lines: from `file_lines` or `topic_lines`.
+        tables: where earlier lines are.
+    """
+    read = read_lines(lines)
+    known = tables.read("events").select("digest")
+    events = events_of(read).join(known, "digest", "left_anti")
+    refused = rejected_lines_of(read)
+    refused = refused.join(tables.read("rejected").select("source", "value"), _SAME, "left_anti")
+    return {
+        "events": events,
+        "rounds": rounds_of(events),
+        "work": work_of(events),
+        "rejected": refused,
+    }
+
+
+_SAME: Final = ["source", "value"]
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+def write_telemetry(lines: DataFrame, tables: Tables) -> None:
+    """Add the lines of files that the tables do not have yet.
+
+    Args:
+        lines: from `file_lines`.
+        tables: where to.
+    """
+    tables.append(FILES_JOB, telemetry_frames(lines, tables))
+
+
+def start_telemetry(
+    raw: DataFrame, tables: Tables, *, topic: str, every_s: float | None = None
+) -> StreamingQuery:
+    """Write a stream of telemetry to the tables, each record once.
+
+    Args:
+        raw: a stream in the columns of `decoding.RAW`.
+        tables: where to; the checkpoint stands beside them.
+        topic: name of the topic.
+        every_s: seconds between micro-batches; None to end when what is there has been read.
+
+    Raises:
+        PipelineError: there are tables without their checkpoint.
+    """
+    require_checkpoint(tables, TOPIC_JOB)
+
+    def write(rows: DataFrame, batch: int) -> None:
+        # Done before the last end of the process: nothing here is new, and must not look missing.
+        if not tables.is_through(TOPIC_JOB, batch):
+            tables.write(TOPIC_JOB, batch, telemetry_frames(topic_lines(rows, topic), tables))
+
+    writer = raw.writeStream.foreachBatch(write).option(
+        "checkpointLocation", tables.checkpoint(TOPIC_JOB)
+    )
+    if every_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{every_s} seconds").start()

@@ -1,0 +1,50 @@
+"""One small local Spark for all tests of this folder."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from coopgroup.pipeline.connector import connector_jars
+from coopgroup.pipeline.session import build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE: Final = Path(__file__).parent
+# Rows are few here and plans many: what Spark spends on getting fast is better left out.
+SMALL: Final = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session on two cores, with Spark's Kafka source, that lives as long as the tests."""
+    session = build_session(
+        master="local[2]",
+        jars=connector_jars(),
+        extra=SMALL,
+    )
+    yield session
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        session.stop()
+        gc.collect()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let PySpark leave its sockets to be closed when they are collected, as it does."""
+    leave = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+    for item in items:
+        if item.path.parent == HERE:
+            item.add_marker(leave)

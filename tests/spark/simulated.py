@@ -1,0 +1,111 @@
+"""What a group coordinator would have written down of a simulated run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from coopgroup.model import ResourceSet
+from coopgroup.pipeline.decoding import RAW
+from coopgroup.pipeline.internal_topic import (
+    GroupKey,
+    GroupMember,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+    encode_group_value,
+    encode_key,
+    encode_offset_value,
+)
+from coopgroup.protocol import (
+    KafkaAssignment,
+    Subscription,
+    encode_kafka_assignment,
+    encode_subscription,
+)
+from coopgroup.telemetry import AssignmentReceived, Envelope, OffsetsCommitted, RoundLed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from coopgroup.simulator.run import Run
+
+__all__ = ["raw_frame", "records_of"]
+
+HOST = "/10.0.0.1"
+Records = list[tuple[int, bytes, bytes]]
+
+
+def raw_frame(spark: SparkSession, records: Iterable[tuple[int, bytes, bytes | None]]) -> DataFrame:
+    """Records (time, key, value) as they are read from the topic, in order of time."""
+    ordered = sorted(records, key=lambda record: record[0])
+    rows = [(key, value, 0, offset, at_ms) for offset, (at_ms, key, value) in enumerate(ordered)]
+    return spark.createDataFrame(rows, RAW)
+
+
+def records_of(run: Run) -> Records:
+    """Commits and completed rounds of a run, as records of the internal topic."""
+    return [*_commits(run.telemetry), *_rounds(run)]
+
+
+def _commits(telemetry: Sequence[Envelope]) -> Records:
+    records = []
+    for one in telemetry:
+        if isinstance(one.record, OffsetsCommitted):
+            pairs = zip(one.record.resources, one.record.offsets, strict=True)
+            for (topic, partition), offset in pairs:
+                key = OffsetKey(group=one.group, topic=topic, partition=partition)
+                value = OffsetValue(committed=offset, commit_ms=one.at_ms)
+                records.append((one.at_ms, encode_key(key), encode_offset_value(value)))
+    return records
+
+
+def _rounds(run: Run) -> Records:
+    """A round is written down when its leader has answered: as the first assignment arrives."""
+    led = {one.generation: one for one in run.telemetry if isinstance(one.record, RoundLed)}
+    got: dict[int, dict[str, Envelope]] = defaultdict(dict)
+    for one in run.telemetry:
+        if isinstance(one.record, AssignmentReceived):
+            got[one.generation].setdefault(one.member, one)
+    clients = {one.member: one.client for one in run.telemetry if one.member and one.client}
+    records = []
+    for generation, leader in led.items():
+        answers = got[generation]
+        if not answers:
+            continue
+        at_ms = min(one.at_ms for one in answers.values())
+        assert isinstance(leader.record, RoundLed)
+        members = tuple(
+            _member(run, member_id, clients[member_id], answers.get(member_id))
+            for member_id in leader.record.members
+        )
+        value = GroupValue(
+            protocol_type="consumer",
+            generation=generation,
+            protocol="coopgroup",
+            leader=leader.member,
+            state_ms=at_ms,
+            members=members,
+        )
+        key = encode_key(GroupKey(group=leader.group))
+        records.append((at_ms, key, encode_group_value(value)))
+    return records
+
+
+def _member(run: Run, member_id: str, client: str, answer: Envelope | None) -> GroupMember:
+    group = run.scenario.group
+    held = ResourceSet()
+    if answer is not None and isinstance(answer.record, AssignmentReceived):
+        held = answer.record.kept | answer.record.gained
+    topics = tuple(topic.name for topic in run.scenario.topics)
+    return GroupMember(
+        member_id=member_id,
+        client_id=client,
+        client_host=HOST,
+        rebalance_timeout_ms=group.rebalance_timeout_ms,
+        session_timeout_ms=group.session_timeout_ms,
+        subscription=encode_subscription(Subscription(topics=topics)),
+        assignment=encode_kafka_assignment(KafkaAssignment(assigned=held)),
+    )

@@ -1,0 +1,289 @@
+"""The internal topic to tables: what is read, what is refused, and each record once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from coopgroup.model import ResourceSet
+from coopgroup.pipeline.decoding import RAW
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.history import (
+    commit_records,
+    group_records,
+    history_frames,
+    start_history,
+)
+from coopgroup.pipeline.internal_topic import (
+    GroupKey,
+    GroupMember,
+    GroupValue,
+    OffsetKey,
+    OffsetValue,
+    encode_group_value,
+    encode_key,
+    encode_offset_value,
+)
+from coopgroup.pipeline.tables import Tables
+from coopgroup.protocol import (
+    KafkaAssignment,
+    Subscription,
+    encode_kafka_assignment,
+    encode_subscription,
+)
+from tests.spark.frames import rows
+from tests.spark.simulated import raw_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+MEMBER = GroupMember(
+    member_id="a-1",
+    client_id="a",
+    client_host="/10.0.0.1",
+    rebalance_timeout_ms=60_000,
+    session_timeout_ms=6_000,
+    subscription=encode_subscription(Subscription(topics=("orders",))),
+    assignment=encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"orders": [0, 2]}))),
+)
+TABLE_NAMES = ("commits", "generations", "members", "assignments", "rejected")
+
+
+def commit_record(
+    at_ms: int, committed: int | None, group: str = "g", topic: str = "orders"
+) -> tuple[int, bytes, bytes | None]:
+    """A commit of partition 1, or a tombstone."""
+    key = encode_key(OffsetKey(group=group, topic=topic, partition=1))
+    if committed is None:
+        return at_ms, key, None
+    return at_ms, key, encode_offset_value(OffsetValue(committed=committed, commit_ms=at_ms))
+
+
+def group_record(at_ms: int, generation: int, *members: GroupMember) -> tuple[int, bytes, bytes]:
+    """A completed round."""
+    value = GroupValue(
+        protocol_type="consumer",
+        generation=generation,
+        protocol="range",
+        leader="a-1",
+        state_ms=at_ms,
+        members=members,
+    )
+    return at_ms, encode_key(GroupKey(group="g")), encode_group_value(value)
+
+
+def frames_of(raw: DataFrame) -> dict[str, DataFrame]:
+    """All tables of some records."""
+    return history_frames(commit_records(raw), group_records(raw))
+
+
+def test_records_become_rows_of_their_tables(spark: SparkSession) -> None:
+    """A commit, a round with a member and its two partitions, and a tombstone of each kind."""
+    raw = raw_frame(
+        spark,
+        [
+            group_record(1_000, 1, MEMBER),
+            commit_record(2_000, 10),
+            commit_record(3_000, None),
+            (4_000, encode_key(GroupKey(group="g")), None),
+        ],
+    )
+    frames = frames_of(raw)
+    assert rows(frames["commits"], "group", "topic", "partition", "at_ms", "committed") == [
+        ("g", "orders", 1, 2_000, 10),
+        ("g", "orders", 1, 3_000, None),
+    ]
+    assert rows(frames["generations"], "at_ms", "generation", "is_tombstone", "member_count") == [
+        (1_000, 1, False, 1),
+        (4_000, None, True, None),
+    ]
+    assert rows(frames["members"], "generation", "member_id", "client_host", "topics") == [
+        (1, "a-1", "/10.0.0.1", ["orders"])
+    ]
+    assert rows(frames["assignments"], "generation", "member_id", "topic", "partition") == [
+        (1, "a-1", "orders", 0),
+        (1, "a-1", "orders", 2),
+    ]
+    assert rows(frames["rejected"]) == []
+
+
+def test_what_cannot_be_read_is_kept_with_its_reason(spark: SparkSession) -> None:
+    """Unknown versions, broken bytes and records without a key stand in `rejected`."""
+    broken = GroupMember(
+        member_id="b-1",
+        client_id="b",
+        client_host="/10.0.0.2",
+        rebalance_timeout_ms=1,
+        session_timeout_ms=1,
+        subscription=MEMBER.subscription,
+        assignment=b"\0\0\0\0",
+    )
+    key = encode_key(OffsetKey(group="g", topic="orders", partition=1))
+    raw = spark.createDataFrame(
+        [
+            (key, b"\0\x09", 0, 0, 5),
+            (b"\0\3\0\1g", b"\0\0", 0, 1, 6),
+            (None, b"x", 0, 2, 7),
+            (*group_record(8, 3, MEMBER, broken)[1:], 0, 3, 8),
+            (key, None, 0, 4, 9),
+        ],
+        RAW,
+    )
+    frames = frames_of(raw)
+    found = rows(frames["rejected"], "source_offset", "source", "part", "at_ms", "reason")
+    assert [row[:4] for row in found] == [
+        (0, "__consumer_offsets", "value", 5),
+        (1, "__consumer_offsets", "key", 6),
+        (2, "__consumer_offsets", "key", 7),
+        (3, "__consumer_offsets", "assignment", 8),
+    ]
+    assert "version: 9" in found[0][4]
+    assert "b-1" in found[3][4]
+    assert rows(frames["members"], "member_id", "assigned_count") == [("a-1", 2), ("b-1", None)]
+    assert len(rows(frames["commits"])) == 1
+
+
+def test_groups_of_spark_itself_are_left_out(spark: SparkSession) -> None:
+    """Reading leaves traces in what is read."""
+    own = "spark-kafka-source-1f0d-driver-0"
+    raw = raw_frame(spark, [commit_record(1, 1, own), commit_record(2, 2)])
+    assert rows(frames_of(raw)["commits"], "group") == [("g",)]
+
+
+# --- exactly once ---------------------------------------------------------------------------------
+
+
+def write_input(spark: SparkSession, folder: Path, parts: int = 3) -> None:
+    """Files of records, each of which makes a micro-batch."""
+    for part in range(parts):
+        first = part * 10
+        records = [commit_record(first + number, number) for number in range(5)]
+        records += [group_record(first + 9, part, MEMBER), (first + 9, b"\0\3", None)]
+        frame = raw_frame(spark, records).coalesce(1)
+        frame.write.mode("append").parquet(f"file://{folder}/{part}")
+
+
+def stream(spark: SparkSession, folder: Path) -> DataFrame:
+    """The files as a stream, a file for each micro-batch."""
+    return (
+        spark.readStream.schema(RAW)
+        .option("maxFilesPerTrigger", 1)
+        .option("recursiveFileLookup", "true")
+        .parquet(f"file://{folder}")
+    )
+
+
+def contents(tables: Tables) -> dict[str, list[tuple[object, ...]]]:
+    """Everything that the tables hold."""
+    return {name: rows(tables.read(name)) for name in TABLE_NAMES}
+
+
+def test_a_job_that_fails_between_tables_leaves_each_row_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever write it dies in, rows of half a batch are not seen and not there twice later."""
+    write_input(spark, tmp_path / "in", parts=2)
+    clean = Tables(spark=spark, folder=str(tmp_path / "clean"))
+    start_history(stream(spark, tmp_path / "in"), clean).awaitTermination()
+    expected = contents(clean)
+    assert len(expected["commits"]) == 10
+    tables = Tables(spark=spark, folder=str(tmp_path / "out"))
+    original = Tables._write_rows  # noqa: SLF001 - where a job is made to die
+    note = Tables._note  # noqa: SLF001
+    written = []
+
+    def dying(self: Tables, table: object, place: str, frame: DataFrame) -> None:
+        written.append(place)
+        original(self, table, place, frame)  # type: ignore[arg-type]  # passed on as it came
+        if len(written) in {2, 9}:
+            raise RuntimeError("killed")
+
+    def dying_after_the_note(self: Tables, job: str, batch: int, sequence: int) -> None:
+        note(self, job, batch, sequence)
+        if len(written) < 10:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr(Tables, "_write_rows", dying)
+    monkeypatch.setattr(Tables, "_note", dying_after_the_note)
+    deaths = 0
+    for _ in range(6):
+        query = start_history(stream(spark, tmp_path / "in"), tables)
+        try:
+            query.awaitTermination()
+            break
+        except Exception:  # noqa: BLE001 - whatever Spark makes of it
+            deaths += 1
+            seen = contents(tables)
+            assert all(set(seen[name]) <= set(expected[name]) for name in ("generations",))
+            assert len(seen["commits"]) in {0, 5, 10}
+    assert deaths == 3
+    assert contents(tables) == expected
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from coopgroup.pipeline.history import start_history
+from coopgroup.pipeline.session import build_session
+from coopgroup.pipeline.tables import Tables
+from tests.spark.conftest import SMALL
+from tests.spark.test_history import stream
+spark = build_session(master="local[1]", extra=SMALL)
+tables = Tables(spark=spark, folder=sys.argv[2])
+print("begun", flush=True)
+start_history(stream(spark, Path(sys.argv[1])), tables).awaitTermination()
+"""
+
+
+@pytest.mark.timeout(400)  # starts a Spark of its own, and the machine may be busy
+def test_a_job_that_is_killed_leaves_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    """SIGKILL in the midst of writing, then the same job again: the rows of an untroubled run."""
+    write_input(spark, tmp_path / "in", parts=3)
+    clean = Tables(spark=spark, folder=str(tmp_path / "clean"))
+    start_history(stream(spark, tmp_path / "in"), clean).awaitTermination()
+    out = tmp_path / "out"
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(tmp_path / "in"), str(out)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 100
+        # The second batch has begun and the third has not been noted.
+        while not list(out.glob("v1/*/job=history/batch=1")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+            assert process.poll() is None
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+    tables = Tables(spark=spark, folder=str(out))
+    half = contents(tables)
+    assert half["commits"] != contents(clean)["commits"]
+    start_history(stream(spark, tmp_path / "in"), tables).awaitTermination()
+    assert contents(tables) == contents(clean)
+    # And once more, with nothing new to read.
+    start_history(stream(spark, tmp_path / "in"), tables).awaitTermination()
+    assert contents(tables) == contents(clean)
+
+
+def test_tables_without_their_checkpoint_are_not_added_to(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Without it everything would be read again, so the job says what is wrong."""
+    tables = Tables(spark=spark, folder=str(tmp_path / "out"))
+    tables.write("history", 0, frames_of(raw_frame(spark, [commit_record(1, 1)])))
+    write_input(spark, tmp_path / "in", parts=1)
+    with pytest.raises(PipelineError, match="no checkpoint"):
+        start_history(stream(spark, tmp_path / "in"), tables)

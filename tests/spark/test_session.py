@@ -1,0 +1,40 @@
+"""The session as the jobs get it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import functions as sql
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import SparkSession
+
+
+def _programs(frames: Iterable[pd.DataFrame]) -> Iterable[pd.DataFrame]:
+    for frame in frames:
+        yield frame.assign(program=sys.executable)[["program"]]
+
+
+def test_workers_run_this_python(spark: SparkSession) -> None:
+    """Functions run in the Python that started the session, which has coopgroup."""
+    rows = spark.range(1).mapInPandas(_programs, "program string").collect()
+    assert [row.program for row in rows] == [sys.executable]
+
+
+def test_session_is_bounded_and_local(spark: SparkSession) -> None:
+    """Memory has a limit, times are UTC and the driver listens on loopback."""
+    assert spark.conf.get("spark.driver.memory") == "1g"
+    assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    hour = spark.range(1).select(sql.hour(sql.timestamp_seconds(sql.lit(3_600)))).collect()
+    assert hour[0][0] == 1
+
+
+def test_session_knows_the_kafka_source(spark: SparkSession) -> None:
+    """The connector's jars are on the class path: its options are what is complained of."""
+    with pytest.raises(IllegalArgumentException, match="for Kafka source"):
+        spark.read.format("kafka").load()
