@@ -373,17 +373,16 @@ def _settle_commits(
         lambda topic, partition: codes.get((topic, partition), missing),
         member.config.commit_attempts_max,
     )
-    turn.set(commits=commits)
     turn.finish_commits(finished)
     if Action.SEEK in actions:
         turn.set(coordinator=None)
-    if actions & {Action.SEEK, Action.RETRY}:
+    if not actions.isdisjoint((Action.SEEK, Action.RETRY)):
         wait = member.config.retry_backoff_ms << min(member.commits.attempts, 16)
         wait = min(wait, member.config.retry_backoff_max_ms)
         commits = attrs.evolve(
             commits, attempts=commits.attempts + 1, retry_at_ms=turn.now_ms + wait
         )
-    else:
+    elif commits.attempts or commits.retry_at_ms:
         commits = attrs.evolve(commits, attempts=0, retry_at_ms=0)
     if Action.AFTER_SYNC in actions:
         # Between join and sync the round must end first. A late answer finds it ended already.

@@ -131,9 +131,11 @@ def take_batch(
     """
     newest = _newest(commits)
     disowned = frozenset(ResourceSet.from_pairs(newest) - owned)
-    commits, finished = _ended(commits, [_refused(each, disowned) for each in commits.queue])
-    sent = Chain.of(attrs.evolve(pending, sent=True) for pending in commits.queue)
-    offsets = tuple(newest[pair] for pair in sorted(newest) if pair not in disowned)
+    finished: tuple[Finished, ...] = ()
+    if disowned:
+        commits, finished = _ended(commits, [_refused(each, disowned) for each in commits.queue])
+    sent = Chain.of([attrs.evolve(pending, sent=True) for pending in commits.queue])
+    offsets = tuple([newest[pair] for pair in sorted(newest) if pair not in disowned])
     return attrs.evolve(commits, queue=sent), offsets, finished
 
 
@@ -229,11 +231,11 @@ _WAITING = frozenset({Action.AFTER_SYNC})
 
 
 def _newest(commits: Commits) -> dict[tuple[str, int], Offset]:
-    return {(one.topic, one.partition): one for each in commits.queue for one in each.offsets}
+    return {one[:2]: one for each in commits.queue for one in each.offsets}
 
 
 def _partitions(pending: PendingCommit) -> frozenset[tuple[str, int]]:
-    return frozenset((one.topic, one.partition) for one in pending.offsets)
+    return frozenset(one[:2] for one in pending.offsets)
 
 
 def _refused(
@@ -242,11 +244,9 @@ def _refused(
     code: int = ErrorCode.ILLEGAL_GENERATION,
 ) -> PendingCommit:
     """The commit without some partitions, which end with a code."""
-    if not partitions:
-        return pending
     kept, codes = [], list(pending.codes)
     for one in pending.offsets:
-        if (one.topic, one.partition) in partitions:
+        if one[:2] in partitions:
             codes.append((one.topic, one.partition, int(code)))
         else:
             kept.append(one)
@@ -265,5 +265,7 @@ def _ended(
             rest.append(pending)
         else:
             finished.append((pending.commit_id, pending.codes))
-    awaited = commits.awaited.difference(commit_id for commit_id, _ in finished)
+    awaited = commits.awaited
+    if awaited:
+        awaited = awaited.difference(commit_id for commit_id, _ in finished)
     return attrs.evolve(commits, queue=Chain.of(rest), awaited=awaited), tuple(finished)

@@ -76,6 +76,8 @@ class ErrorCode(enum.IntEnum):
 class Action(enum.Enum):
     """What a member does about an answer."""
 
+    __hash__ = object.__hash__  # as above
+
     PROCEED = "proceed"
     """The request did what it should."""
 

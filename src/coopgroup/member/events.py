@@ -6,7 +6,7 @@ which they happened.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from attrs import frozen
 
@@ -32,9 +32,8 @@ __all__ = [
 ]
 
 
-@frozen
-class Offset:
-    """An offset to commit for one partition.
+class Offset(NamedTuple):
+    """An offset to commit for one partition; a tuple, for a commit has one for each partition.
 
     Attributes:
         topic: the topic.

@@ -213,8 +213,5 @@ def _commit_request(turn: Turn) -> OffsetCommitRequest | None:
         generation=turn.member.generation,
         member_id=turn.member.member_id,
         group_instance_id=turn.member.config.instance_id,
-        offsets=tuple(
-            (one.topic, one.partition, one.offset, one.leader_epoch, one.metadata)
-            for one in offsets
-        ),
+        offsets=offsets,
     )
