@@ -229,6 +229,24 @@ def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew)
     assert {one.reason for one in crew.records(ends.name, ResourcesStopped)} == {"revoked"}
 
 
+def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path: Path) -> None:
+    """With a state directory nobody else notices, not even where it led; then the list changes."""
+    state = {"coopgroup_state_dir": str(tmp_path / "state")}
+    first = crew.add("a", **state)
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    second = crew.add("b")
+    wait_for(lambda: bool(second.group.held()) and crew.shared(ALL), "they share", WAIT_S)
+    had, generation, calls = first.group.held(), first.group.generation, len(second.calls)
+    first.group.close()
+    again = crew.add("a", **state)
+    wait_for(lambda: again.group.held() == had, "it has what it had", WAIT_S)
+    assert again.group.generation == generation
+    assert len(second.calls) == calls
+    changed = Catalogue.of_connectors({**CONNECTORS, "new": 1}, version=2)
+    again.catalogue = second.catalogue = changed
+    wait_for(lambda: crew.shared([*ALL, ("new", -1), ("new", 0)]), "the new list", WAIT_S)
+
+
 def test_group_is_none_of_consumers_to_the_brokers(crew: Crew) -> None:
     """It has a protocol type of its own, so tools for consumer groups pass it over."""
     crew.add("a")

@@ -159,6 +159,7 @@ class CooperativeGroup:
             refresh_ms=settings.refresh_ms,
             member=lambda: self._driver.member,
             leads=lambda: self._driver.leads,
+            shared=lambda: self._driver.leader.seen.partitions,
             post=self._driver.post,
         )
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from coopgroup.groups.catalogue import Catalogue
     from coopgroup.groups.lookup import CatalogueLookup
     from coopgroup.member import Member
+    from coopgroup.model import ResourceSet
 
 __all__ = ["CatalogueWatcher"]
 
@@ -38,6 +39,7 @@ class CatalogueWatcher:
         refresh_ms: pace of looks.
         member: the member as it is.
         leads: whether this member led the last round.
+        shared: what the group shared then; of an earlier life, where this one led none yet.
         post: gives events to the driver, from any thread.
     """
 
@@ -45,6 +47,7 @@ class CatalogueWatcher:
     refresh_ms: int
     member: Callable[[], Member]
     leads: Callable[[], bool]
+    shared: Callable[[], ResourceSet]
     post: Callable[[CatalogueSeen | RejoinRequested | SubscriptionChanged], None]
     _wanted: threading.Event = field(factory=threading.Event, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -92,7 +95,7 @@ class CatalogueWatcher:
     def _ask(self, catalogue: Catalogue) -> None:
         """Ask for a round where the group shares something else."""
         if self.leads():
-            if catalogue not in (self.lookup.led, self._asked_for):
+            if not self._is_shared(catalogue) and catalogue != self._asked_for:
                 self._asked_for = catalogue
                 self.post(RejoinRequested(reason="the catalogue changed"))
             return
@@ -105,3 +108,7 @@ class CatalogueWatcher:
         elif now_s() - self._unsaid_since_s >= _PATIENCE_LOOKS * self.refresh_ms / 1000:
             self._unsaid_since_s = None
             self.post(RejoinRequested(reason="a newer catalogue than the group's"))
+
+    def _is_shared(self, catalogue: Catalogue) -> bool:
+        led = self.lookup.led
+        return catalogue.resources == self.shared() if led is None else catalogue == led

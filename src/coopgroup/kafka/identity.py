@@ -290,17 +290,26 @@ def _decode(content: bytes, group_id: str) -> _Content:
 
 
 def _counts(seen: SeenTopics) -> dict[str, int] | None:
-    """How many partitions each topic had; None for a topic with a gap, which Kafka never has."""
+    """How many partitions each topic had; None for a topic with a gap, which Kafka never has.
+
+    A connector (index -1) and its tasks count together, below 0.
+    """
     counts = dict.fromkeys(seen.topics, 0)
     for name, indices in seen.partitions.items():
-        counts[name] = len(indices)
-        if indices[0] != 0 or indices[-1] != len(indices) - 1:
+        first, last = int(indices[0]), int(indices[-1])
+        if first not in {0, -1} or last - first != len(indices) - 1:
             return None
+        counts[name] = len(indices) if first == 0 else -len(indices)
     return counts
 
 
 def _seen(counts: dict[str, int]) -> SeenTopics:
-    partitions = ResourceSet({name: range(count) for name, count in counts.items()})
+    partitions = ResourceSet(
+        {
+            name: range(count) if count >= 0 else range(-1, -count - 1)
+            for name, count in counts.items()
+        }
+    )
     return SeenTopics(topics=tuple(sorted(counts)), partitions=partitions)
 
 

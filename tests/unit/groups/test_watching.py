@@ -47,6 +47,7 @@ class Stage:
             refresh_ms=10,
             member=self.member,
             leads=lambda: self.leads,
+            shared=lambda: FIRST.resources,
             post=self.posted.append,
         )
 
@@ -98,6 +99,16 @@ def test_leader_asks_once_for_a_round_when_something_changed(stage: Stage) -> No
     time.sleep(0.05)
     assert stage.asked == ["the catalogue changed"]
     assert stage.posted[2] == CatalogueSeen(version=2)
+
+
+def test_leader_that_was_restarted_knows_what_its_group_shares(stage: Stage) -> None:
+    """It has led no round in this life, and the list is the one of its last."""
+    stage.start()
+    stage.lookup.led = None
+    time.sleep(0.05)
+    assert stage.asked == []
+    stage.content = SECOND
+    stage.until(lambda: bool(stage.asked))
 
 
 def test_leader_asks_when_only_a_weight_changed(stage: Stage) -> None:

@@ -128,6 +128,7 @@ def test_slot_gives_back_what_was_kept_in_it(
     [
         SeenTopics(),
         SeenTopics(topics=("bills", "orders"), partitions=ResourceSet({"orders": range(12)})),
+        SeenTopics(topics=("a", "b"), partitions=ResourceSet({"a": [-1], "b": range(-1, 4)})),
     ],
 )
 def test_slot_gives_back_what_a_leader_saw(
@@ -153,7 +154,7 @@ def test_slot_gives_back_when_a_leader_was_to_ask_for_a_round(
     assert (slots[0].kept, slots[0].seen, slots[0].next_round_in_ms) == (ANNA, SeenTopics(), in_ms)
 
 
-@pytest.mark.parametrize("indices", [[1, 2], [0, 2]])
+@pytest.mark.parametrize("indices", [[1, 2], [0, 2], [-1, 1], [-2, -1, 0]])
 def test_slot_leaves_out_what_a_leader_saw_in_part(
     tmp_path: Path, slots: list[IdentitySlot], indices: list[int]
 ) -> None:
