@@ -93,13 +93,14 @@ class LagAwareAssignor:
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         pools = subscriber_pools(group)
-        weights = _weights(lags, group.assignable)
+        shift = _shift(lags, group.assignable)
         keeps = self.sticky and bool((group.owner != NOBODY).any())
         thrift = Thrift(gain_min=self.gain_min, moves_left=self.moves_max) if keeps else None
         if self.scope == "group" and len(pools) > 1:
+            weights = _weights(np.where(group.assignable, lags, 0), shift)
             return place_pools(group, pools, weights, thrift)
         for pool in pools:
-            columns = self._columns(group, pool, lags, weights, thrift)
+            columns = self._columns(group, pool, lags, shift, thrift)
             target[pool.resources] = pool.subscribers[columns]
         return target
 
@@ -108,7 +109,7 @@ class LagAwareAssignor:
         group: GroupSnapshot,
         pool: Pool,
         lags: Int64Array,
-        weights: Int64Array,
+        shift: int,
         thrift: Thrift | None,
     ) -> Int64Array:
         """Place one pool: int64 (P,), columns."""
@@ -119,12 +120,12 @@ class LagAwareAssignor:
         if self.max_skew == 1:
             columns = deal_topics(counts, lags[pool.resources], size)
         else:
-            columns = self._skewed(counts, weights[pool.resources], size)
+            columns = self._skewed(counts, _weights(lags[pool.resources], shift), size)
         if thrift is None:
             return columns
         deals = Deals(
             counts=counts,
-            lags=weights[pool.resources],
+            lags=_weights(lags[pool.resources], shift),
             owner=owner_columns(group, pool),
             fresh=columns,
             size=size,
@@ -145,10 +146,15 @@ class LagAwareAssignor:
         return np.concatenate([deal_by_lag(some, nothing, nothing, window) for some in each])
 
 
-def _weights(lags: Int64Array, assignable: BoolArray) -> Int64Array:
-    """Lags by which loads are compared: none below 0, and no sum of them too large to be exact."""
-    weights = np.maximum(lags, 0)
-    weights *= assignable
-    bits = int(weights.max(initial=0)).bit_length() + int(assignable.sum()).bit_length()
-    weights >>= max(0, bits - _TOTAL_BITS_MAX)
-    return weights
+def _weights(lags: Int64Array, shift: int) -> Int64Array:
+    """Lags by which loads are compared, none below 0; the given ones are used up."""
+    np.maximum(lags, 0, out=lags)
+    lags >>= shift
+    return lags
+
+
+def _shift(lags: Int64Array, assignable: BoolArray) -> int:
+    """How many of the lowest bits to leave out, so that no sum of lags is too large to be exact."""
+    highest = int(lags.max(where=assignable, initial=0))
+    bits = highest.bit_length() + int(np.count_nonzero(assignable)).bit_length()
+    return max(0, bits - _TOTAL_BITS_MAX)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Deals", "given_up", "loads_of", "placed_beside_owners"]
 
-_TABLE_CELLS_MAX: Final = 2**22
+_TABLE_CELLS_MAX: Final = 2**18
 
 
 @frozen(kw_only=True, eq=False)
@@ -57,14 +57,14 @@ def placed_beside_owners(deals: Deals, skew: int, thrift: Thrift) -> Int64Array:
     """Place deals of which something is owned.
 
     Args:
-        deals: what to place.
+        deals: what to place; `fresh` becomes the result.
         skew: by how many the counts of one deal may differ.
         thrift: what moves for the sake of lag must bring; its budget is used up.
 
     Returns:
         int64 (P,): columns.
     """
-    columns = deals.fresh.copy()
+    columns = deals.fresh  # a deal reads its own part, then replaces it
     starts = np.append(0, np.cumsum(deals.counts))
     owned = np.add.reduceat(deals.owner != NOBODY, starts[:-1], dtype=np.int64)
     chunk = max(1, _TABLE_CELLS_MAX // deals.size)

@@ -176,7 +176,8 @@ def _deal_topic(keys: Int64Array, steps: Int64Array, columns: Int64Array) -> Non
         keys += steps[low:high]
     keys.sort()
     taken[steps.size - rest :] = keys[:rest]
-    columns[:] = taken & _column_mask(subscriber_count)
+    taken &= _column_mask(subscriber_count)
+    columns[:] = taken
 
 
 def _column_mask(subscriber_count: int) -> int:

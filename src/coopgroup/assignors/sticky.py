@@ -126,10 +126,11 @@ def _dealt(share: Share, racks: PoolRacks | None) -> Int32Array:
             gladly = racks.giving_order(giving, owners.astype(np.int64), room)
             gone = _given_up_gladly(owners, gladly, share)
         columns[giving[gone]] = NOBODY
-    free = np.flatnonzero(columns == NOBODY)
-    if free.size and racks is None:
-        columns[free] = _turns(room)
-    elif free.size and racks is not None:
+    is_free = columns == NOBODY
+    if racks is None and room.any():
+        columns[is_free] = _turns(room)
+    elif racks is not None and is_free.any():
+        free = np.flatnonzero(is_free)
         sides = racks.sides_taking(free, room)
         for side in np.unique(sides):
             columns[free[sides == side]] = _turns(np.where(racks.side_of == side, room, 0))
@@ -186,13 +187,19 @@ def _turns(missing: Int64Array) -> Int64Array:
         int64 (sum of `missing`,): columns; the k-th seat of a member that takes n stands
         (2k + 1) / 2n along the way, so that members take turns in proportion.
     """
-    columns = np.repeat(np.arange(missing.size), missing)
-    seats = np.arange(columns.size) - np.repeat(np.cumsum(missing) - missing, missing)
+    # In place: a million free resources are eight megabytes an array.
+    columns = np.arange(missing.size, dtype=np.int32).repeat(missing)
     column_bits = (missing.size - 1).bit_length()
     width = 2 * int(missing.max())
     scale = _FRACTION_BITS_MAX - max(column_bits, width.bit_length())
-    along = ((2 * seats + 1) << scale) // np.repeat(2 * missing, missing)
-    keys = (along << column_bits) + columns
+    keys = np.arange(columns.size)
+    keys -= (np.cumsum(missing) - missing).repeat(missing)
+    keys *= 2
+    keys += 1
+    keys <<= scale
+    keys //= (2 * missing).repeat(missing)
+    keys <<= column_bits
+    keys += columns
     keys.sort()
-    turns: Int64Array = keys & ((1 << column_bits) - 1)
-    return turns
+    keys &= (1 << column_bits) - 1
+    return keys

@@ -211,7 +211,7 @@ def split_by_member(
     """Cut (member, resource) pairs, ascending in that order, into one set per member."""
     bounds = np.searchsorted(member_numbers, np.arange(member_count + 1)).tolist()
     indices = resources.flat_indices[resource_numbers]
-    names = np.searchsorted(resources.starts, resource_numbers, side="right") - 1
+    names = resources.name_numbers[resource_numbers]
     return tuple(
         _set_of_rows(resources.names, names[low:high], indices[low:high])
         for low, high in itertools.pairwise(bounds)
