@@ -15,6 +15,8 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any, Final, TypeAlias, assert_never
 
+from attrs import frozen
+from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
@@ -37,7 +39,7 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 
-__all__ = ["build_message", "read_answer"]
+__all__ = ["DescribeGroupRequest", "DescribedGroup", "build_message", "read_answer"]
 
 GROUP_KEY_TYPE: Final = 0
 # OffsetCommit v10 names topics by id only (KIP-848 clean-up); a classic member knows names.
@@ -48,23 +50,64 @@ STATIC_SYNC_VERSION: Final = 3
 STATIC_HEARTBEAT_VERSION: Final = 3
 STATIC_LEAVE_VERSION: Final = 3
 STATIC_COMMIT_VERSION: Final = 7
+# The last one before a group that is not there became an error; it has instance ids.
+DESCRIBE_VERSION_MAX: Final = 5
 # kafka-python's messages have no types of their own.
 WireMessage: TypeAlias = Any
 
 
-def build_message(request: GroupRequest) -> WireMessage:
+@frozen(kw_only=True)
+class DescribeGroupRequest:
+    """What does the coordinator know of a group? Members never ask that."""
+
+    group_id: str
+
+
+@frozen(kw_only=True)
+class DescribedMember:
+    """A member as the coordinator knows it.
+
+    Attributes:
+        member_id: its id.
+        client_id: that it sends with its requests.
+        client_host: address that it comes from.
+        metadata: its subscription in the group's protocol; empty while a round is under way.
+    """
+
+    member_id: str
+    client_id: str
+    client_host: str
+    metadata: bytes
+
+
+@frozen(kw_only=True)
+class DescribedGroup:
+    """What a coordinator knows of a group.
+
+    Attributes:
+        error_code: 0, or why it does not say.
+        state: "Stable", "Empty", "Dead" where there is none, and what it is called during rounds.
+        protocol_type: "consumer" for groups that share partitions, "" for none.
+        protocol_name: that the group speaks; "" while it speaks none.
+        members: in order of their ids.
+    """
+
+    error_code: int
+    state: str
+    protocol_type: str
+    protocol_name: str
+    members: tuple[DescribedMember, ...]
+
+
+def build_message(request: GroupRequest | DescribeGroupRequest) -> WireMessage:
     """Return kafka-python's message for a request, without a version.
 
     Its bounds of the version are set, so that negotiation fails rather than drops a group
     instance id (kafka-python leaves out fields that a version lacks).
     """
     match request:
-        case FindCoordinatorRequest():
-            return wire_coordinator.FindCoordinatorRequest(
-                key=request.group_id,
-                key_type=GROUP_KEY_TYPE,
-                coordinator_keys=[request.group_id],
-            )
+        case FindCoordinatorRequest() | DescribeGroupRequest():
+            return _build_question(request)
         case JoinGroupRequest():
             return _build_join(request)
         case SyncGroupRequest():
@@ -85,11 +128,13 @@ def build_message(request: GroupRequest) -> WireMessage:
             assert_never(request)
 
 
-def read_answer(request: GroupRequest, response: WireMessage) -> Answer:
+def read_answer(
+    request: GroupRequest | DescribeGroupRequest, response: WireMessage
+) -> Answer | DescribedGroup:
     """Return the answer that kafka-python's response to a request holds."""
     match request:
-        case FindCoordinatorRequest():
-            return _read_coordinator(response)
+        case FindCoordinatorRequest() | DescribeGroupRequest():
+            return _read_outside(request, response)
         case JoinGroupRequest():
             return _read_join(response)
         case SyncGroupRequest():
@@ -125,6 +170,17 @@ def _first(
 ) -> int:
     """Return the first version that can carry the request."""
     return 0 if request.group_instance_id is None else static_version
+
+
+def _build_question(request: FindCoordinatorRequest | DescribeGroupRequest) -> WireMessage:
+    """What one need not be a member to ask."""
+    if isinstance(request, DescribeGroupRequest):
+        return DescribeGroupsRequest(groups=[request.group_id], max_version=DESCRIBE_VERSION_MAX)
+    return wire_coordinator.FindCoordinatorRequest(
+        key=request.group_id,
+        key_type=GROUP_KEY_TYPE,
+        coordinator_keys=[request.group_id],
+    )
 
 
 def _build_join(request: JoinGroupRequest) -> WireMessage:
@@ -212,6 +268,33 @@ def _read_coordinator(response: WireMessage) -> FindCoordinatorAnswer:
         error_code=0,
         error_message="",
         coordinator=Coordinator(node_id=found.node_id, host=found.host, port=found.port),
+    )
+
+
+def _read_outside(
+    request: FindCoordinatorRequest | DescribeGroupRequest, response: WireMessage
+) -> FindCoordinatorAnswer | DescribedGroup:
+    if isinstance(request, DescribeGroupRequest):
+        return _read_description(response.groups[0])
+    return _read_coordinator(response)
+
+
+def _read_description(group: WireMessage) -> DescribedGroup:
+    members = (
+        DescribedMember(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            metadata=bytes(member.member_metadata or b""),
+        )
+        for member in group.members
+    )
+    return DescribedGroup(
+        error_code=group.error_code,
+        state=group.group_state,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_data,
+        members=tuple(sorted(members, key=lambda member: member.member_id)),
     )
 
 

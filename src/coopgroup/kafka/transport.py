@@ -28,7 +28,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
@@ -36,7 +36,12 @@ from kafka.protocol.metadata import MetadataRequest
 
 from coopgroup.kafka.channel import Call, Channel, FailureKind, Outcome, TransportFailure
 from coopgroup.kafka.connection_settings import ConnectionSettings
-from coopgroup.kafka.requests import build_message, read_answer
+from coopgroup.kafka.requests import (
+    DescribedGroup,
+    DescribeGroupRequest,
+    build_message,
+    read_answer,
+)
 from coopgroup.kafka.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
@@ -50,7 +55,8 @@ __all__ = ["FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
 
 LOOK_UP_ATTEMPT_MS_MIN: Final = 1_000
 RESTART_PAUSE_S: Final = 0.1
-OnAnswer: TypeAlias = Callable[[Answer | TransportFailure], None]
+OnAnswer: TypeAlias = Callable[[Any], None]
+"""Takes the answer that belongs to the request, or a `TransportFailure`."""
 Address: TypeAlias = tuple[str, int]
 
 
@@ -65,7 +71,7 @@ class _Job:
     """A request as the caller gave it, with the time by which it must have an outcome."""
 
     lane: Lane
-    request: GroupRequest
+    request: GroupRequest | DescribeGroupRequest
     node: Coordinator | None
     deadline: float
     on_answer: OnAnswer
@@ -117,7 +123,7 @@ class GroupTransport:
     def send(
         self,
         lane: Lane,
-        request: GroupRequest,
+        request: GroupRequest | DescribeGroupRequest,
         on_answer: OnAnswer,
         *,
         node: Coordinator | None,
@@ -369,7 +375,9 @@ def _by_address(item: tuple[tuple[Lane, str, int], Channel]) -> tuple[str, str, 
     return (lane.value, host, port)
 
 
-def _read(request: GroupRequest, outcome: Outcome) -> Answer | TransportFailure:
+def _read(
+    request: GroupRequest | DescribeGroupRequest, outcome: Outcome
+) -> Answer | DescribedGroup | TransportFailure:
     """Turn kafka-python's response into an answer; a broken one is a failure, not an exception."""
     if isinstance(outcome, TransportFailure):
         return outcome

@@ -1,0 +1,100 @@
+"""`coopgroup group`: what can be said of a running group from outside.
+
+Facts and advice go to standard output. The exit status is 0 where there is a step to take, or
+nothing left to do, and 1 where something stands in the way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from confluent_kafka import Consumer, KafkaException
+
+from coopgroup.cli.group_migration import judge
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.describing import describe_group
+from coopgroup.kafka.settings import read_settings, refusal_of_librdkafka
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from coopgroup.kafka.connection_settings import ConnectionSettings
+
+__all__ = ["command"]
+
+_EXIT_BLOCKED: Final = 1
+
+
+@click.group("group")
+def command() -> None:
+    """Look at a running group, and say how it moves to coopgroup."""
+
+
+@command.command("migrate")
+@click.argument("group")
+@click.option(
+    "--check",
+    is_flag=True,
+    required=True,
+    help="Say which step comes next; nothing is changed. The steps themselves are restarts.",
+)
+@click.option(
+    "--bootstrap-server",
+    default="localhost:9092",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="A broker, or several with commas between them.",
+)
+@click.option(
+    "--config",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A key of the consumer's configuration, such as security.protocol; may be repeated.",
+)
+@click.option(
+    "--timeout-ms",
+    type=click.IntRange(min=1),
+    default=10_000,
+    show_default=True,
+    help="How long to try to reach the group's coordinator.",
+)
+def migrate(
+    *, group: str, check: bool, bootstrap_server: str, settings: Sequence[str], timeout_ms: int
+) -> int:
+    """Say which step GROUP takes next on its way to coopgroup, or what stands in the way."""
+    del check  # there is nothing else that could be asked for
+    configuration = {
+        "bootstrap.servers": bootstrap_server,
+        "client.id": "coopgroup-group",
+        "group.id": group,
+        "log_level": 0,
+        **dict(_pair(setting) for setting in settings),
+    }
+    described = describe_group(_connection(configuration), group, timeout_ms)
+    judgement = judge(group, described)
+    for line in (*judgement.facts, judgement.advice):
+        click.echo(line)
+    return _EXIT_BLOCKED if judgement.is_blocked else 0
+
+
+def _connection(configuration: dict[str, Any]) -> ConnectionSettings:
+    """The connection part of a configuration of which every key is checked.
+
+    Raises:
+        ConfigurationError: a key is unknown, or has a value that it cannot have.
+    """
+    settings = read_settings(configuration)
+    try:
+        Consumer(dict(settings.librdkafka)).close()
+    except (KafkaException, TypeError, ValueError) as error:
+        raise refusal_of_librdkafka(error, settings.librdkafka) from None
+    return settings.connection
+
+
+def _pair(setting: str) -> tuple[str, str]:
+    key, equals, value = setting.partition("=")
+    if not key or not equals:
+        raise ConfigurationError("--config", setting, "KEY=VALUE")
+    return key, value

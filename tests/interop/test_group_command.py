@@ -1,0 +1,45 @@
+"""`coopgroup group migrate --check` beside real groups: what it says at each step of a bounce."""
+
+import pytest
+
+from coopgroup.cli import app
+from tests.support.mixed_group import MixedGroup
+
+
+@pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
+def test_each_step_of_a_bounce_is_told(
+    mixed: MixedGroup, protocol: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Java alone, Java beside ours, ours alone; the marks tell who is who."""
+    server = mixed.cluster.client_config()["bootstrap.servers"]
+
+    def said() -> list[str]:
+        asked = ["group", "migrate", "--check", mixed.group_id, "--bootstrap-server", server]
+        assert app.run(asked) == 0
+        return capsys.readouterr().out.splitlines()
+
+    mixed.java_client("j", protocol)
+    mixed.settle("j", protocol=protocol)
+    lines = said()
+    assert lines[0] == f"group {mixed.group_id}: Stable, protocol {protocol}, 1 member"
+    assert lines[1] == "other clients: 1 member (subscriptions: v3 1)"
+    assert f"coopgroup.protocols=coopgroup,{protocol};" in lines[-1]
+    mixed.ours("a", f"coopgroup,{protocol}")
+    mixed.settle("j", "a", protocol=protocol)
+    assert said()[1:3] == [
+        "coopgroup: 1 member (subscriptions: v3 1)",
+        "other clients: 1 member (subscriptions: v3 1)",
+    ]
+    mixed.stop("j")
+    mixed.settle("a", protocol="coopgroup")
+    assert said()[-1].startswith("done: all are coopgroup")
+
+
+def test_group_that_is_not_there_stands_in_the_way(
+    mixed: MixedGroup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Status 1, and what it may be."""
+    server = mixed.cluster.client_config()["bootstrap.servers"]
+    arguments = ["group", "migrate", "--check", "nobody", "--bootstrap-server", server]
+    assert app.run(arguments) == 1
+    assert "in the way: there is no such group" in capsys.readouterr().out

@@ -1,0 +1,153 @@
+"""`coopgroup group migrate --check`: each thing that can be seen of a group, and what it means."""
+
+import pytest
+
+from coopgroup.cli import app
+from coopgroup.cli.group_migration import Judgement, judge
+from coopgroup.kafka.requests import DescribedGroup, DescribedMember
+from coopgroup.protocol import Subscription, encode_subscription, with_mark
+
+OURS = with_mark(b"")
+NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "300")
+
+
+def member(
+    name: str, user_data: bytes | None = None, *, version: int = 3, metadata: bytes | None = None
+) -> DescribedMember:
+    """A member that subscribes to T."""
+    subscription = Subscription(topics=("T",), user_data=user_data)
+    return DescribedMember(
+        member_id=name,
+        client_id=f"{name}-client",
+        client_host="/10.0.0.1",
+        metadata=encode_subscription(subscription, version) if metadata is None else metadata,
+    )
+
+
+def judged(
+    protocol: str,
+    *members: DescribedMember,
+    state: str = "Stable",
+    protocol_type: str = "consumer",
+) -> Judgement:
+    """What is said of a group of these members."""
+    group = DescribedGroup(
+        error_code=0,
+        state=state,
+        protocol_type=protocol_type,
+        protocol_name=protocol,
+        members=members,
+    )
+    return judge("billing", group)
+
+
+def test_group_of_others_is_to_be_restarted_one_after_the_other() -> None:
+    """The list of protocols to start with is spelled out."""
+    said = judged("cooperative-sticky", member("a"), member("b", version=1))
+    assert said == Judgement(
+        facts=(
+            "group billing: Stable, protocol cooperative-sticky, 2 members",
+            "other clients: 2 members (subscriptions: v1 1, v3 1)",
+            "  a-client at /10.0.0.1",
+            "  b-client at /10.0.0.1",
+        ),
+        advice=(
+            "next: restart the 2 other clients one after the other as coopgroup with "
+            "coopgroup.protocols=coopgroup,cooperative-sticky; when no other client is left the "
+            "group speaks coopgroup by itself"
+        ),
+        is_blocked=False,
+    )
+
+
+def test_last_other_client_of_an_eager_group_is_named() -> None:
+    """Until it is gone every round stops all: that is worth saying."""
+    said = judged("range", member("a", OURS), member("z"))
+    assert said.facts[1:] == (
+        "coopgroup: 1 member (subscriptions: v3 1)",
+        "other clients: 1 member (subscriptions: v3 1)",
+        "  z-client at /10.0.0.1",
+    )
+    assert said.advice.startswith("next: restart the last one as coopgroup with ")
+    assert said.advice.endswith("; until the last is gone each round stops all members")
+
+
+def test_group_that_has_arrived_has_nothing_to_do() -> None:
+    """The other protocols are only the way back."""
+    said = judged("coopgroup", member("a"), member("b"))
+    assert said.advice.startswith("done: all are coopgroup")
+    assert not said.is_blocked
+
+
+def test_group_of_ours_that_speaks_another_protocol_is_on_its_way_back() -> None:
+    """Most of them want it more."""
+    said = judged("range", member("a", OURS), member("b", OURS))
+    assert said.advice.startswith("next: all are coopgroup, and most want range more")
+    assert "coopgroup.protocols=coopgroup,range," in said.advice
+
+
+def test_members_of_version_1_are_to_be_renewed() -> None:
+    """They cannot be told to wait."""
+    said = judged("coopgroup", member("a"), member("b", version=1))
+    assert said.advice.startswith("next: renew 1 member that read")
+
+
+def test_group_without_members_can_begin() -> None:
+    """Nobody has to be taken into account."""
+    said = judged("", state="Empty", protocol_type="")
+    assert said == Judgement(
+        ("group billing: Empty, 0 members",), "next: start members of coopgroup", is_blocked=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (judged("", state="Dead", protocol_type=""), "there is no such group"),
+        (judged("default", member("a"), protocol_type="connect"), "of type connect"),
+        (judged("range", member("a"), state="PreparingRebalance"), "a round is under way"),
+        (judged("streams", member("a")), "does not know streams"),
+        (judged("range", member("a", metadata=b"\0")), "1 member that cannot be read"),
+    ],
+)
+def test_what_stands_in_the_way_is_said(said: Judgement, why: str) -> None:
+    """Nothing is advised then."""
+    assert said.is_blocked
+    assert said.advice.startswith("in the way: ")
+    assert why in said.advice
+
+
+def test_long_list_of_other_clients_is_cut() -> None:
+    """Ten are enough to recognise who they are."""
+    said = judged("range", *(member(f"m{number:02}") for number in range(12)))
+    assert said.facts[-1] == "  and 2 more"
+    assert len(said.facts) == 13
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["group", "migrate", "g"], "coopgroup: Missing option '--check'."),
+        (
+            ["group", "migrate", "--check", "g", "--config", "oops"],
+            "coopgroup: --config: got 'oops', expected KEY=VALUE",
+        ),
+        (
+            ["group", "migrate", "--check", "g", "--config", "no.such.key=1"],
+            "coopgroup: no.such.key: got '1', but there is no such key: it is unknown",
+        ),
+        (
+            ["group", "migrate", "--check", "g", *NOWHERE],
+            "coopgroup: bootstrap.servers: got '127.0.0.1:1', expected brokers that answer (",
+        ),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_line(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing goes to standard output, and nobody sees a traceback."""
+    assert app.run(arguments) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(complaint)
+    assert said.err.count("\n") == 1
