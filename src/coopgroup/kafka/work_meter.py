@@ -20,7 +20,7 @@ from attrs import define, field
 
 __all__ = ["WorkMeter"]
 
-_SAMPLE_S: Final = 0.5
+_SAMPLE_S: Final = 0.25
 _SMOOTHED_OVER_S: Final = 10.0
 
 

@@ -1,0 +1,162 @@
+"""Members of unequal speed on a real cluster: how soon they are through with a backlog."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, Final, Self
+
+import pytest
+from attrs import define, field
+
+from coopgroup import CooperativeConsumer, DrainTimeAssignor, RangeAssignor, StickyAssignor
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import produce, unique, wait_for
+
+pytestmark = pytest.mark.timeout(120)
+
+PARTITIONS: Final = 200
+WARM_UP: Final = 2
+BACKLOG: Final = 20
+RECORD_S: Final[Mapping[str, float]] = {"a": 0.012, "b": 0.012, "c": 0.012, "d": 0.036}
+"""How long each member works on a record: `d` is throttled to a third. It sleeps, so a machine
+that does other things changes little, and the best possible is measured all the same."""
+
+
+@define(eq=False)
+class Worker:
+    """A member on a thread of its own.
+
+    Attributes:
+        consumer: it.
+        record_s: how long it sleeps for each record.
+        over: set when it is to end.
+        done: records that it worked off.
+        worked_s: how long that took it, in seconds.
+    """
+
+    consumer: CooperativeConsumer
+    record_s: float
+    over: threading.Event
+    done: int = 0
+    worked_s: float = 0.0
+    _thread: threading.Thread = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Wait for the end."""
+        self._thread.join(20)
+        self.consumer.close()
+
+    def _work(self) -> None:
+        while not self.over.is_set():
+            message = self.consumer.poll(0.05)
+            if message is None or message.error() is not None:
+                continue
+            began_s = time.monotonic()
+            time.sleep(self.record_s)
+            self.worked_s += time.monotonic() - began_s
+            self.done += 1
+
+
+@define(eq=False)
+class Workers:
+    """A group of four.
+
+    Attributes:
+        workers: its members.
+        through_s: when it was through with the backlog, None before.
+    """
+
+    over: threading.Event
+    workers: dict[str, Worker] = field(factory=dict)
+    through_s: float | None = None
+
+    @classmethod
+    def start(cls, cluster: KafkaCluster, topics: list[str], assignor: Any) -> Self:  # noqa: ANN401
+        """Begin to work, with any assignor."""
+        group = cls(threading.Event())
+        group_id = unique("drain")
+        for name, record_s in RECORD_S.items():
+            settings = {
+                **cluster.client_config(),
+                "group.id": group_id,
+                "client.id": name,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 200,
+                "heartbeat.interval.ms": 200,
+                "topic.metadata.refresh.interval.ms": 300,
+            }
+            consumer = CooperativeConsumer(settings, assignor=assignor)
+            consumer.subscribe(topics)
+            group.workers[name] = Worker(consumer, record_s, group.over)
+        return group
+
+    def end(self) -> None:
+        """Close all members."""
+        self.over.set()
+        for worker in self.workers.values():
+            worker.end()
+
+    @property
+    def done(self) -> int:
+        """Records that were worked off."""
+        return sum(worker.done for worker in self.workers.values())
+
+    def counts(self) -> dict[str, int]:
+        """How many partitions each member holds."""
+        return {name: len(one.consumer.assignment()) for name, one in self.workers.items()}
+
+    def best_s(self, records: int) -> float:
+        """How long records take if all work all the time, as fast as they did."""
+        return records / sum(worker.done / worker.worked_s for worker in self.workers.values())
+
+
+def test_backlog_when_one_member_is_throttled_is_drained_nearly_as_soon_as_can_be(
+    kafka_cluster: KafkaCluster,
+) -> None:
+    """Within 15 % of all work over all rates; range and sticky, beside it, take far longer.
+
+    All groups work off the same topic. That a topic appears, of one empty partition, gives each of
+    them a rebalance, by which the members have measured how fast they are.
+    """
+    topic, later = unique("backlog"), unique("later")
+    kafka_cluster.create_topic(topic, PARTITIONS)
+    assignors = {
+        "drain-time": DrainTimeAssignor(),
+        "range": RangeAssignor(),
+        "sticky": StickyAssignor(),
+    }
+    with ExitStack() as ending:
+        groups = {}
+        for name, assignor in assignors.items():
+            groups[name] = Workers.start(kafka_cluster, [topic, later], assignor)
+            ending.callback(groups[name].end)
+        even = Counter(dict.fromkeys(RECORD_S, PARTITIONS // len(RECORD_S)))
+        wait_for(lambda: all(one.counts() == even for one in groups.values()), "even shares")
+        produce(kafka_cluster, topic, [WARM_UP] * PARTITIONS)
+        warm = WARM_UP * PARTITIONS
+        wait_for(lambda: all(one.done == warm for one in groups.values()), "the first records")
+
+        began_s = time.monotonic()
+        produce(kafka_cluster, topic, [BACKLOG] * PARTITIONS)
+        kafka_cluster.create_topic(later, 1)
+        backlog = BACKLOG * PARTITIONS
+        drained = groups["drain-time"]
+        wait_for(lambda: drained.done == warm + backlog, "the end of the backlog", 60)
+        took_s = time.monotonic() - began_s
+        best_s = drained.best_s(backlog)
+        time.sleep(max(0.0, 1.7 * best_s - took_s))
+        left = {name: warm + backlog - one.done for name, one in groups.items()}
+        shares = drained.counts()
+    assert took_s <= 1.15 * best_s, shares
+    assert shares["d"] < PARTITIONS // 8 < PARTITIONS // 4 < min(shares[name] for name in "abc")
+    assert left["drain-time"] == 0
+    assert min(left["range"], left["sticky"]) > 0
