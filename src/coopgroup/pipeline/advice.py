@@ -8,6 +8,9 @@ never rationed, so the two can be chosen one after the other. Every setting is p
 episode of the history by the simulator (`play` does it, on Spark or here), and the sums are
 compared.
 
+Of time-outs the one is chosen that is cheapest when absences are spread a little around those that
+were seen (`advice_cost` says why, and computes the difference).
+
 A ration hardly changes the sum: it is bought for what it keeps in service at any moment. So it is
 advised where it costs nothing to speak of and the worst moment becomes clearly better.
 """
@@ -25,6 +28,7 @@ from coopgroup.pipeline.advice_bootstrap import Estimate, estimate, resample_cou
 from coopgroup.pipeline.advice_cost import LADDER_MS, estimated_s, worth_trying
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay_play import FIGURES
+from coopgroup.policies import DeferredPolicy
 from coopgroup.simulator.scenario import Choice
 
 if TYPE_CHECKING:
@@ -33,7 +37,17 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.advice_cost import MoveCost
     from coopgroup.pipeline.advice_history import Episode, GroupHistory
 
-__all__ = ["ENOUGH", "Advice", "Option", "Play", "advise", "deferred", "sampled", "with_notes"]
+__all__ = [
+    "ENOUGH",
+    "Advice",
+    "Option",
+    "Play",
+    "advise",
+    "deferred",
+    "sampled",
+    "waits_ms",
+    "with_notes",
+]
 
 Play: TypeAlias = Callable[[Sequence["Episode"], Sequence[Choice]], "npt.NDArray[np.float64]"]
 """Plays E episodes under S settings: float64 (E, S, F), with the figures of `FIGURES`."""
@@ -41,7 +55,8 @@ Play: TypeAlias = Callable[[Sequence["Episode"], Sequence[Choice]], "npt.NDArray
 ENOUGH: Final = 20
 """Fewer absences and joins than this are too few to advise on."""
 
-_TRIED: Final = 7
+_WAITS_MS: Final = DeferredPolicy().scheduled_rebalance_timeout_ms
+_TRIED: Final = 8
 _RATIONS: Final = (1, 4, 16)
 _INTERVALS_MS: Final = (1_000, 5_000)
 _EPISODES_MAX: Final = 200
@@ -165,20 +180,14 @@ def advise(
     times_of = Counter(episode.shape for episode in history.episodes)
     shapes = tuple(times_of)
     times = np.array([times_of[shape] for shape in shapes], dtype=np.int64)
-    estimates = estimated_s(
-        history.episodes,
-        timeouts_ms,
-        cost,
-        session_timeout_ms=history.session_timeout_ms,
-        is_static=history.is_static,
-    )
+    estimates = _estimates(history, cost, timeouts_ms, is_spread=True)
     chosen = [deferred(one) for one in worth_trying(estimates, timeouts_ms, tried)]
     played = _play(play, shapes, list(dict.fromkeys([history.today, *chosen])))
     _require_played(history, played)
     if with_rations:
-        best = _cheapest(played, times)
-        rations = _rations(best, history)
-        if rations and _moves(played, times) > 0:
+        best = _cheapest(played, times, _spread_s(history, cost, played.policies))
+        rations = _rations(played.policies[best], history)
+        if rations and (times @ _figure(played, "moved"))[best] > 0:
             played = played.joined(_play(play, shapes, rations))
     return _judged(history, cost, played, times)
 
@@ -201,6 +210,13 @@ def sampled(history: GroupHistory, most: int) -> GroupHistory:
 def with_notes(history: GroupHistory, notes: Sequence[str]) -> GroupHistory:
     """A history with more notes."""
     return evolve(history, notes=(*history.notes, *notes))
+
+
+def waits_ms(policy: Choice) -> int:
+    """How long lost partitions wait under a policy, 0 for not at all."""
+    unsaid = _WAITS_MS if policy.name in {"deferred", "incremental"} else 0
+    value = policy.options.get("scheduled_rebalance_timeout_ms", unsaid)
+    return value if isinstance(value, int) else 0
 
 
 def deferred(timeout_ms: int) -> Choice:
@@ -232,21 +248,39 @@ def _figure(played: _Played, name: str) -> npt.NDArray[np.float64]:
     return np.where(known, values, means[:, None])
 
 
-def _cheapest(played: _Played, times: npt.NDArray[np.int64]) -> Choice:
+def _estimates(
+    history: GroupHistory, cost: MoveCost, timeouts_ms: Sequence[int], *, is_spread: bool
+) -> npt.NDArray[np.float64]:
+    return estimated_s(
+        history.episodes,
+        timeouts_ms,
+        cost,
+        session_timeout_ms=history.session_timeout_ms,
+        is_static=history.is_static,
+        is_spread=is_spread,
+    )
+
+
+def _spread_s(
+    history: GroupHistory, cost: MoveCost, policies: Sequence[Choice]
+) -> npt.NDArray[np.float64]:
+    """What absences add that differ a little from those that were seen: float64 (S,)."""
+    waits = [waits_ms(policy) for policy in policies]
+    seen = _estimates(history, cost, waits, is_spread=False)
+    spread = _estimates(history, cost, waits, is_spread=True)
+    return (spread - seen) * history.partitions / max(1, history.members)
+
+
+def _cheapest(
+    played: _Played, times: npt.NDArray[np.int64], spread_s: npt.NDArray[np.float64]
+) -> int:
     """The setting with the lowest sum."""
-    sums = times @ _figure(played, "unavailable_s")
-    return played.policies[int(np.argmin(sums))]
-
-
-def _moves(played: _Played, times: npt.NDArray[np.int64]) -> float:
-    """Moves of the cheapest setting."""
-    sums = times @ _figure(played, "unavailable_s")
-    return float((times @ _figure(played, "moved"))[int(np.argmin(sums))])
+    return int(np.argmin(times @ _figure(played, "unavailable_s") + spread_s))
 
 
 def _rations(best: Choice, history: GroupHistory) -> list[Choice]:
     """Rations beside the best time-out, none larger than what there is to move."""
-    waits = best.options.get("scheduled_rebalance_timeout_ms", 0)
+    waits = waits_ms(best)
     if best.name == "eager":
         return []
     return [
@@ -297,7 +331,7 @@ def _judged(
         )
     )
     today = played.policies.index(history.today)
-    best = _best(options)
+    best = _best(options, _spread_s(history, cost, played.policies) / days)
     saved = resampled[:, today] - resampled[:, best]
     near = resampled[:, best] <= _NEAR_BEST * resampled.min(axis=1) + 1e-9
     known = played.figures[..., FIGURES.index("violations")]
@@ -315,17 +349,18 @@ def _judged(
     )
 
 
-def _best(options: Sequence[Option]) -> int:
+def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64]) -> int:
     """The cheapest setting; of those that are as good the simplest one, or a calmer ration."""
-    lowest = min(one.unavailable_s.mean for one in options)
-    good = [
-        place
-        for place, one in enumerate(options)
-        if one.unavailable_s.mean <= lowest * (1 + _SAME) + 1e-9
-    ]
+    costs = (np.array([one.unavailable_s.mean for one in options]) + spread_s).tolist()
+    good = [place for place, cost in enumerate(costs) if cost <= min(costs) * (1 + _SAME) + 1e-9]
     plain = [place for place in good if options[place].policy.name != "incremental"] or good
     chosen = min(
-        plain, key=lambda place: (_SIMPLER.index(options[place].policy.name), _key(options, place))
+        plain,
+        key=lambda place: (
+            _SIMPLER.index(options[place].policy.name),
+            costs[place],
+            options[place].moved.mean,
+        ),
     )
     calmer = [
         place
@@ -333,13 +368,9 @@ def _best(options: Sequence[Option]) -> int:
         if options[place].policy.name == "incremental"
         and options[place].unavailable_peak <= _CALMER * options[chosen].unavailable_peak
     ]
-    if not calmer:
-        return chosen
-    return min(calmer, key=lambda place: (options[place].unavailable_peak, _key(options, place)))
-
-
-def _key(options: Sequence[Option], place: int) -> tuple[float, float]:
-    return options[place].unavailable_s.mean, options[place].moved.mean
+    return min(
+        calmer, key=lambda place: (options[place].unavailable_peak, costs[place]), default=chosen
+    )
 
 
 def _evidence(history: GroupHistory) -> int:

@@ -7,7 +7,7 @@ Spark; absences and rebalances of one group come as rows, of which a group has f
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from attrs import frozen
 from pyspark.sql import Window
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-    from coopgroup.pipeline.tables import Tables
-
-__all__ = ["history_of", "move_cost_of"]
+__all__ = ["Readable", "history_of", "move_cost_of", "started_after"]
 
 _MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
@@ -38,6 +36,19 @@ _MOVES_MIN: Final = 5
 _WATCHED_MS_MIN: Final = LADDER_MS[-1]
 _EAGER: Final = ("range", "roundrobin", "sticky", "default")
 """Protocols of clients that stop everything in a rebalance (`default` is Kafka Connect's)."""
+
+
+class Readable(Protocol):
+    """Tables that can be read: those of a folder (`tables.Tables`), or of a test."""
+
+    @property
+    def folder(self) -> str:
+        """Where they are, for messages."""
+        ...
+
+    def read(self, name: str) -> DataFrame:
+        """Rows of a table of `schemas.TABLES`."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -55,7 +66,7 @@ class _Size:
         return max(1, self.end_ms - self.begin_ms) / _MS_PER_DAY
 
 
-def history_of(tables: Tables, group: str, today: Choice | None = None) -> GroupHistory:
+def history_of(tables: Readable, group: str, today: Choice | None = None) -> GroupHistory:
     """Read the history of a group.
 
     Args:
@@ -66,7 +77,8 @@ def history_of(tables: Tables, group: str, today: Choice | None = None) -> Group
     Raises:
         PipelineError: there is no history of that group.
     """
-    rebalances = _of(tables, "rebalances", group).collect()
+    every = _of(tables, "rebalances", group).collect()
+    rebalances = _by_source(every, "history", "telemetry")
     absences = _of(tables, "absences", group).limit(_ROWS_MAX).collect()
     if not rebalances and not absences:
         raise PipelineError(_unknown(tables, group))
@@ -90,12 +102,12 @@ def history_of(tables: Tables, group: str, today: Choice | None = None) -> Group
         episodes=episodes,
         left_out=left_out,
         today=found if today is None else today,
-        observed=_observed(tables, group, rebalances, size.days),
+        observed=_observed(tables, group, _by_source(every, "telemetry", "history"), size.days),
         notes=(*(notes if today is None else ()), *rate_notes),
     )
 
 
-def move_cost_of(tables: Tables, group: str) -> MoveCost | None:
+def move_cost_of(tables: Readable, group: str) -> MoveCost | None:
     """What a move costs, from telemetry: medians from the assignment to the begin of work.
 
     Args:
@@ -167,11 +179,17 @@ def started_after(events: DataFrame, work: DataFrame) -> DataFrame:
     )
 
 
-def _of(tables: Tables, name: str, group: str) -> DataFrame:
+def _of(tables: Readable, name: str, group: str) -> DataFrame:
     return tables.read(name).where(sql.col("group") == group)
 
 
-def _unknown(tables: Tables, group: str) -> str:
+def _by_source(rows: Sequence[Row], *sources: str) -> list[Row]:
+    """Rows of the first source that has any: a group may be known by two, and count once."""
+    by_source = ([row for row in rows if row.source == source] for source in sources)
+    return next((some for some in by_source if some), [])
+
+
+def _unknown(tables: Readable, group: str) -> str:
     names = [
         row.group
         for row in tables.read("rebalances")
@@ -212,8 +230,8 @@ def _size(rebalances: Sequence[Row], absences: Sequence[Row]) -> _Size:
     # Between a death and a return one is missing: of what is about as frequent, the most counts.
     often = max(counts.values(), default=0)
     members = max((size for size, count in counts.items() if 2 * count >= often), default=2)
-    times = [row.end_ms for row in rebalances] + [row.gone_ms for row in absences]
-    until = [row.observed_until_ms for row in absences]
+    times = [row.begin_ms for row in rebalances] + [row.gone_ms for row in absences]
+    until = [row.end_ms for row in rebalances] + [row.observed_until_ms for row in absences]
     return _Size(
         members=members,
         partitions=max(partitions, default=members),
@@ -236,7 +254,7 @@ def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]
     return found
 
 
-def _today(tables: Tables, group: str) -> tuple[Choice, tuple[str, ...]]:
+def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
     """The policy that a group follows, and a note where that is a guess."""
     last = (
         _of(tables, "rounds", group)
@@ -266,7 +284,7 @@ def _today(tables: Tables, group: str) -> tuple[Choice, tuple[str, ...]]:
     return Choice(name=name), (f"Today's policy is taken for {name}, {how}; --today says better.",)
 
 
-def _rate(tables: Tables, group: str) -> tuple[float, tuple[str, ...]]:
+def _rate(tables: Readable, group: str) -> tuple[float, tuple[str, ...]]:
     """Records per second to a partition, on average over the day."""
     weight = sql.col("arrival_s")
     row = (
@@ -281,7 +299,7 @@ def _rate(tables: Tables, group: str) -> tuple[float, tuple[str, ...]]:
     return float(row.rate), ()
 
 
-def _observed(tables: Tables, group: str, rebalances: Sequence[Row], days: float) -> Observed:
+def _observed(tables: Readable, group: str, rebalances: Sequence[Row], days: float) -> Observed:
     known = [row for row in rebalances if row.unavailable_partition_s is not None]
     totals = _of(tables, "lag", group).groupBy("at_ms").agg(sql.sum("lag").alias("total"))
     peak = totals.agg(sql.max("total").alias("peak")).first()

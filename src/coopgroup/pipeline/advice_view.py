@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from coopgroup.pipeline.advice import waits_ms
 from coopgroup.pipeline.advice_words import (
     away_ms,
     headline,
     notes,
     reasons,
     snippet,
-    timeout_ms,
 )
 from coopgroup.report.advice_page import AdviceView, TriedRow
 from coopgroup.report.charts import Chart, Curve, Mark
@@ -117,9 +117,9 @@ def _cards(advice: Advice) -> tuple[tuple[str, str], ...]:
 def _charts(advice: Advice) -> list[Chart]:
     plain = sorted(
         (one for one in advice.options if one.policy.name in {"simple", "deferred"}),
-        key=lambda one: timeout_ms(one.policy),
+        key=lambda one: waits_ms(one.policy),
     )
-    ticks = tuple(dict.fromkeys(seconds(timeout_ms(one.policy)) for one in plain))
+    ticks = tuple(dict.fromkeys(seconds(waits_ms(one.policy)) for one in plain))
     marks = _marks(advice, ticks)
     charts = [
         Chart(
@@ -146,7 +146,7 @@ def _charts(advice: Advice) -> list[Chart]:
 def _curve(
     values: list[Estimate], options: list[Option], ticks: tuple[str, ...], label: str
 ) -> Curve:
-    places = [float(ticks.index(seconds(timeout_ms(one.policy)))) for one in options]
+    places = [float(ticks.index(seconds(waits_ms(one.policy)))) for one in options]
     return Curve(
         label=label,
         x=tuple(places),
@@ -159,7 +159,7 @@ def _curve(
 def _marks(advice: Advice, ticks: tuple[str, ...]) -> tuple[Mark, ...]:
     found: dict[float, list[str]] = {}
     for word, option in (("advised", advice.advised), ("today", advice.current)):
-        tick = seconds(timeout_ms(option.policy))
+        tick = seconds(waits_ms(option.policy))
         if tick in ticks:
             found.setdefault(float(ticks.index(tick)), []).append(word)
     return tuple(Mark(x=x, label=", ".join(words)) for x, words in found.items())
@@ -171,7 +171,7 @@ def _returns_chart(advice: Advice) -> Chart | None:
     ended = [one / _SECOND_MS for one in away if math.isfinite(one)]
     if not ended:
         return None
-    waits_s = timeout_ms(advice.advised.policy) / _SECOND_MS
+    waits_s = waits_ms(advice.advised.policy) / _SECOND_MS
     shares = tuple(100 * (place + 1) / len(away) for place in range(len(ended)))
     return Chart(
         name="returns",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from coopgroup.pipeline.advice import ENOUGH
+from coopgroup.pipeline.advice import ENOUGH, waits_ms
 from coopgroup.pipeline.advice_bootstrap import CONFIDENCE, Estimate
 from coopgroup.pipeline.advice_cost import break_even_ms
 from coopgroup.report.wording import counted, seconds
@@ -25,7 +25,6 @@ __all__ = [
     "reasons",
     "setting_words",
     "snippet",
-    "timeout_ms",
 ]
 
 _CLASSES: Final = {
@@ -33,12 +32,6 @@ _CLASSES: Final = {
     "deferred": "DeferredPolicy",
     "incremental": "IncrementalPolicy",
 }
-
-
-def timeout_ms(policy: Choice) -> int:
-    """How long lost partitions wait under a policy, 0 for not at all."""
-    value = policy.options.get("scheduled_rebalance_timeout_ms", 0)
-    return value if isinstance(value, int) else 0
 
 
 def away_ms(history: GroupHistory) -> list[float]:
@@ -65,7 +58,7 @@ def setting_words(policy: Choice) -> str:
     if policy.name == "eager":
         return "eager rebalancing, which stops everything"
     words = f"the {policy.name} policy"
-    waits = timeout_ms(policy)
+    waits = waits_ms(policy)
     if waits:
         words += f", which waits {seconds(waits)} for a lost member"
     ration = policy.options.get("max_moves_per_round")
@@ -220,17 +213,23 @@ def _price_words(advice: Advice) -> str:
 
 
 def _choice_words(advice: Advice) -> str:
-    waits = timeout_ms(advice.advised.policy)
+    waits = waits_ms(advice.advised.policy)
     away = np.array(away_ms(advice.history))
     if not away.size:
         return "Nobody was absent, so the time-out made no difference."
     if waits:
         heard_ms = advice.history.session_timeout_ms if advice.history.is_static else 0
         share = float((away <= waits + heard_ms).mean())
+        longest = max((one for one in away.tolist() if math.isfinite(one)), default=0.0)
+        more = (
+            "The time-out is longer than the longest of them, as longer ones will come."
+            if longest < waits
+            else "Waiting longer would keep the partitions of those that take longer out of "
+            "service for more than it saves."
+        )
         return (
             f"{share:.0%} of the absences end within {seconds(waits)}: waiting for these costs "
-            "less than moving their partitions there and back, and waiting longer would keep the "
-            "partitions of those that take longer out of service for more than it saves."
+            f"less than moving their partitions there and back. {more}"
         )
     if not advice.cost.move_ms:
         return "So waiting for a lost member only makes an outage longer."
@@ -243,11 +242,11 @@ def _ration_words(advice: Advice) -> str:
     chosen = advice.advised
     if "max_moves_per_round" not in chosen.policy.options:
         return ""
-    waits = timeout_ms(chosen.policy)
+    waits = waits_ms(chosen.policy)
     same = (
         one
         for one in advice.options
-        if timeout_ms(one.policy) == waits and one.policy.name in {"simple", "deferred"}
+        if waits_ms(one.policy) == waits and one.policy.name in {"simple", "deferred"}
     )
     plain = next(same, None)
     if plain is None:

@@ -55,17 +55,16 @@ def write_sweep_page(title: str, settings: Sequence[Setting], path: str | Path) 
     figures, counts = [], []
     for name, some in by_scenario.items():
         prefix = re.sub(r"\W+", "_", name) + "_"
-        drawn = [chart_figure(one) for one in charts_of(some, prefix)]
-        drawn += [heat_figure(one) for one in heats_of(some, prefix)]
-        figures += drawn
-        counts.append(len(drawn))
+        curves = [chart_figure(one) for one in charts_of(some, prefix)]
+        heats = [heat_figure(one) for one in heats_of(some, prefix)]
+        figures += [*curves, *heats]
+        counts.append((len(curves), len(heats)))
     script, divs = drawing.script_and_divs(figures) if figures else ("", ())
     sections = [page.notes_section(_notes(settings))]
     for (name, some), count in zip(by_scenario.items(), counts, strict=True):
-        inner, divs = divs[:count], divs[count:]
-        cells = "".join(f"<section>{one}</section>" for one in inner)
-        figured = f'<div class="compare">{cells}</div>' if cells else ""
-        sections.append(page.section(name.replace("_", " "), _HINT, figured, _table(some)))
+        inner, divs = divs[: sum(count)], divs[sum(count) :]
+        grids = "".join(map(_grid, (inner[: count[0]], inner[count[0] :])))
+        sections.append(page.section(name.replace("_", " "), _HINT, grids, _table(some)))
     scripts = (drawing.library(), script) if figures else ()
     write_page_file(path, page.html_page(title, _under(settings), sections, scripts))
 
@@ -82,6 +81,12 @@ def write_page_file(path: str | Path, text: str) -> None:
         raise ConfigurationError(
             "path", str(path), f"a file that can be written: {error.strerror}"
         ) from None
+
+
+def _grid(divs: Sequence[str]) -> str:
+    """Figures side by side."""
+    cells = "".join(f"<section>{one}</section>" for one in divs)
+    return f'<div class="compare">{cells}</div><br>' if cells else ""
 
 
 def _under(settings: Sequence[Setting]) -> str:

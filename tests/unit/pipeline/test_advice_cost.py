@@ -43,9 +43,9 @@ def cost_s(
     ("absent_ms", "timeout_ms", "how", "is_static", "expected_s"),
     [
         (20_000, 30_000, How.CLOSE, False, 20 + 2),  # back in time
-        (20_000, 5_000, How.CLOSE, False, 5 + 7 + 7),  # moved there and back
+        (20_000, 5_000, How.CLOSE, False, 5 + 7 + 2.5 + 7),  # moved there and back
         (None, 5_000, How.CLOSE, False, 5 + 7),  # moved for good
-        (20_000, 5_000, How.CRASH, False, 10 + 5 + 7 + 7),  # first the session ends
+        (20_000, 5_000, How.CRASH, False, 10 + 5 + 7 + 2.5 + 7),  # first the session ends
         (4_000, 5_000, How.CRASH, False, 10 + 2),  # back, but its old self is not dead yet
         (4_000, 5_000, How.CLOSE, True, 4 + 2),  # resumes as who it was
         (None, 5_000, How.CLOSE, True, 10 + 5 + 7),  # its session is waited for
@@ -60,9 +60,9 @@ def test_estimate_follows_the_formula(
 
 
 def test_stateless_group_does_not_wait() -> None:
-    """Where moves are free no time-out is better than none, whatever the absences."""
+    """Where moves are free no time-out is better than none, if absences take some rounds."""
     for draw in FAMILIES.values():
-        away = on_grid(draw(np.random.default_rng(5), 200), GRID_S)
+        away = on_grid(np.maximum(draw(np.random.default_rng(5), 200), 6), GRID_S)
         costs = estimated_s(
             history(away).episodes,
             LADDER_MS,
@@ -85,7 +85,7 @@ def test_break_even_never_costs_twice_the_best_in_hindsight() -> None:
             continue
         ratios.append(cost_s(absent_ms, timeout_ms, cost) / best)
     assert max(ratios) <= 2
-    assert max(ratios) > 1.9
+    assert max(ratios) > 1.8
 
 
 def test_best_time_out_stands_just_above_an_absence() -> None:
@@ -108,7 +108,7 @@ def test_best_time_out_stands_just_above_an_absence() -> None:
 @pytest.mark.parametrize("how", [How.CLOSE, How.CRASH])
 @pytest.mark.parametrize("move_ms", [0, 30_000])
 def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
-    """Within 3 s a partition, which rounds and heartbeats take: enough to rank what differs."""
+    """But for two heartbeats at most, by which deaths and rounds come sooner than they might."""
     cells = Cells(MoveCost(move_ms=move_ms), seed=3)
     partitions = 2
     for absent_ms in (3_000, 40_000, None):
@@ -117,10 +117,38 @@ def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
             episode = Episode(begin_ms=0, absences=(absence,))
             played_s = cells.figures(episode, deferred(timeout_ms))[0] / partitions
             estimate_s = cost_s(absent_ms, timeout_ms, MoveCost(move_ms=move_ms, return_ms=0), how)
-            assert abs(played_s - estimate_s) < 3, (absent_ms, timeout_ms, played_s, estimate_s)
+            assert abs(played_s - estimate_s) <= 5, (absent_ms, timeout_ms, played_s, estimate_s)
 
 
 def test_worth_trying_are_the_cheapest_and_none() -> None:
     """Ascending."""
     estimates = np.array([9.0, 3, 5, 1, 4])
     assert worth_trying(estimates, [0, 10, 20, 30, 40], 2) == (0, 10, 30)
+
+
+def test_time_out_above_the_longest_absence_leaves_room_for_longer_ones() -> None:
+    """Spread absences pass a time-out that the seen ones just keep; for good stays for good."""
+    away = on_grid(FAMILIES["short"](np.random.default_rng(1), 100), np.geomspace(1, 100, 2_000))
+    longest_ms = max(one for one in away if one is not None)
+    seen, spread = (
+        estimated_s(
+            history(away).episodes,
+            [longest_ms, 2 * longest_ms],
+            MoveCost(move_ms=30_000),
+            session_timeout_ms=SESSION_MS,
+            is_static=False,
+            is_spread=is_spread,
+        )
+        for is_spread in (False, True)
+    )
+    assert seen[0] == seen[1]
+    assert spread[0] > spread[1]
+    for_good = estimated_s(
+        history([None] * 5).episodes,
+        [0, 9_000],
+        MoveCost(),
+        session_timeout_ms=SESSION_MS,
+        is_static=False,
+        is_spread=True,
+    )
+    assert for_good.tolist() == [5 * 2.5, 5 * 9]
