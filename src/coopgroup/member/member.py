@@ -5,6 +5,7 @@ Rules of this file: values and questions about them; nothing here moves a member
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -89,7 +90,7 @@ class MemberConfig:
     keeps_identity: bool = False
     index_min: int = 0
 
-    @property
+    @cached_property
     def rejoin_within_ms(self) -> int:
         """How long after the begin of a round its join may be sent and count, in ms.
 

@@ -22,8 +22,7 @@ def check_commits(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
     Nothing fences a member with a kept identity from what its former life had sent before it was
     killed: such a commit may go back behind those of the same member, and behind nobody else's.
     """
-    newest: dict[Resource, int] = {}
-    committed_by: dict[Resource, str] = {}
+    newest: dict[Resource, tuple[int, str]] = {}
     for number, envelope in enumerate(telemetry):
         record = envelope.record
         if not isinstance(record, OffsetsCommitted):
@@ -31,8 +30,8 @@ def check_commits(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
         member = envelope.member
         is_late = number > 0 and _is_late_commit(telemetry[number - 1], envelope)
         for resource, offset in zip(record.resources, record.offsets, strict=True):
-            before, by = newest.get(resource, 0), committed_by.get(resource, "")
-            newest[resource], committed_by[resource] = offset, member
+            before, by = newest.get(resource, (0, ""))
+            newest[resource] = offset, member
             if offset < before and not (is_late and by == member):
                 name, index = resource
                 yield Violation(
