@@ -7,7 +7,7 @@ follows at once, and else for all but those who are told once more what to stop.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from attrs import frozen
@@ -17,6 +17,7 @@ from coopgroup.leader.request import RoundRequest, TopicMetadata
 from coopgroup.model import NO_LOSS, NOBODY, ResourceSet, resolve_claims
 from coopgroup.model.group import split_by_member
 from coopgroup.model.plan import revoked_by_member, revoked_claims
+from coopgroup.policies.simple import SimplePolicy
 from coopgroup.protocol import Assignment, encode_assignment
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Record
 
 __all__ = ["LedRound", "fallback_round", "lead", "member_assignments"]
+
+_VERSION_OF_DESIGN_I: Final = 1
 
 
 @frozen(kw_only=True, eq=False)
@@ -63,6 +66,9 @@ def lead(
 ) -> LedRound:
     """Decide and encode a round.
 
+    A policy that lets members wait has to wait itself as long as some of them could not be told:
+    the round is then that of `SimplePolicy`.
+
     Args:
         request: the members' subscriptions.
         metadata: what exists of `request.topics`.
@@ -74,6 +80,11 @@ def lead(
     decided = decide_round(
         request.claims, metadata, lags, assignor=assignor, policy=policy, context=context
     )
+    if request.old_readers and decided.plan.scheduled_rebalance_timeout_ms:
+        simple = SimplePolicy()
+        decided = decide_round(
+            request.claims, metadata, lags, assignor=assignor, policy=simple, context=context
+        )
     return _encoded(request, decided)
 
 
@@ -182,16 +193,34 @@ def _last_seen(request: RoundRequest, context: RoundContext) -> ResourceSet:
 
 def _encoded(request: RoundRequest, decided: DecidedRound) -> LedRound:
     told = member_assignments(decided, request.claims)
+    member_ids = decided.group.member_ids
+    wires = _known_wire(request, told)
     messages = (
-        encode_assignment(assignment, index_min=request.index_min, assigned_wire=wire)
-        for assignment, wire in zip(told, _known_wire(request, told), strict=True)
+        _message(request, member_id, assignment, wire)
+        for member_id, assignment, wire in zip(member_ids, told, wires, strict=True)
     )
     return LedRound(
-        assignments=tuple(zip(decided.group.member_ids, messages, strict=True)),
+        assignments=tuple(zip(member_ids, messages, strict=True)),
         state=decided.state,
         records=(*request.records, *decided.records),
         decided=decided,
         refused=decided.refused,
+    )
+
+
+def _message(
+    request: RoundRequest, member_id: str, assignment: Assignment, wire: bytes | None
+) -> bytes:
+    """What a member is told, in the newest version that it reads.
+
+    A delay that a refused round lets run on has no place in the oldest one: whoever is not told of
+    it comes back when the others do.
+    """
+    if member_id not in request.old_readers:
+        return encode_assignment(assignment, index_min=request.index_min, assigned_wire=wire)
+    untimed = Assignment(assigned=assignment.assigned, revoked=assignment.revoked)
+    return encode_assignment(
+        untimed, _VERSION_OF_DESIGN_I, index_min=request.index_min, assigned_wire=wire
     )
 
 

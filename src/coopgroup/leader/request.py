@@ -16,6 +16,7 @@ from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolErro
 from coopgroup.model import EMPTY, MemberClaim, ResourceSet
 from coopgroup.protocol import UserData, decode_user_data
 from coopgroup.protocol.subscription import read_subscription
+from coopgroup.protocol.user_data import MAGIC
 from coopgroup.telemetry import SubscriptionUnreadable
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class RoundRequest:
             shares connectors.
         owned_wire: what each of the claims owns, as it stood in the subscription; None where we
             would write it in other bytes. Who keeps just that gets the same bytes back.
+        old_readers: ids of members that may read assignments of version 1 only, as Design I has
+            them: those whose subscription is of version 1 or older, and who tell of no delay.
     """
 
     claims: tuple[MemberClaim, ...]
@@ -54,6 +57,7 @@ class RoundRequest:
     records: tuple[Record, ...] = ()
     index_min: int = 0
     owned_wire: tuple[bytes | None, ...] = field(default=(), eq=False, repr=False)
+    old_readers: frozenset[str] = frozenset()
 
 
 @frozen(kw_only=True)
@@ -140,6 +144,7 @@ class Lags:
 
 
 _NO_USER_DATA: Final = UserData()
+_VERSION_OF_DESIGN_I: Final = 1
 NO_LAGS: Final = Lags(resources=EMPTY, values=np.zeros(0, dtype=np.int64))
 
 
@@ -162,11 +167,14 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
     claims: list[MemberClaim] = []
     records: list[Record] = []
     wires: list[bytes | None] = []
+    old_readers: set[str] = set()
     for member in ordered:
         wire = None
         try:
-            claim, wire = _read_claim(member, index_min)
+            claim, wire, reads_old = _read_claim(member, index_min)
             claims.append(claim)
+            if reads_old:
+                old_readers.add(member.member_id)
         except DecodeError as error:
             claims.append(
                 MemberClaim(
@@ -185,11 +193,12 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
         records=tuple(records),
         index_min=index_min,
         owned_wire=tuple(wires),
+        old_readers=frozenset(old_readers),
     )
 
 
-def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, bytes | None]:
-    subscription, wire = read_subscription(member.metadata, index_min=index_min, skips_rest=False)
+def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, bytes | None, bool]:
+    subscription, wire = read_subscription(member.metadata, index_min=index_min, skips_rest=True)
     ours = _user_data(subscription.user_data)
     claim = MemberClaim(
         member_id=member.member_id,
@@ -203,7 +212,8 @@ def _read_claim(member: JoinedMember, index_min: int) -> tuple[MemberClaim, byte
         consumption_rate_per_s=ours.consumption_rate_per_s,
         catalogue_version=ours.catalogue_version,
     )
-    return claim, wire
+    tells = (subscription.user_data or b"").startswith(MAGIC)
+    return claim, wire, subscription.version <= _VERSION_OF_DESIGN_I and not tells
 
 
 def _user_data(content: bytes | None) -> UserData:
