@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, cast
 from attrs import define, field
 
 from coopgroup.member import ErrorCode
-from coopgroup.model import ResourceSet
+from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import FindCoordinatorRequest
 from coopgroup.simulator.coordinator import GroupCoordinator, refusal
 from coopgroup.simulator.coordinator.find_coordinator import find_coordinator
@@ -48,6 +48,8 @@ class Brokers:
     break_off: Callable[[Call], None]
     index_min: int = 0
     topics: dict[str, int] = field(factory=dict)
+    # What exists, and of which topics: they seldom change, and leaders look all the time.
+    _existing: tuple[dict[str, int], ResourceSet] = field(init=False, factory=lambda: ({}, EMPTY))
     _down_until_ms: int = 0
     _wakes_at_ms: int | None = None
 
@@ -58,8 +60,12 @@ class Brokers:
 
     def existing(self) -> ResourceSet:
         """Every partition of every topic; every connector with its tasks."""
-        first = self.index_min
-        return ResourceSet({name: range(first, size) for name, size in self.topics.items()})
+        topics, resources = self._existing
+        if topics != self.topics:
+            first, topics = self.index_min, dict(self.topics)
+            resources = ResourceSet({name: range(first, size) for name, size in topics.items()})
+            self._existing = (topics, resources)
+        return resources
 
     def serve(self, call: Call) -> None:
         """Take a request that has arrived."""
