@@ -13,15 +13,15 @@ The rate is smoothed over some seconds of work, however long ago the work was.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from attrs import define, field
 
+from coopgroup.session import smoothed_rate
+
 __all__ = ["WorkMeter"]
 
 _SAMPLE_S: Final = 0.25
-_SMOOTHED_OVER_S: Final = 10.0
 
 
 @define(eq=False)
@@ -80,9 +80,6 @@ class WorkMeter:
         self._seconds += seconds
         if self._seconds < _SAMPLE_S:
             return
-        rate, weight = self._records / self._seconds, 1.0
-        if self.rate_per_s is not None:
-            weight -= math.exp(-self._seconds / _SMOOTHED_OVER_S)
-            rate = self.rate_per_s + weight * (rate - self.rate_per_s)
-        self.rate_per_s = rate
+        rate_per_s = self._records / self._seconds
+        self.rate_per_s = smoothed_rate(self.rate_per_s, rate_per_s, self._seconds)
         self._records, self._seconds = 0, 0.0

@@ -49,7 +49,7 @@ from coopgroup.session.hosted import (
     session_deadline_ms,
     step,
 )
-from coopgroup.session.measuring import with_rate
+from coopgroup.session.measuring import smoothed_rate, with_rate
 
 __all__ = [
     "CheckLags",
@@ -68,6 +68,7 @@ __all__ = [
     "next_round_in_ms",
     "one_line",
     "session_deadline_ms",
+    "smoothed_rate",
     "step",
     "with_rate",
 ]

@@ -28,6 +28,7 @@ from coopgroup.member.events import (
     RevocationCompleted,
 )
 from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.session import smoothed_rate
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, ResourcesStopped, StopReason
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Application:
         working: what it works on; a part of `held`.
         stopping: told to stop, and not given up yet; a part of `held`.
         closing: whether it closes the consumer.
+        rate_per_s: how fast it works while there is always more to do; None until there was.
     """
 
     process: Process
@@ -72,6 +74,7 @@ class Application:
     working: ResourceSet = EMPTY
     stopping: ResourceSet = EMPTY
     closing: bool = False
+    rate_per_s: float | None = None
     # What it takes records from, with the places in the load: `working` less `stopping`.
     _fed: ResourceSet = EMPTY
     _fed_numbers: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
@@ -133,7 +136,10 @@ class Application:
         """Bring the positions of what it works on up to date."""
         now_ms = self.process.world.now_ms
         if now_ms > self._fed_since_ms:
-            self.load.work(self._fed_numbers, self.capacity_per_s, self._fed_since_ms, now_ms)
+            since_ms, capacity_per_s = self._fed_since_ms, self.capacity_per_s
+            if self.load.work(self._fed_numbers, capacity_per_s, since_ms, now_ms):
+                worked_s = (now_ms - since_ms) / 1_000
+                self.rate_per_s = smoothed_rate(self.rate_per_s, capacity_per_s, worked_s)
             self._fed_since_ms = now_ms
 
     def renumber(self) -> None:

@@ -137,7 +137,7 @@ class Load:
         """Somebody begins to work on partitions, from the committed offsets on."""
         self.positions[numbers] = self.committed[numbers]
 
-    def work(self, numbers: Int64Array, capacity_per_s: float, since_ms: int, now_ms: int) -> None:
+    def work(self, numbers: Int64Array, capacity_per_s: float, since_ms: int, now_ms: int) -> bool:
         """Bring the positions of what one process works on up to date.
 
         Args:
@@ -145,17 +145,21 @@ class Load:
             capacity_per_s: of the process.
             since_ms: when they were up to date last.
             now_ms: until when.
+
+        Returns:
+            Whether something was left to do all the time, so that all of the capacity was used.
         """
         if not numbers.size or now_ms <= since_ms:
-            return
+            return False
         rates = self.rates[numbers]
         ends = self._produced[numbers] + rates * (now_ms - self._since_ms)
         if math.isinf(capacity_per_s):
             self.positions[numbers] = ends
-            return
+            return False
         backlog = ends - rates * (now_ms - since_ms) - self.positions[numbers]
         backlog = _worked_off(backlog, rates, capacity_per_s / 1_000, now_ms - since_ms)
         self.positions[numbers] = ends - backlog
+        return float(backlog.sum()) > _NOTHING
 
     def to_commit(self, resources: ResourceSet, numbers: Int64Array) -> list[tuple[str, int, int]]:
         """Topic, partition and position of what is ahead of its committed offset.
@@ -181,9 +185,13 @@ class Load:
     # --- what is left --------------------------------------------------------------------------
 
     def lags(self, resources: ResourceSet, now_ms: int) -> Lags:
-        """Lags of some resources, as a leader looks them up."""
+        """Lags of some resources, and what comes in to them, as a leader looks them up."""
         numbers = self.numbers(resources)
-        return Lags(resources=resources, values=self._lags(now_ms)[numbers])
+        return Lags(
+            resources=resources,
+            values=self._lags(now_ms)[numbers],
+            arrivals_per_s=self.rates[numbers] * 1_000,
+        )
 
     def sample(self, now_ms: int) -> None:
         """Keep the lags of this instant for the history."""

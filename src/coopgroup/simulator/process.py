@@ -46,6 +46,7 @@ from coopgroup.session import (
     check_lags,
     lead_round,
     session_deadline_ms,
+    with_rate,
 )
 from coopgroup.session import step as step_session
 from coopgroup.simulator.application import Application
@@ -291,7 +292,8 @@ class Process:
             self._backlog.append((self.give, (event,)))
             return
         try:
-            self.session, effects = step_session(self.session, event, now_ms=self._clock_ms())
+            session = with_rate(self.session, self.application.rate_per_s)
+            self.session, effects = step_session(session, event, now_ms=self._clock_ms())
         except LocalProtocolError as error:
             self.world.object_to("host", f"{self.name}: {error}")
             return

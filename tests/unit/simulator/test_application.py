@@ -124,3 +124,21 @@ def test_close_gives_up_what_was_granted_meanwhile() -> None:
     assert not process.alive
     assert not process.application.held
     assert group.world.violations == []
+
+
+def test_rate_when_there_is_always_more_to_do_is_the_capacity() -> None:
+    """Measured only then, smoothed, and told by the next join; who keeps up tells none."""
+    group = quiet_group()
+    slow = group.start("a", ("T",), capacity_per_s=5)
+    quick = group.start("b", ("T",), capacity_per_s=1_000_000)
+    group.set_rate("T", tuple(range(4)), 100)
+    group.run(20_000)
+    assert (slow.application.rate_per_s, quick.application.rate_per_s) == (5, None)
+    slow.application.settle()
+    slow.application.capacity_per_s = 15
+    group.run(10_000)
+    assert 10 < (slow.application.rate_per_s or 0) < 12
+    group.start("c", ("T",))
+    group.run(3_000)
+    told = [one.session.member.consumption_rate_per_s for one in (slow, quick)]
+    assert (10 < (told[0] or 0) < 13, told[1]) == (True, None)

@@ -21,7 +21,7 @@ def load_of(*rates_per_s: float) -> Load:
 def test_work_when_capacity_is_endless_keeps_up() -> None:
     """Whatever is produced is worked off at once."""
     load = load_of(10, 20, 30)
-    load.work(load.numbers(T), math.inf, 0, 2_000)
+    assert not load.work(load.numbers(T), math.inf, 0, 2_000)
     assert load.positions.tolist() == [20, 40, 60]
 
 
@@ -40,8 +40,9 @@ def test_work_when_capacity_is_short_is_shared_fairly(
 ) -> None:
     """Nobody gets more than is produced to it, and what it leaves goes to the others."""
     load = load_of(10, 20, 30)
-    load.work(load.numbers(T), capacity_per_s, 0, 2_000)
+    was_busy = load.work(load.numbers(T), capacity_per_s, 0, 2_000)
     assert load.positions.tolist() == pytest.approx(positions)
+    assert was_busy == (capacity_per_s < 60)
 
 
 def test_numbers_when_topics_come_and_grow_are_places_in_the_arrays() -> None:
@@ -94,6 +95,8 @@ def test_lags_count_what_is_not_committed() -> None:
     load.note_commit(load.numbers(ResourceSet({"T": [1]})), [15])
     lags = load.lags(ResourceSet({"T": [0, 1]}), 1_000)
     assert lags.values.tolist() == [10, 5]
+    assert lags.arrivals_per_s is not None
+    assert lags.arrivals_per_s.tolist() == [10, 20]
 
 
 def test_history_of_partitions_that_came_later_begins_with_zeros() -> None:
