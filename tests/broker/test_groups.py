@@ -63,6 +63,11 @@ class Member:
             time.sleep(self.heavy_s)
         self.calls.append((action, resource, time.monotonic()))
 
+    def runs(self, resource: tuple[str, int]) -> bool:
+        """Whether the last of its callbacks was to start it."""
+        calls = [action for action, what, _ in tuple(self.calls) if what == resource]
+        return calls[-1:] == ["start"]
+
     def when(self, action: str, resource: tuple[str, int]) -> list[float]:
         """When a callback returned."""
         return [at_s for done, what, at_s in self.calls if (done, what) == (action, resource)]
@@ -111,9 +116,11 @@ class Crew:
         return member
 
     def shared(self, wanted: list[tuple[str, int]]) -> bool:
-        """Whether exactly these resources are held, each once."""
-        held = [one for member in self.members.values() for one in member.group.held()]
-        return sorted(map(tuple, held)) == sorted(wanted)
+        """Whether exactly these resources run, each once, and every member has some."""
+        members = tuple(self.members.values())
+        held = [(member, one) for member in members for one in member.group.held()]
+        run = sorted(tuple(one) for member, one in held if member.runs(one))
+        return run == sorted(wanted) and {id(one) for one, _ in held} == set(map(id, members))
 
     def records(self, name: str, kind: type) -> list[Any]:
         """Telemetry of a member."""
@@ -216,14 +223,16 @@ def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew)
     first = crew.add("a")
     wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
     second = crew.add("b")
-    wait_for(lambda: bool(second.group.held()) and crew.shared(ALL), "they share", WAIT_S)
+    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
     ends, stays = (first, second) if first.group.holds(("heavy", 0)) else (second, first)
     ends.heavy_s = HEAVY_S
     light = [one for one in ends.group.held() if one.name == "light"]
     assert light
     assert ends.group.hand_over(WAIT_S)
     assert ends.group.held() == ()
+    del crew.members[ends.name]
     wait_for(lambda: crew.shared(ALL), "the other has all", WAIT_S)
+    crew.members[ends.name] = ends
     flushed_s = ends.when("stop", ("heavy", 0))[-1]
     assert all(stays.when("start", one)[-1] < flushed_s for one in light)
     assert {one.reason for one in crew.records(ends.name, ResourcesStopped)} == {"revoked"}
@@ -235,7 +244,7 @@ def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path:
     first = crew.add("a", **state)
     wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
     second = crew.add("b")
-    wait_for(lambda: bool(second.group.held()) and crew.shared(ALL), "they share", WAIT_S)
+    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
     had, generation, calls = first.group.held(), first.group.generation, len(second.calls)
     first.group.close()
     again = crew.add("a", **state)

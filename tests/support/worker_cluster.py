@@ -26,6 +26,7 @@ HEARTBEAT_MS: Final = 300
 HEAVY: Final = "archive"
 WAIT_S: Final = 60.0
 _END_S: Final = 30.0
+_LINE_BYTES_MAX: Final = 16_384
 Resource = tuple[str, int]
 
 
@@ -146,8 +147,12 @@ class WorkerCluster:
 
     def works(self) -> dict[str, set[Resource]]:
         """What each worker said last that it works on."""
-        last = {row["worker"]: row["works"] for row in self.lines()}
-        return {name: {(one[0], one[1]) for one in works} for name, works in sorted(last.items())}
+        last = [_last_line(path) for path in sorted(self.folder.glob("*.log"))]
+        return {
+            row["worker"]: {(one[0], one[1]) for one in row["works"]}
+            for row in last
+            if row is not None
+        }
 
     def settle(
         self, wanted: Iterable[Resource], *names: str, fair: Callable[[set[Resource]], bool] = bool
@@ -166,6 +171,15 @@ class WorkerCluster:
     def pause(self, duration_s: float) -> None:
         """Let it work."""
         time.sleep(duration_s)
+
+
+def _last_line(path: Path) -> dict[str, Any] | None:
+    """The last whole line of a log, None where there is none; logs are long and looked at often."""
+    with path.open("rb") as log:
+        log.seek(max(0, log.seek(0, os.SEEK_END) - _LINE_BYTES_MAX))
+        whole = log.read().split(b"\n")[-2:-1]
+    row: dict[str, Any] | None = json.loads(whole[0]) if whole else None
+    return row
 
 
 def longest_gap_s(moments: list[Moment], begin_s: float, end_s: float) -> float:
