@@ -1,0 +1,206 @@
+"""The history of a group as advice reads it from the tables."""
+
+import gc
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from attrs import frozen
+from pyspark.sql import DataFrame, SparkSession
+
+from coopgroup.pipeline.advice_cost import MoveCost
+from coopgroup.pipeline.advice_tables import history_of, move_cost_of
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.simulator.scenario import Choice
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+ABSENCE: Mapping[str, Any] = {
+    "group": "g",
+    "client_id": "c",
+    "client_host": "h1",
+    "member_id": "m",
+    "session_timeout_ms": 10_000,
+    "partitions": 4,
+    "observed_until_ms": 2 * DAY_MS,
+}
+REBALANCE: Mapping[str, Any] = {
+    "group": "g",
+    "source": "history",
+    "trigger": "leave",
+    "members_before": 3,
+    "members_after": 3,
+    "joined": 0,
+    "left": 0,
+    "partitions": 12,
+    "moved": 4,
+    "unavailable_partition_s": 30.0,
+}
+
+
+@pytest.fixture(autouse=True)
+def closed_sockets() -> Iterator[None]:
+    """PySpark leaves sockets to the garbage collector: let it complain here and now."""
+    yield
+    gc.collect()
+
+
+@frozen(kw_only=True)
+class Given:
+    """Tables of a test; those that are not given are empty."""
+
+    spark: SparkSession
+    rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    folder: str = "tables"
+
+    def read(self, name: str) -> DataFrame:
+        """Rows of a table; what a row does not say is null."""
+        schema = TABLES[name].schema
+        made = [[row.get(column) for column in schema.names] for row in self.rows.get(name, ())]
+        return self.spark.createDataFrame(made, schema)
+
+
+def absence(gone_ms: int, away_ms: int | None, **others: Any) -> dict[str, Any]:  # noqa: ANN401
+    """An absence that was noticed at once."""
+    returned_ms = None if away_ms is None else gone_ms + away_ms
+    return {
+        **ABSENCE,
+        "gone_ms": gone_ms,
+        "gone_latest_ms": gone_ms + 10,
+        "absent_ms": away_ms,
+        "returned_ms": returned_ms,
+        **others,
+    }
+
+
+def rebalance(begin_ms: int, **others: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A rebalance of a second."""
+    return {**REBALANCE, "begin_ms": begin_ms, "end_ms": begin_ms + 1_000, **others}
+
+
+def test_history_is_read_whole(spark: SparkSession) -> None:
+    """Size, absences, growth, load, what it costs and how it is configured."""
+    tables = Given(
+        spark=spark,
+        rows={
+            "absences": [
+                absence(HOUR_MS, 20_000),
+                absence(5 * HOUR_MS, None, gone_latest_ms=5 * HOUR_MS + 9_000),
+                absence(2 * DAY_MS - 5_000, None),
+                absence(HOUR_MS, 1, group="another"),
+            ],
+            "rebalances": [
+                rebalance(0, members_after=3),
+                rebalance(HOUR_MS, members_after=2),
+                rebalance(HOUR_MS + 20_000, trigger="join", joined=1),
+                rebalance(9 * HOUR_MS, trigger="join", joined=2, members_after=5),
+                rebalance(9 * HOUR_MS, source="telemetry", unavailable_partition_s=60.0, moved=2),
+            ],
+            "loads": [
+                {"group": "g", "arrival_per_s": 10.0, "arrival_s": 300.0},
+                {"group": "g", "arrival_per_s": 50.0, "arrival_s": 100.0},
+            ],
+            "lag": [
+                {"group": "g", "at_ms": 1, "lag": 5, "partition": 0},
+                {"group": "g", "at_ms": 2, "lag": 4, "partition": 0},
+                {"group": "g", "at_ms": 2, "lag": 3, "partition": 1},
+            ],
+            "generations": [
+                {"group": "g", "at_ms": 1, "protocol": "cooperative-sticky"},
+                {"group": "g", "at_ms": 2, "protocol": "range"},
+            ],
+        },
+    )
+    history = history_of(tables, "g")
+    assert (history.members, history.partitions, history.days) == (5, 12, 2.0)
+    assert [
+        (one.begin_ms, [away.absent_ms for away in one.absences], one.joined)
+        for one in history.episodes
+    ] == [
+        (HOUR_MS, [20_000], 0),
+        (5 * HOUR_MS, [None], 0),
+        (9 * HOUR_MS, [], 2),
+    ]
+    assert history.episodes[1].absences[0].how == "crash"
+    assert history.left_out == 1
+    assert history.session_timeout_ms == 10_000
+    assert history.rate_per_s == 20.0
+    assert history.today == Choice(name="eager")
+    assert history.notes[0].startswith("Today's policy is taken for eager, by its protocol 'range'")
+    # Telemetry knows better what was out of service than gaps between commits do.
+    assert (history.observed.unavailable_s, history.observed.moved) == (30.0, 1.0)
+    assert history.observed.lag_peak == 7
+
+    with pytest.raises(PipelineError, match=r"no history of group 'h'; there are g$"):
+        history_of(tables, "h")
+    with pytest.raises(PipelineError, match="tables has no episodes to advise on"):
+        history_of(Given(spark=spark, rows={}), "g")
+
+
+def test_policy_of_our_own_group_is_told_by_its_leaders(spark: SparkSession) -> None:
+    """With the longest delay that they announced."""
+    led = {"group": "g", "policy": "deferred", "assignor": "sticky"}
+    tables = Given(
+        spark=spark,
+        rows={
+            "rebalances": [rebalance(0)],
+            "rounds": [
+                {**led, "at_ms": 5, "scheduled_rebalance_timeout_ms": 30_000},
+                {**led, "at_ms": 9, "scheduled_rebalance_timeout_ms": 12_000},
+            ],
+        },
+    )
+    history = history_of(tables, "g")
+    options = {"scheduled_rebalance_timeout_ms": 30_000}
+    assert history.today == Choice(name="deferred", options=options)
+    assert len(history.notes) == 1  # the load is not known, the policy is
+    asked = Choice(name="simple")
+    assert history_of(tables, "g", asked).today == asked
+
+
+def test_cost_of_a_move_is_told_by_telemetry(spark: SparkSession) -> None:
+    """From the assignment to the begin of work; a return is apart, a first start is neither."""
+    events, work = [], []
+
+    def takes(member: str, at_ms: int, wait_ms: int) -> None:
+        record = {"gained": {"orders": [0]}}
+        events.append(
+            {
+                "group": "g",
+                "kind": "assignment_received",
+                "member": member,
+                "at_ms": at_ms,
+                "record": json.dumps(record),
+            }
+        )
+        work.append(
+            {
+                "group": "g",
+                "member": member,
+                "client": "",
+                "topic": "orders",
+                "partition": 0,
+                "at_ms": at_ms + wait_ms,
+                "is_start": True,
+            }
+        )
+
+    takes("a", 0, 999_999)
+    for number in range(1, 6):
+        takes("b" if number % 2 else "a", 10_000_000 * number, 4_000 + number)
+    tables = Given(spark=spark, rows={"events": events, "work": work})
+    assert move_cost_of(tables, "g") == MoveCost(move_ms=4_003, return_ms=4_003)
+    for number in range(6, 11):
+        takes("b", 10_000_000 * number, 100 + number)
+    tables = Given(spark=spark, rows={"events": events, "work": work})
+    assert move_cost_of(tables, "g") == MoveCost(move_ms=4_003, return_ms=108)
+    few = Given(spark=spark, rows={"events": events[:3], "work": work[:3]})
+    assert move_cost_of(few, "g") is None
