@@ -17,7 +17,15 @@ from tests.benchmarks.results import merge_results
 
 __all__ = ["BENCHMARKS", "main"]
 
-BENCHMARKS: Final = ("resource_set", "codec", "simulator", "assignors", "throughput", "headline")
+BENCHMARKS: Final = (
+    "resource_set",
+    "codec",
+    "simulator",
+    "leader",
+    "assignors",
+    "throughput",
+    "headline",
+)
 """In the order in which they run: the quick ones first."""
 
 

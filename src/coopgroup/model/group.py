@@ -167,9 +167,10 @@ class GroupSnapshot:
         """
         if not self.members or not self.resources:
             return np.zeros(holder.size, dtype=np.bool_)
+        allowed: BoolArray = holder != NOBODY
         table = self.subscribed_names()
-        allowed: BoolArray = table[self.class_of[holder], self.resources.name_numbers]
-        allowed &= holder != NOBODY
+        if not table.all():
+            allowed &= table[self.class_of[holder], self.resources.name_numbers]
         return allowed
 
     def claimed(self) -> BoolArray:

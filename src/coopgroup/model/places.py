@@ -7,7 +7,7 @@ name's indices follow each other, as a topic's partitions do.
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -39,10 +39,8 @@ def places_in(resources: ResourceSet, sets: Sequence[ResourceSet]) -> Int64Array
         return np.full(sum(map(len, some)), ABSENT, dtype=np.int64)
     number_of = {name: number for number, name in enumerate(resources.names)}
     unknown = len(number_of)
-    numbers = np.fromiter(
-        (number_of.get(name, unknown) for name in chain.from_iterable(one.names for one in some)),
-        dtype=np.int64,
-    )
+    names = chain.from_iterable([one.names for one in some])
+    numbers = np.fromiter(map(number_of.get, names, repeat(unknown)), dtype=np.int64)
     row = numbers.repeat(_counts(some))
     wanted = np.concatenate([one.flat_indices for one in some])
     return _found(resources, row, wanted)

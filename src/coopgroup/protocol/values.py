@@ -33,9 +33,22 @@ KAFKA_ASSIGNMENT_NEWEST: Final = 3
 
 @final
 class TopicNames(tuple[str, ...]):
-    """Names that are ascending and distinct: sorted once, however many members send them."""
+    """Names that are ascending and distinct: sorted once, however many members send them.
+
+    A tuple, but for how long a comparison takes: those of a group are mostly one and the same.
+    """
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the names are the same."""
+        return self is other or tuple.__eq__(self, other)
+
+    def __ne__(self, other: object) -> bool:
+        """Whether the names differ."""
+        return self is not other and tuple.__ne__(self, other)
+
+    __hash__ = tuple.__hash__
 
 
 def ascending_distinct(names: Iterable[str]) -> TopicNames:

@@ -1,7 +1,8 @@
-"""The contestant coopgroup: assignors by name, or with `+claims` all from claims to shares.
+"""The contestant coopgroup: assignors by name, `lag-aware (group)` with that scope.
 
-`+claims` is what others do in their one call: resolve what members claim, assign, and make a set of
-partitions for each member. `claims_of` and `snapshot_of` are preparation, and not timed.
+What others do in their one call is timed with `+claims`: resolve what members claim, assign, and
+make a set of partitions for each member. `claims_of` and `snapshot_of` are preparation, and not
+timed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ WITH_CLAIMS: Final = "+claims"
 
 def prepare(group: Group, name: str) -> Prepared:
     """Make what is timed."""
-    assignor = create_assignor(name.removesuffix(WITH_CLAIMS))
+    plain, _, scope = name.removesuffix(WITH_CLAIMS).rstrip(")").partition(" (")
+    assignor = create_assignor(plain, {"scope": scope} if scope else {})
     timed = _whole(group, assignor) if name.endswith(WITH_CLAIMS) else _alone(group, assignor)
     return timed, _as_answer
 

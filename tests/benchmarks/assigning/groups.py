@@ -18,6 +18,7 @@ from coopgroup.assignors.pools import Pool
 from coopgroup.model import EMPTY, NOBODY, GroupSnapshot, MemberClaim, ResourceSet, resolve_claims
 
 __all__ = [
+    "ASSIGNORS",
     "CASES",
     "Case",
     "Group",
@@ -32,6 +33,7 @@ __all__ = [
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
+ASSIGNORS: Final = ("sticky", "lag-aware", "lag-aware (group)", "range", "round-robin")
 GENERATION: Final = 7
 MEMBERS_MAX: Final = 2_000
 TOPIC_PARTITIONS: Final = 1_000

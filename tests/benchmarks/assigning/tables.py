@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tests.benchmarks.assigning.contestants import RUN_MS_MAX, RUNS
-from tests.benchmarks.assigning.groups import CASES
+from tests.benchmarks.assigning.contestants import KEYS, RUN_MS_MAX, RUNS
+from tests.benchmarks.assigning.groups import ASSIGNORS, CASES
 
 __all__ = ["BEGIN", "END", "growth", "tables"]
 
@@ -17,10 +17,10 @@ NOTHING: Final = "\N{EN DASH}"
 SIZES_SHOWN: Final = ("10000", "100000", "1000000")
 INTRODUCTION: Final = (
     "CPU time in ms for 10,000 / 100,000 / 1,000,000 partitions, and how it grows with their",
-    "number n, from 1,000 on. The number of members is in the benchmark: a hundredth of that of",
-    "the partitions, a tenth where subscriptions are disjoint, and 2,000 at most.",
+    "number n, from 1,000 on. There is a member for each hundred partitions, for each ten where",
+    "subscriptions are disjoint, and there are 2,000 at most.",
     f"Each figure is the median of {RUNS} runs, one in brackets a single run: who takes more than",
-    f"{RUN_MS_MAX / 1000:g} s is not asked for more partitions.",
+    f"{RUN_MS_MAX / 1000:g} s is not asked for more partitions (Java is, where a goal needs it).",
     "The first column is `assign` alone; the second one is all that the others do in one call,",
     "from the claims of members to a set of partitions for each.",
     "How far ahead of Java both are is said for the largest group that Java finished.",
@@ -61,6 +61,7 @@ def tables(found: Found) -> str:
     Args:
         found: result of the benchmark `assignors`.
     """
+    found = _ordered(found)
     titles: Mapping[str, str] = found["contestants"]
     others = {key: title for key, title in titles.items() if key != "claims"}
     lines = [
@@ -74,6 +75,21 @@ def tables(found: Found) -> str:
         *found["notes"],
     ]
     return "\n".join(lines).rstrip()
+
+
+def _ordered(found: Found) -> Found:
+    """The same, in the order of the tables: the file of results sorts keys by name."""
+    contestants = sorted(found["contestants"], key=KEYS.index)
+    return {
+        **found,
+        "contestants": {key: found["contestants"][key] for key in contestants},
+        "times": {
+            assignor: {case: by_case[case] for case in CASES if case in by_case}
+            for assignor, by_case in sorted(
+                found["times"].items(), key=lambda item: ASSIGNORS.index(item[0])
+            )
+        },
+    }
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
