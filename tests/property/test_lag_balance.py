@@ -10,11 +10,13 @@ import random
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+import attrs
 import pytest
 
-from coopgroup.simulator import Scenario, simulate
+from coopgroup.simulator import Scenario, simulate, swarm_play
 from coopgroup.simulator.run import Run
 from coopgroup.simulator.scenario import Choice, Group, MemberSet, Rate, Topic
+from coopgroup.simulator.swarm import SwarmRun, draw
 from coopgroup.telemetry import BalanceRequested
 
 HOUR_MS = 3_600_000
@@ -118,3 +120,34 @@ def test_hours_of_noise_without_hysteresis_move_all_the_time() -> None:
     run, asked = play(2, options=NO_HYSTERESIS)
     assert asked > 20
     assert run.measures.moved > 40
+
+
+# --- under faults -------------------------------------------------------------------------------
+
+RESTLESS = {
+    "max_moves_per_round": 2,
+    "lag_check_interval_ms": 100,
+    "lag_imbalance_ratio": 1.0,
+    "lag_imbalance_checks": 1,
+    "lag_imbalance_min": 0,
+    "lag_cooldown_ms": 0,
+}
+
+
+def restless(seed: int) -> SwarmRun:
+    """A group under faults as the swarm draws them, whose leader evens lags out all the time."""
+    run = draw(seed)
+    options = {"move_interval_ms": 0, **run.policy.options, **RESTLESS}
+    policy = Choice(name="incremental", options=options)
+    return attrs.evolve(run, policy=policy, assignor="lag-aware")
+
+
+@pytest.mark.parametrize("first", [0, 30])
+def test_groups_under_faults_stay_safe_while_lags_are_evened_out(first: int) -> None:
+    """Never two owners, rations and delays kept, and at rest when the faults end."""
+    asked = 0
+    for seed in range(first, first + 30):
+        played = swarm_play.play(restless(seed))
+        assert played.violations == (), swarm_play.story(restless(seed))
+        asked += sum(isinstance(one.record, BalanceRequested) for one in played.telemetry)
+    assert asked > 10

@@ -28,6 +28,7 @@ from coopgroup.kafka.subscription import Subscription
 from coopgroup.kafka.telemetry_sink import TelemetrySink
 from coopgroup.kafka.user_callbacks import with_plain_errors
 from coopgroup.kafka.watching import TopicWatcher
+from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.base import Policy
 from coopgroup.policies.eager import EagerPolicy
 
@@ -45,6 +46,7 @@ _NOT_EAGER: Final = (
     "a policy for members that hold on to what they have: "
     "EagerPolicy is the baseline of coopgroup plan, simulate and compare"
 )
+_READS_LAGS: Final = "an assignor that reads lags beside it, which {} does not"
 
 
 @frozen(kw_only=True, eq=False)
@@ -190,12 +192,18 @@ def check_plugins(assignor: object, policy: object) -> None:
     """Refuse what cannot lead a round: found out only then, it would cost the group its rounds.
 
     Raises:
-        ConfigurationError: no assignor, no policy, or one that is for the simulator only.
+        ConfigurationError: no assignor, no policy, one that is for the simulator only, or one that
+            is to look at lags which the assignor would not.
     """
     _check_plugin("assignor", assignor, Assignor, _AN_ASSIGNOR)
     _check_plugin("policy", policy, Policy, _A_POLICY)
     if isinstance(policy, EagerPolicy):
         raise ConfigurationError("policy", policy, _NOT_EAGER)
+    balance = getattr(policy, "balance", None)
+    if isinstance(balance, BalanceRule) and not getattr(assignor, "needs_lags", False):
+        raise ConfigurationError(
+            "lag_check_interval_ms", balance.interval_ms, _READS_LAGS.format(assignor)
+        )
 
 
 def _check_plugin(field: str, given: object, kind: type, expected: str) -> None:

@@ -12,6 +12,7 @@ from coopgroup import (
     DeferredPolicy,
     IncrementalPolicy,
     LagAwareAssignor,
+    RangeAssignor,
     SimplePolicy,
     StickyAssignor,
 )
@@ -82,3 +83,14 @@ def test_plugins_of_ours_and_of_users_are_taken() -> None:
     for policy in (SimplePolicy(), DeferredPolicy(), IncrementalPolicy()):
         check_plugins(LagAwareAssignor(), policy)
     check_plugins(duck, duck)
+    check_plugins(LagAwareAssignor(), IncrementalPolicy(lag_check_interval_ms=9))
+
+
+def test_lags_that_nobody_reads_are_not_looked_at() -> None:
+    """Said at once: the group would wait for a balance that never comes."""
+    with pytest.raises(ConfigurationError) as caught:
+        check_plugins(RangeAssignor(), IncrementalPolicy(lag_check_interval_ms=9))
+    assert str(caught.value) == (
+        "lag_check_interval_ms: got 9, "
+        f"expected an assignor that reads lags beside it, which {RangeAssignor()} does not"
+    )
