@@ -1,9 +1,11 @@
 """The drain-time assignor: against every placement there is, and in groups of any condition."""
 
 import itertools
+from unittest import mock
 
 import attrs
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +78,38 @@ def test_dealt_when_every_placement_is_tried_is_within_the_bound(
     dealt = tuple(columns.tolist())
     assert not enough or len(set(dealt)) == size
     assert longest(dealt) <= 2 * size / (size + 1) * best * (1 + 1e-9)
+
+
+@given(
+    jobs=st.lists(st.sampled_from([7, 100]) | st.integers(1, 100), min_size=1, max_size=60),
+    speeds=st.lists(st.sampled_from([1, 2, 3, 7, 400]), min_size=1, max_size=6),
+    begun=st.lists(st.integers(0, 50), min_size=6, max_size=6),
+    fills=st.booleans(),
+)
+def test_dealt_when_in_batches_is_nearly_what_one_by_one_gives(
+    jobs: list[int], speeds: list[int], begun: list[int], fills: bool
+) -> None:
+    """Jobs of a batch are alike within a tenth, so times are; exactly equal jobs give equal times.
+
+    Everybody who lacks one gets one, if there are enough.
+    """
+    size = len(speeds)
+    weights, rates = np.array(jobs, dtype=np.int64), np.array(speeds, dtype=np.float64)
+    times = np.array(begun[:size], dtype=np.float64)
+    lacking = np.full(size, fills)
+
+    def dealt() -> tuple[float, list[int]]:
+        columns = deal_by_time(weights, times, rates, lacking)
+        assert not fills or len(jobs) < size or set(columns.tolist()) == set(range(size))
+        ends = times + np.bincount(columns, weights, minlength=size) / rates
+        return float(ends.max()), np.bincount(columns, minlength=size).tolist()
+
+    singly = dealt()
+    with mock.patch("coopgroup.assignors.drain_dealing._SINGLES_MAX", 0):
+        batches = dealt()
+    if len(set(jobs)) == 1:
+        assert batches[0] == pytest.approx(singly[0])
+    assert batches[0] <= 1.12 * singly[0]
 
 
 @settings(max_examples=60)
