@@ -16,7 +16,8 @@ from tests.unit.assignors.test_drain_work import group_of_rates
 
 def counts(group: GroupSnapshot, target: Int32Array) -> list[int]:
     """How many partitions each member gets."""
-    return np.bincount(target, minlength=len(group.members)).tolist()
+    found: list[int] = np.bincount(target, minlength=len(group.members)).tolist()
+    return found
 
 
 def assigned(group: GroupSnapshot, lags: Int64Array, **options: object) -> Int32Array:
@@ -90,9 +91,9 @@ def test_moves_when_there_is_a_budget_are_no_more() -> None:
 def test_target_when_rates_and_lags_waver_a_little_is_kept() -> None:
     """By two percent, again and again: nothing moves."""
     rng = np.random.default_rng(3)
-    rates = [300.0, 900.0, 600.0, 600.0]
+    rates = np.array([300.0, 900.0, 600.0, 600.0])
     lags = rng.integers(40_000, 60_000, 100)
-    owner = assigned(group_of_rates(100, *rates), lags)
+    owner = assigned(group_of_rates(100, *rates.tolist()), lags)
     for _ in range(50):
         group = group_of_rates(100, *(rates * rng.uniform(0.98, 1.02, 4)).tolist())
         wavering = (lags * rng.uniform(0.98, 1.02, 100)).astype(np.int64)
