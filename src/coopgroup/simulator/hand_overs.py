@@ -6,7 +6,7 @@ transcript, through which the world tells everything, and passes it on to one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from attrs import define, field
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HandOvers"]
 
+_Hold: TypeAlias = tuple[str, int]  # a process, and how often it had lost all before
+
 
 @define(eq=False)
 class HandOvers:
@@ -47,9 +49,11 @@ class HandOvers:
 
     simulation: Simulation
     transcript: Transcript | None = None
-    _orderly: dict[Resource, str] = field(factory=dict)
+    _orderly: dict[Resource, _Hold] = field(factory=dict)
     _failed: set[Resource] = field(factory=set)
-    _works: dict[Resource, str] = field(factory=dict)
+    _works: dict[Resource, _Hold] = field(factory=dict)
+    # How often a process lost all or ended: what it had before that means nothing any more.
+    _ends: dict[str, int] = field(factory=dict)
 
     def recorded(self, envelope: Envelope) -> None:
         """Something was written down."""
@@ -59,13 +63,13 @@ class HandOvers:
             case AssignmentReceived(gained=gained) if self._orderly:
                 self._check(envelope.client, gained)
             case ResourcesStarted(resources=resources):
-                self._works |= dict.fromkeys(resources, envelope.client)
+                self._works |= dict.fromkeys(resources, self._hold(envelope.client))
                 self._forget(resources)
             case ResourcesStopped():
                 self._stop(envelope.client, envelope.record)
             case MembershipLost() | ProcessEnded():  # before its join could give anything up
-                self._forget_all(envelope.client)
-            case OffsetsCommitted(resources=resources):
+                self._ends[envelope.client] = self._ends.get(envelope.client, 0) + 1
+            case OffsetsCommitted(resources=resources) if self._failed:
                 self._failed.difference_update(resources)
             case CommitFailed():
                 self._fail(envelope.record)
@@ -89,10 +93,11 @@ class HandOvers:
 
     def _stop(self, client: str, record: ResourcesStopped) -> None:
         """What it had worked on is to be committed, unless that was said to have failed."""
-        done = {one for one in record.resources if self._works.get(one) == client} - self._failed
+        hold = self._hold(client)
+        done = {one for one in record.resources if self._works.get(one) == hold} - self._failed
         self._forget(record.resources)
         if record.reason is StopReason.REVOKED:
-            self._orderly |= dict.fromkeys(sorted(done), client)
+            self._orderly |= dict.fromkeys(sorted(done), hold)
 
     def _fail(self, record: CommitFailed) -> None:
         self._failed |= set(record.resources)
@@ -105,17 +110,19 @@ class HandOvers:
             self._orderly.pop(resource, None)
             self._failed.discard(resource)
 
-    def _forget_all(self, client: str) -> None:
-        for kept in (self._orderly, self._works):
-            for resource in [one for one, holder in kept.items() if holder == client]:
-                del kept[resource]
+    def _hold(self, client: str) -> _Hold:
+        return client, self._ends.get(client, 0)
+
+    def _is_orderly(self, resource: Resource) -> bool:
+        hold = self._orderly.get(resource)
+        return hold is not None and hold == self._hold(hold[0])
 
     def _check(self, client: str, gained: ResourceSet) -> None:
         load = self.simulation.load
         handed = gained & load.resources
         numbers = load.numbers(handed)
         behind = np.floor(load.positions[numbers]) > load.committed[numbers]
-        late = [resource for resource in handed.take(behind) if resource in self._orderly]
+        late = [resource for resource in handed.take(behind) if self._is_orderly(resource)]
         if late:
             names = ", ".join(f"{name}-{index}" for name, index in late)
             message = f"{client} gets {names}, of which work is not committed"
