@@ -148,7 +148,6 @@ def _given(
         amount: how much work is to be handed over in all.
         thrift: what moves cost.
     """
-    nothing = np.zeros(0, dtype=np.int64)
     mean_weight = float(pool.weights.mean())
     room = loads - least
     givers = np.argsort(-loads / pool.speeds, kind="stable")
@@ -161,8 +160,6 @@ def _given(
     weights = pool.weights[places]
     most = np.minimum(room, _to_equal(loads, excess, pool.speeds))[pool.holder[places]]
     places = places[(weights <= most) & (weights > thrift.gain_min * mean_weight)]
-    if not places.size:
-        return nothing
     return _in_turns(pool, places, loads, room, amount, thrift)
 
 

@@ -87,7 +87,7 @@ class DrainTimeAssignor:
         placing.deal_free(target)
         placing.give_everybody_one(target)
         goal = placing.work.times(fresh)
-        if (target != kept).any() or not placing.is_as_even(target, goal, self.gain_min):
+        if not placing.is_as_even(target, goal, self.gain_min):
             placing.even_out(target, kept, goal, self._thrift(self.moves_max))
         return target
 
