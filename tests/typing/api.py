@@ -113,6 +113,7 @@ def share() -> None:
         assert_type(same, CooperativeGroup)
     assert_type(group.held(), tuple[Resource, ...])
     assert_type(group.holds(("shard", 0)), bool)
+    assert_type(group.owns(("shard", 0)), bool)
     assert_type(group.token(Resource("shard", 0)), int | None)
     assert_type(group.hand_over(timeout_s=5), bool)
     assert_type((group.leads, group.member_id, group.generation), tuple[bool, str, int])

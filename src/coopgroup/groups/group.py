@@ -98,7 +98,7 @@ class CooperativeGroup:
         for name, callback in given.items():
             if not callable(callback) and (callback is not None or name in {"start", "stop"}):
                 raise TypeError(f"{name} expects a callable")
-        is_eager = isinstance(policy, EagerPolicy)
+        is_eager = isinstance(policy, EagerPolicy)  # a baseline, for which members can be eager
         check_plugins(assignor, SimplePolicy() if is_eager else policy)
         settings = GroupSettings.read(merge_configuration(configuration, more), eager=is_eager)
         callbacks = Callbacks(start=start, stop=stop, lost=lost or stop, on_error=on_error)
@@ -188,7 +188,11 @@ class CooperativeGroup:
 
         Returns:
             Whether this process works on nothing any more.
+
+        Raises:
+            RuntimeError: called from a callback.
         """
+        self._pool.refuse_own("hand over")
         self._watcher.stop()
         self._driver.post(SubscriptionChanged(topics=()))
         return self._work.wait_idle(timeout_s)
@@ -202,7 +206,11 @@ class CooperativeGroup:
         Args:
             timeout_s: how long stops may take, in seconds; `coopgroup.stop.timeout.ms` if None.
                 What has not stopped then is lost: the group is left all the same.
+
+        Raises:
+            RuntimeError: called from a callback.
         """
+        self._pool.refuse_own("close")
         if self._closed:
             return
         self._closed = True
@@ -232,14 +240,22 @@ class CooperativeGroup:
     # --- what it has ------------------------------------------------------------------------------
 
     def holds(self, resource: tuple[str, int]) -> bool:
-        """Whether this process may work on a resource at this very moment.
+        """Whether this process is to work on a resource at this very moment.
 
         Looks at the clock: after a pause of the process it is False before any callback has run.
+        It is False, too, from the moment in which `stop` is due; see `owns`.
         """
         return self._work.holds(resource)
 
+    def owns(self, resource: tuple[str, int]) -> bool:
+        """Whether nobody else can have a resource: it is held, or being stopped in time.
+
+        For `stop` itself: what it flushes must not be written when the lease has ended meanwhile.
+        """
+        return self._work.token(resource) is not None
+
     def token(self, resource: tuple[str, int]) -> int | None:
-        """A number that grows from holder to holder of a resource; None while it is not held.
+        """A number that grows from owner to owner of a resource; None while it is not owned.
 
         It is the generation in which this process got the resource. Whoever is written to can
         refuse a smaller one than it has seen, and so a holder that does not know yet that it was
@@ -249,7 +265,7 @@ class CooperativeGroup:
         return self._work.token(resource)
 
     def held(self) -> tuple[Resource, ...]:
-        """What this process may work on at this moment, ascending."""
+        """What this process is to work on at this moment, ascending."""
         return tuple(self._work.held())
 
     def refresh(self) -> None:

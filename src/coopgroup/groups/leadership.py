@@ -98,7 +98,11 @@ class Leadership:
         self._group.join()
 
     def close(self) -> None:
-        """Resign, if this process leads, and leave the group."""
+        """Resign, if this process leads, and leave the group.
+
+        Raises:
+            RuntimeError: called from a callback.
+        """
         self._group.close()
         with self._changed:
             self._changed.notify_all()
@@ -120,7 +124,8 @@ class Leadership:
         than it has seen: so nothing that an earlier leader sent late does harm (a fencing token).
         See `CooperativeGroup.token` for when it begins anew.
         """
-        return self._group.token(self._resource)
+        token = self._group.token(self._resource)
+        return token if self.leads else None
 
     @property
     def failure(self) -> str | None:

@@ -37,6 +37,7 @@ class CallbackPool:
     _threads: int = field(default=0, init=False)
     _idle: int = field(default=0, init=False)
     _closed: bool = field(default=False, init=False)
+    _own: set[int] = field(factory=set, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
 
     def submit(self, urgency: int, call: Callable[[], None]) -> None:
@@ -61,7 +62,17 @@ class CallbackPool:
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._idle, _CLOSE_S)
 
+    def refuse_own(self, action: str) -> None:
+        """Refuse to do from a callback what waits for callbacks.
+
+        Raises:
+            RuntimeError: this is a thread of the pool.
+        """
+        if threading.get_ident() in self._own:
+            raise RuntimeError(f"a callback cannot {action}: that would wait for itself")
+
     def _run(self) -> None:
+        self._own.add(threading.get_ident())
         while True:
             with self._changed:
                 self._idle += 1
@@ -70,6 +81,7 @@ class CallbackPool:
                 self._idle -= 1
                 if not self._calls:
                     self._threads -= 1
+                    self._own.discard(threading.get_ident())
                     self._changed.notify_all()
                     return
                 _, _, call = heapq.heappop(self._calls)

@@ -212,21 +212,25 @@ class ResourceWork:
     # --- what the application asks ----------------------------------------------------------------
 
     def holds(self, resource: tuple[str, int]) -> bool:
-        """Whether it may be worked on at this moment."""
-        return self.token(resource) is not None
+        """Whether it is to be worked on at this moment."""
+        work = self._owned(resource)
+        return work is not None and work.wish is _Wish.RUN
 
     def token(self, resource: tuple[str, int]) -> int | None:
-        """Generation in which it was granted; None while it must not be worked on."""
+        """Generation in which it was granted; None when somebody else might have it."""
+        work = self._owned(resource)
+        return None if work is None else work.token
+
+    def _owned(self, resource: tuple[str, int]) -> _Work | None:
+        """The work on what nobody else can have: to be done, or being stopped."""
         # The lease first: when it stops to matter, the works already say why.
         if now_s() >= self.driver.lease_until_s:
             return None
         work = self._works.get(Resource(*resource))
-        if work is None or work.is_stale or work.wish is not _Wish.RUN:
-            return None
-        return work.token
+        return None if work is None or work.is_stale or work.wish is _Wish.END else work
 
     def held(self) -> ResourceSet:
-        """All that may be worked on at this moment."""
+        """All that is to be worked on at this moment."""
         with self._changed:
             return ResourceSet.from_pairs(one for one in self._works if self.holds(one))
 

@@ -71,6 +71,24 @@ def test_threads_when_idle_are_used_again_and_end(monkeypatch: pytest.MonkeyPatc
         _until(lambda: _threads() == 0)
 
 
+def test_call_that_would_wait_for_itself_is_refused() -> None:
+    """From a thread of the pool; from any other one it is fine."""
+    pool = CallbackPool(name="pool-test", threads_max=4)
+    refused = list[str]()
+
+    def call() -> None:
+        try:
+            pool.refuse_own("close")
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    pool.submit(1, call)
+    _until(lambda: bool(refused))
+    assert refused == ["a callback cannot close: that would wait for itself"]
+    pool.refuse_own("close")
+    pool.close()
+
+
 def test_call_when_no_thread_is_to_be_had_runs_with_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
