@@ -1,29 +1,26 @@
 r"""What waiting costs, in closed form: good for choosing which time-outs are worth simulating.
 
-A process with `p` partitions goes and is back after `d` (never: d = oo). The group hears of it
-after `s`: at once if it left, after the session time-out if it was killed. From then on its
-partitions wait for at most `T`; then they move, and move back when it returns after all. A move
-costs `c` until the first useful work, a return in time costs `r <= c`. A round takes `h`, until
-everybody has heard of it by a heartbeat; no wait is shorter, so `T` stands for max(T, h) here. Per
-partition:
+A process with `p` partitions goes and is back after `d` (never: d = oo). The group goes on without
+it after `s`: when everybody has heard of it by a heartbeat, if it left, so half a heartbeat on
+average; when its session ends, if it was killed. From then on its partitions wait for at most `T`;
+then they move, and move back when it returns after all. A move costs `c` until the first useful
+work, a return in time costs `r <= c`. Per partition:
 
-    d <= s + T      max(d, s) + r                          nothing moves
-    d >  s + T      s + T + c + (h + c if it returns)      moves: 1, or 2 if it returns
+    d <= s + T      max(d, s) + r                      nothing moves
+    d >  s + T      s + T + c + (c if it returns)      moves: 1, or 2 if it returns
 
-What moves back stands idle from its revocation to the round that gives it to the other. A member
-with a kept identity that is back before its session ends resumes at once: then max(d, s) is d.
-The expected cost of a time-out is the mean over the absences of a history:
+A member with a kept identity that is back before its session ends resumes at once: then max(d, s)
+is d. The expected cost of a time-out is the mean over the absences of a history:
 
-    C(T) = p * mean( [d <= s+T] (max(d,s) + r) + [d > s+T] (s + T + c + (h + c) [d < oo]) )
+    C(T) = p * mean( [d <= s+T] (max(d,s) + r) + [d > s+T] (s + T + c + c [d < oo]) )
 
 This is the ski-rental problem: to wait is to rent at one second a second, to move is to buy for
-B = c, or 2 c + h where the process returns. Three things follow; tests hold the code to them:
+B = c, or 2 c where the process returns. Three things follow; tests hold the code to them:
 
 - Between two absences C rises in T with slope P(d > s+T), and falls only where T passes an
   absence. So the best T is 0, or just above one of the absences; values between need no try.
-- Where moves are free (c = r = 0) no wait pays: C(0) <= C(T), as long as no absence takes just one
-  or two rounds. Where a return is certain and d - s + r < 2 c + h for every absence, waiting for
-  the longest one is best.
+- Where moves are free (c = r = 0) no wait pays: C(0) <= C(T). Where a return is certain and
+  d - s + r < 2 c for every absence, waiting for the longest one is best.
 - Where nothing is known of the absences, T = B never costs more than twice what the best choice in
   hindsight would have (plus what nobody can avoid: s), and no fixed T promises less.
 
@@ -55,7 +52,7 @@ if TYPE_CHECKING:
 
     from coopgroup.pipeline.advice_history import Episode
 
-__all__ = ["LADDER_MS", "ROUND_MS", "MoveCost", "break_even_ms", "estimated_s", "worth_trying"]
+__all__ = ["HEARD_MS", "LADDER_MS", "MoveCost", "break_even_ms", "estimated_s", "worth_trying"]
 
 LADDER_MS: Final = tuple(
     1_000 * second
@@ -72,8 +69,8 @@ there on each at most a fifth longer than the one before."""
 _SPREAD: Final = 15  # points for one absence
 _WIDTH_MIN: Final = 0.05  # restarts that look all alike differ by a twentieth all the same
 
-ROUND_MS: Final = 2_500
-"""h: about a heartbeat of three seconds, of which the last member's is what counts."""
+HEARD_MS: Final = 1_500
+"""s of a member that leaves: half a heartbeat of three seconds."""
 
 
 @frozen(kw_only=True)
@@ -117,11 +114,11 @@ def estimated_s(
     away = np.array([np.inf if one.absent_ms is None else one.absent_ms for one in absences])
     # Who keeps an identity does not leave the group when it closes: it may be back any moment.
     silent = np.array([one.how is How.CRASH or is_static for one in absences])
-    heard = np.where(silent, float(session_timeout_ms), 0.0)[:, None]
+    heard = np.where(silent, float(session_timeout_ms), float(HEARD_MS))[:, None]
     away = away[:, None] * (_factors(away) if is_spread else 1.0)  # (absences, spread)
-    waits = np.maximum(ROUND_MS, np.asarray(timeouts_ms, dtype=np.float64))[:, None, None]
+    waits = np.asarray(timeouts_ms, dtype=np.float64)[:, None, None]
     gone = np.maximum(away, 0.0 if is_static else heard) + cost.return_ms
-    moved = heard + waits + cost.move_ms + (ROUND_MS + cost.move_ms) * np.isfinite(away)
+    moved = heard + waits + cost.move_ms * (1 + np.isfinite(away))
     costs = np.where(away <= heard + waits, gone, moved)
     summed: npt.NDArray[np.float64] = costs.mean(axis=2).sum(axis=1) / 1_000
     return summed
@@ -158,4 +155,4 @@ def worth_trying(
 
 def break_even_ms(cost: MoveCost) -> int:
     """The time-out for a group of which nothing is known: what a move there and back costs."""
-    return 2 * cost.move_ms + ROUND_MS
+    return 2 * cost.move_ms

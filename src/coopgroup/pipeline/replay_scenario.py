@@ -109,7 +109,7 @@ def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scena
         episode: what happens.
         policy: with its options.
     """
-    begin_ms = _BEGIN_MS + group.cost.move_ms
+    begin_ms = _begin_ms(group)
     absences, _ = played_absences(group, episode)
     numbers = {
         process: place for place, process in enumerate(sorted({one.process for one in absences}), 1)
@@ -127,12 +127,10 @@ def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scena
         name="replay",
         duration_ms=begin_ms + lasts_ms + _MARGIN_MS,
         settle_ms=_settle_ms(group, policy),
-        group=Group(policy=policy, session_timeout_ms=group.session_timeout_ms)
-        if group.session_timeout_ms > 3 * Group().heartbeat_interval_ms
-        else Group(
+        group=Group(
             policy=policy,
             session_timeout_ms=group.session_timeout_ms,
-            heartbeat_interval_ms=max(1, group.session_timeout_ms // 3),
+            heartbeat_interval_ms=_heartbeat_ms(group),
         ),
         topics=(
             Topic(
@@ -153,6 +151,22 @@ def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scena
         costs=(Cost(restore_ms=Span(group.cost.move_ms, group.cost.move_ms)),),
         events=tuple(events),
     )
+
+
+def _begin_ms(group: ReplayedGroup) -> int:
+    """When an episode begins: all is restored by then, and it is half a heartbeat to the next.
+
+    Members that joined at once send their heartbeats at once. When they hear of a change depends
+    on where between two heartbeats it comes: here it is the mean of what it would be.
+    """
+    heartbeat_ms = _heartbeat_ms(group)
+    heartbeats = -(-(_BEGIN_MS + group.cost.move_ms) // heartbeat_ms)
+    return heartbeats * heartbeat_ms + heartbeat_ms // 2
+
+
+def _heartbeat_ms(group: ReplayedGroup) -> int:
+    """The usual pace, or a third of a session that is short."""
+    return max(1, min(Group().heartbeat_interval_ms, group.session_timeout_ms // 3))
 
 
 def _event(absence: Absence, number: int, at_ms: int) -> Event:

@@ -43,9 +43,9 @@ def cost_s(
     ("absent_ms", "timeout_ms", "how", "is_static", "expected_s"),
     [
         (20_000, 30_000, How.CLOSE, False, 20 + 2),  # back in time
-        (20_000, 5_000, How.CLOSE, False, 5 + 7 + 2.5 + 7),  # moved there and back
-        (None, 5_000, How.CLOSE, False, 5 + 7),  # moved for good
-        (20_000, 5_000, How.CRASH, False, 10 + 5 + 7 + 2.5 + 7),  # first the session ends
+        (20_000, 5_000, How.CLOSE, False, 1.5 + 5 + 7 + 7),  # moved there and back
+        (None, 5_000, How.CLOSE, False, 1.5 + 5 + 7),  # moved for good
+        (20_000, 5_000, How.CRASH, False, 10 + 5 + 7 + 7),  # first the session ends
         (4_000, 5_000, How.CRASH, False, 10 + 2),  # back, but its old self is not dead yet
         (4_000, 5_000, How.CLOSE, True, 4 + 2),  # resumes as who it was
         (None, 5_000, How.CLOSE, True, 10 + 5 + 7),  # its session is waited for
@@ -60,9 +60,9 @@ def test_estimate_follows_the_formula(
 
 
 def test_stateless_group_does_not_wait() -> None:
-    """Where moves are free no time-out is better than none, if absences take some rounds."""
+    """Where moves are free no time-out is better than none, whatever the absences."""
     for draw in FAMILIES.values():
-        away = on_grid(np.maximum(draw(np.random.default_rng(5), 200), 6), GRID_S)
+        away = on_grid(draw(np.random.default_rng(5), 200), GRID_S)
         costs = estimated_s(
             history(away).episodes,
             LADDER_MS,
@@ -101,14 +101,14 @@ def test_best_time_out_stands_just_above_an_absence() -> None:
         for place in range(len(costs) - 1)
         if costs[place + 1] < costs[place] - 1e-9
     ]
-    assert falls == [3_000, 17_000, 64_000]
-    assert every_ms[int(costs.argmin())] in {0, 3_000, 17_000, 64_000}
+    assert falls == [1_500, 15_500, 62_500]  # the group hears of it after 1.5 s
+    assert every_ms[int(costs.argmin())] in {0, *falls}
 
 
 @pytest.mark.parametrize("how", [How.CLOSE, How.CRASH])
 @pytest.mark.parametrize("move_ms", [0, 30_000])
 def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
-    """But for two heartbeats at most, by which deaths and rounds come sooner than they might."""
+    """Within a second for each partition."""
     cells = Cells(MoveCost(move_ms=move_ms), seed=3)
     partitions = 2
     for absent_ms in (3_000, 40_000, None):
@@ -117,7 +117,7 @@ def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
             episode = Episode(begin_ms=0, absences=(absence,))
             played_s = cells.figures(episode, deferred(timeout_ms))[0] / partitions
             estimate_s = cost_s(absent_ms, timeout_ms, MoveCost(move_ms=move_ms, return_ms=0), how)
-            assert abs(played_s - estimate_s) <= 5, (absent_ms, timeout_ms, played_s, estimate_s)
+            assert abs(played_s - estimate_s) < 1, (absent_ms, timeout_ms, played_s, estimate_s)
 
 
 def test_worth_trying_are_the_cheapest_and_none() -> None:
@@ -151,4 +151,4 @@ def test_time_out_above_the_longest_absence_leaves_room_for_longer_ones() -> Non
         is_static=False,
         is_spread=True,
     )
-    assert for_good.tolist() == [5 * 2.5, 5 * 9]
+    assert for_good.tolist() == [5 * 1.5, 5 * 10.5]

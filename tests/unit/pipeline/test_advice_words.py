@@ -84,7 +84,7 @@ def test_too_little_history_is_said_first() -> None:
     """With what one does who knows nothing."""
     few = notes(made_advice(is_enough=False))
     assert few[0].startswith("Too little history: 30 absences in 10.0 days, and 20 are needed")
-    assert "here 42.5 s, never costs more than twice" in few[0]
+    assert "here 40 s, never costs more than twice" in few[0]
 
 
 def test_notes_tell_what_was_left_out_and_what_failed() -> None:
