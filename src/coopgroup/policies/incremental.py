@@ -139,7 +139,7 @@ class IncrementalPolicy:
     lag_imbalance_ratio: float = field(default=1.5, validator=_ratio)
     lag_calm_ratio: float | None = field(default=None, validator=_calm_ratio)
     lag_imbalance_checks: int = field(default=3, validator=_looks)
-    lag_imbalance_min: int = field(default=1_000, validator=_delay)
+    lag_imbalance_min: int = field(default=10_000, validator=_delay)
     lag_cooldown_ms: int | None = field(default=None, validator=_delay_or_none)
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:

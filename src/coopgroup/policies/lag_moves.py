@@ -8,10 +8,10 @@ counts as they are, or one hands a resource over where the target itself wants o
 The partner of an exchange may be another one than the target names: where it has three members
 pass resources on in a circle, two of them do better by themselves than one of the three steps.
 
-Rules of this file: a choice is a function of group, target and lags alone; for each of its moves a
-step must make the heavier of its two members lighter by more than a tenth of the mean, and of the
-least lag that counts, for less than that lags do by themselves from one look to the next; and only
-members that carry too much begin a step.
+Rules of this file: a choice is a function of group, target and lags alone; only members that carry
+too much begin a step; and for each of its moves a step must make the heavier of its two members
+lighter by more than a tenth of the mean, and of the least lag that counts. By less than that lags
+change by themselves from one look to the next.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
     from coopgroup.policies.balance import BalanceRule
 
-__all__ = ["gains_enough", "lag_moves"]
+__all__ = ["lag_moves"]
 
 _GAIN_SHARE: Final = 0.1
 _GIVEN_MAX: Final = 64  # resources of one heavy member that are looked at, those with most lag
@@ -73,27 +73,6 @@ def lag_moves(
     search.run(overloaded(rule, loads), rule.moves_max)
     moves[places] = search.goes_to
     return moves
-
-
-def gains_enough(
-    group: GroupSnapshot, holder: Int32Array, lags: Int64Array, rule: BalanceRule
-) -> bool:
-    """Whether moves are worth a round: the heaviest member that they concern gets lighter.
-
-    Args:
-        group: the group with R resources.
-        holder: int32 (R,): who would have each instead of its owner.
-        lags: int64 (R,): none below 0.
-        rule: of the policy.
-    """
-    owner = group.owner
-    moved = (owner != holder) & (owner != NOBODY) & (holder != NOBODY)
-    if not moved.any():
-        return False
-    concerned = np.unique(np.concatenate([owner[moved], holder[moved]]))
-    before = lag_loads(group, owner, lags)
-    gain = before[concerned].max() - lag_loads(group, holder, lags)[concerned].max()
-    return bool(gain > _gain_min(before, rule))
 
 
 def _gain_min(loads: Float64Array, rule: BalanceRule) -> float:

@@ -4,8 +4,8 @@ Theory of operation. A round that is led by a policy with a `BalanceRule`, and a
 reads lags, leaves a `LagWatch` in the session. Whenever a look is due, and the member leads a group
 at rest, the session asks its host for one (`CheckLags`). The host looks the lags up and gives
 `check_lags` what it found, where that delays nobody; the outcome (`LagsChecked`) is an event. If
-lags have been uneven for long the assignor was asked where resources would go now, and the policy's
-own choice among these moves was found to help: only then is a round asked for.
+lags have been uneven for long the assignor was asked where resources would go now, and the policy
+found something worth moving among that: only then is a round asked for.
 
 Rules of this file: a look costs nothing but itself. One that fails, or takes too long, counts for
 nothing; what comes after another round was led, or after the member stopped leading, is void.
@@ -22,7 +22,7 @@ from attrs import frozen
 
 from coopgroup.model import NOBODY
 from coopgroup.policies.balance import BalanceRule, count_looks, lag_loads
-from coopgroup.policies.lag_moves import gains_enough, lag_moves
+from coopgroup.policies.lag_moves import lag_moves
 from coopgroup.policies.safety import check_target
 from coopgroup.telemetry import BalanceRequested
 
@@ -190,10 +190,8 @@ def _worthwhile_moves(
         candidates = (group.owner != NOBODY) & (target != NOBODY) & (group.owner != target)
     except Exception:  # noqa: BLE001 -- a look costs nothing but itself
         return None
-    goes_to = lag_moves(group, target, lags, candidates, rule)
-    moves = goes_to != NOBODY
-    holder = np.where(moves, goes_to, group.owner).astype(np.int32)
-    return moves if gains_enough(group, holder, lags, rule) else None
+    moves: BoolArray = lag_moves(group, target, lags, candidates, rule) != NOBODY
+    return moves if moves.any() else None
 
 
 def _request(

@@ -413,7 +413,7 @@ def test_rule_when_only_the_interval_is_given_has_defaults() -> None:
     rule = IncrementalPolicy(lag_check_interval_ms=5_000).balance
     assert rule is not None
     assert (rule.interval_ms, rule.ratio, rule.calm_ratio) == (5_000, 1.5, 1.25)
-    assert (rule.looks, rule.lag_min, rule.cooldown_ms, rule.moves_max) == (3, 1_000, 50_000, 10)
+    assert (rule.looks, rule.lag_min, rule.cooldown_ms, rule.moves_max) == (3, 10_000, 50_000, 10)
     assert IncrementalPolicy().balance is None
 
 
