@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, Self
 
-import numpy as np
 from attrs import field, frozen
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.leader import Lags
 from coopgroup.model import Resource, ResourceSet
 
 __all__ = ["EVERYTHING", "INDEX_MIN", "Catalogue"]
@@ -105,11 +103,6 @@ class Catalogue:
         if isinstance(given, Iterable) and not isinstance(given, str | bytes):
             return cls.of(given)
         raise ConfigurationError("catalogue", given, "a Catalogue, or (name, index) pairs")
-
-    def figures(self) -> Lags:
-        """The weights in the place of lags, for assignors that look at them."""
-        values = np.array([weight for _, weight in self.weights], dtype=np.int64)
-        return Lags(resources=self.resources, values=values)
 
     def is_behind(self, version: int | None) -> bool:
         """Whether somebody has seen a newer one."""

@@ -12,16 +12,17 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import numpy as np
 from attrs import define, field
 
 from coopgroup.groups.catalogue import EVERYTHING, INDEX_MIN, Catalogue
 from coopgroup.kafka.clock import now_s
-from coopgroup.leader import TopicMetadata, read_members
+from coopgroup.leader import Lags, TopicMetadata, read_members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from coopgroup.leader import Lags, RoundRequest
+    from coopgroup.leader import RoundRequest
     from coopgroup.model import ResourceSet
     from coopgroup.model.group_api import JoinedMember
 
@@ -103,14 +104,15 @@ class CatalogueLookup:
         return TopicMetadata(resources=catalogue.resources)
 
     def lags(self, resources: ResourceSet) -> Lags:  # noqa: ARG002 - those of the same catalogue
-        """The weights.
+        """The weights in the place of lags, for assignors that look at them.
 
         Raises:
             LookupError: the catalogue is not known.
         """
         if self.led is None:
             raise LookupError("the catalogue could not be read so far")
-        return self.led.figures()
+        values = np.array([weight for _, weight in self.led.weights], dtype=np.int64)
+        return Lags(resources=self.led.resources, values=values)
 
     def close(self) -> None:
         """Wait for no newer catalogue any more."""

@@ -31,8 +31,7 @@ def test_catalogue_of_connectors_has_each_with_its_tasks() -> None:
         ("light", 1): 1,
     }
     assert catalogue.version == 7
-    assert catalogue.figures().values.tolist() == [1, 30, 10, 1, 1, 1, 1]
-    assert catalogue.figures().resources == catalogue.resources
+    assert [weight for _, weight in catalogue.weights] == [1, 30, 10, 1, 1, 1, 1]
 
 
 def test_catalogue_when_it_is_read_takes_what_of_takes() -> None:
