@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model import ResourceSet
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import (
     AssignmentReceived,
@@ -19,6 +20,7 @@ from coopgroup.telemetry import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from coopgroup.model.resource_set import Resource
     from coopgroup.telemetry import Envelope
 
 __all__ = ["check_rest"]
@@ -48,7 +50,7 @@ def check_rest(
     ):
         return
     states, working = _at_the_end(telemetry)
-    worked_on = ResourceSet.union_all(working.values())
+    worked_on = ResourceSet.from_pairs(chain.from_iterable(working.values()))
     for message in _objections(states, worked_on, expected):
         yield Violation(checker="rest", at_ms=end_ms, message=message)
     rounds = (one for one in reversed(telemetry) if isinstance(one.record, AssignmentReceived))
@@ -72,24 +74,24 @@ def _objections(
 
 def _at_the_end(
     telemetry: Sequence[Envelope],
-) -> tuple[dict[str, str], dict[str, ResourceSet]]:
+) -> tuple[dict[str, str], dict[str, set[Resource]]]:
     """State of every living process, and what each works on."""
     states: dict[str, str] = {}
-    working: dict[str, ResourceSet] = {}
+    working: dict[str, set[Resource]] = {}
     for envelope in telemetry:
         client, record = envelope.client, envelope.record
         match record:
             case ProcessStarted():
-                states[client], working[client] = "", EMPTY
+                states[client], working[client] = "", set()
             case ProcessEnded():
                 states.pop(client, None)
                 working.pop(client, None)
             case StateChanged() if client in states:
                 states[client] = record.after
             case ResourcesStarted():
-                working[client] |= record.resources
+                working[client].update(record.resources)
             case ResourcesStopped():
-                working[client] -= record.resources
+                working[client].difference_update(record.resources)
             case _:
                 pass
     return states, working
