@@ -18,15 +18,20 @@ The rounds are those of one group, one after the other, led by the same leader:
 
 What a leader read lately it need not read again (`coopgroup.protocol.recent`). In the last of these
 rounds that is forgotten as well, as in a process that has never led.
+
+`python -m tests.benchmarks.leader --write` puts the last result into docs/leader_round.md.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import resource
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -45,8 +50,9 @@ from coopgroup.protocol import (
     subscription,
 )
 from coopgroup.protocol.recent import RecentlyRead
+from tests.benchmarks.results import RESULTS, write_between
 
-__all__ = ["run"]
+__all__ = ["run", "table"]
 
 TOPICS: Final = 1_000
 PARTITIONS: Final = 1_000
@@ -56,7 +62,23 @@ LOSS_MS: Final = 60_000
 LEADER: Final = "member-00000"
 ROUNDS_OF_GROUP: Final = ("first", "told", "steady", "join", "joined", "lost", "settled", "leave")
 
-_STEPS: Final[Mapping[str, tuple[ModuleType, str]]] = {
+STEPS: Final = (
+    "decode",
+    "claims",
+    "offer",
+    "assign",
+    "check_target",
+    "stage",
+    "check",
+    "records",
+    "split",
+    "encode",
+)
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "leader_round.md"
+BEGIN: Final = "<!-- leader:begin -->"
+END: Final = "<!-- leader:end -->"
+
+_FUNCTIONS: Final[Mapping[str, tuple[ModuleType, str]]] = {
     "claims": (decision, "resolve_claims"),
     "check": (decision, "violations"),
     "check_target": (decision, "check_target"),
@@ -165,6 +187,39 @@ def run(
     return found
 
 
+def table(found: Mapping[str, Any]) -> str:
+    """The result as Markdown: a row for each round, a column for each step.
+
+    Args:
+        found: what `run` returned.
+    """
+    rounds = {name: found[name] for name in ROUNDS_OF_GROUP}
+    steps = [step for step in STEPS if any(step in one["steps_s"] for one in rounds.values())]
+    lines = [
+        "| round | ms in all | " + " | ".join(steps) + " |",
+        "|---|" + "---:|" * (len(steps) + 1),
+    ]
+    for name, one in rounds.items():
+        cells = [f"{1_000 * one['steps_s'].get(step, 0.0):,.0f}" for step in steps]
+        lines.append(f"| {name} | {1_000 * one['cpu_s']:,.0f} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        f"Peak memory of the process, members' own bytes included: {found['peak_mib']} MiB.",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the last result; put it into the page."""
+    parser = argparse.ArgumentParser(description="Table of the last result.")
+    parser.add_argument("--write", action="store_true", help="write it into docs/leader_round.md")
+    arguments = parser.parse_args()
+    drawn = table(json.loads(RESULTS.read_text())["leader"])
+    print(drawn)
+    if arguments.write:
+        write_between(PAGE, BEGIN, END, drawn)
+
+
 def _rounds(
     group: _Group,
 ) -> Iterator[tuple[str, list[JoinedMember], RoundContext, TopicMetadata]]:
@@ -246,11 +301,15 @@ def _forget_all() -> None:
 
 @contextmanager
 def _steps_timed(clock: _Clock) -> Iterator[None]:
-    kept = {step: getattr(module, name) for step, (module, name) in _STEPS.items()}
-    for step, (module, name) in _STEPS.items():
+    kept = {step: getattr(module, name) for step, (module, name) in _FUNCTIONS.items()}
+    for step, (module, name) in _FUNCTIONS.items():
         setattr(module, name, clock.timed(step, kept[step]))
     try:
         yield
     finally:
-        for step, (module, name) in _STEPS.items():
+        for step, (module, name) in _FUNCTIONS.items():
             setattr(module, name, kept[step])
+
+
+if __name__ == "__main__":
+    main()

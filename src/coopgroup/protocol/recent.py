@@ -59,7 +59,8 @@ class RecentlyRead(Generic[T]):
         half = self._size_max // 2
         if size > half:
             return
-        if self._young_size + size > half:
-            self._old, self._young, self._young_size = self._young, {}, 0
+        _, before = self._young.get(content, (None, 0))
+        if self._young_size + size - before > half:
+            self._old, self._young, self._young_size, before = self._young, {}, 0, 0
         self._young[content] = value, size
-        self._young_size += size
+        self._young_size += size - before

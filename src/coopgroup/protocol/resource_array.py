@@ -89,7 +89,7 @@ def read_recent_resources(
     start = reader.offset
     recent = _RECENT.get(index_min)
     if recent is not None:
-        section = reader.content[start:likely_end]
+        section = reader.content[start : max(likely_end, start)]
         found = recent.find(section)
         if found is not None:
             reader.offset = likely_end

@@ -100,10 +100,16 @@ def read_subscription(
 ) -> tuple[Subscription, bytes | None]:
     """Read a subscription, and find what it owns as it stands on the wire.
 
-    Arguments and errors are those of `decode_subscription`.
+    Args:
+        content: see `decode_subscription`.
+        index_min: the same.
+        skips_rest: the same.
 
     Returns:
         The subscription; and the bytes of `owned`, None where we would write others for it.
+
+    Raises:
+        DecodeError: the bytes hold no subscription.
     """
     reader = ByteReader(content)
     version = reader.read_int16("version")

@@ -35,3 +35,12 @@ def test_keep_when_told_of_something_huge_keeps_what_it_has() -> None:
     recent.keep(b"a", 0, 1)
     recent.keep(b"huge", 1, 6)
     assert (recent.find(b"a"), recent.find(b"huge")) == (0, None)
+
+
+def test_keep_when_told_again_counts_it_once() -> None:
+    """The newest value stands, and others are not driven out."""
+    recent = RecentlyRead[int](10)
+    recent.keep(b"a", 0, 1)
+    for value in range(20):
+        recent.keep(b"b", value, 4)
+    assert (recent.find(b"a"), recent.find(b"b")) == (0, 19)

@@ -215,3 +215,11 @@ def test_decode_when_many_lists_begin_alike_tells_them_apart() -> None:
         assert (
             decode_subscription(encode_subscription(Subscription(topics=topics))).topics == topics
         )
+
+
+def test_decode_when_its_end_says_anything_reads_what_is_there() -> None:
+    """Whatever length the last bytes seem to name, the guess stays inside the message."""
+    for last in range(70):
+        subscription = attrs.evolve(FULL, topics=("a",), user_data=None, rack=chr(last) * 3)
+        content = encode_subscription(subscription)
+        assert decode_subscription(content) == decode_subscription(content) == subscription
