@@ -24,6 +24,7 @@ COMMANDS = {
     "consume": "Print the records of topics and show the rebalances of the group.",
     "demo": "Play joins, exits and a crash of a group on a real broker.",
     "group": "Look at a running group, and say how it moves to coopgroup.",
+    "pipeline": "Read the history of running groups, and learn from it.",
     "plan": "Answer what a leader would do, one JSON object a line.",
     "protocol": "Encode and decode the embedded messages, one JSON object a line.",
     "report": "Draw what happened to a group, from telemetry files of its members.",

@@ -56,8 +56,8 @@ def history_episodes(
     generations: DataFrame,
     members: DataFrame,
     assignments: DataFrame,
-    lag: DataFrame,
     *,
+    lag: DataFrame,
     settle_ms: int = SETTLE_MS,
     keep: Keep = checkpointed,
 ) -> dict[str, DataFrame]:
@@ -120,10 +120,10 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS) -> None:
         settle_ms: longest pause between two rounds of one rebalance in the history.
     """
     keep = tables.staging(EPISODES_JOB)
-    names = ("commits", "generations", "members", "assignments", "lag")
+    names = ("commits", "generations", "members", "assignments")
     history = (tables.read(name) for name in names)
     telemetry = (tables.read(name) for name in ("events", "rounds", "work"))
-    frames = history_episodes(*history, settle_ms=settle_ms, keep=keep)
+    frames = history_episodes(*history, lag=tables.read("lag"), settle_ms=settle_ms, keep=keep)
     for name, frame in telemetry_episodes(*telemetry, keep=keep).items():
         frames[name] = frames[name].unionByName(frame)
     tables.replace(EPISODES_JOB, frames)

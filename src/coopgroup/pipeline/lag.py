@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["LAG_JOB", "RESETS", "interests_of", "lag_of", "loads_of", "write_lag"]
+__all__ = [
+    "LAG_JOB",
+    "RESETS",
+    "committed_topics",
+    "interests_of",
+    "lag_of",
+    "loads_of",
+    "write_lag",
+]
 
 LAG_JOB: Final = "lag"
 RESETS: Final = ("earliest", "latest")
@@ -106,6 +114,17 @@ def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
     return steps.groupBy(*keys, "hour").agg(
         (sql.sum("records") / seconds).alias(f"{name}_per_s"), seconds.alias(f"{name}_s")
     )
+
+
+def committed_topics(tables: Tables) -> tuple[tuple[str, ...], int]:
+    """Topics that any group committed, ascending, and the time of the first commit.
+
+    Args:
+        tables: with history.
+    """
+    topics = tables.read("commits").groupBy("topic").agg(sql.min("at_ms").alias("at_ms"))
+    rows = topics.collect()  # names only: whom to ask about ends
+    return tuple(sorted(row.topic for row in rows)), min((row.at_ms for row in rows), default=0)
 
 
 def write_lag(tables: Tables, reset: str, *, since_ms: int = 0) -> None:

@@ -92,13 +92,17 @@ def read_lines(lines: DataFrame) -> DataFrame:
     """Read envelopes: adds the columns of `events`, and `reason` where a line is none."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_broken"}
     rows = lines.withColumn("one", sql.from_json("line", _ENVELOPE, options))
+    needed = ("at_ms", "group", "member", "generation", "kind")
     named = [
         sql.when(sql.col(f"one.{name}").isNull(), f"{name}: missing, or of another type")
-        for name in ("at_ms", "group", "member", "generation", "kind")
+        for name in needed
     ]
+    # A field of another type makes a line broken, too; then the other fields are there.
+    nothing = sql.coalesce(*(sql.col(f"one.{name}").cast("string") for name in needed)).isNull()
+    is_broken = sql.col("one").isNull() | (sql.col("one._broken").isNotNull() & nothing)
     version = sql.col("one.schema")
     reason = sql.coalesce(
-        sql.when(sql.col("one").isNull() | (sql.col("one._broken").isNotNull()), "not JSON"),
+        sql.when(is_broken, "not JSON"),
         sql.when(
             version.isNull() | (version != SCHEMA_VERSION), f"schema: expected {SCHEMA_VERSION}"
         ),

@@ -1,0 +1,193 @@
+"""Options that the jobs of `coopgroup pipeline` share, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline.connector import check_jars, connector_jars
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.session import LOCAL_MASTER, build_session, require_spark
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = ["Place", "broker_options", "kafka_options", "one_line", "place_options"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_LOGIN_MODULES: Final = {"PLAIN": "plain.Plain"}
+_SCRAM: Final = "scram.Scram"
+_SAME_KEYS: Final = ("bootstrap.servers", "security.protocol")
+
+
+@frozen(kw_only=True)
+class Place:
+    """Where a job runs and writes.
+
+    Attributes:
+        folder: of the tables.
+        master: of Spark.
+        jars: what the user named.
+        settings: further settings of Spark.
+    """
+
+    folder: str
+    master: str
+    jars: tuple[str, ...]
+    settings: Mapping[str, str]
+
+    def tables(self, *, with_kafka: bool = False) -> Tables:
+        """Start Spark and give the tables.
+
+        Args:
+            with_kafka: whether the job needs Spark's Kafka source.
+
+        Raises:
+            CoopgroupError: something is missing or wrong; one line says what.
+        """
+        require_spark()
+        from coopgroup.pipeline.tables import Tables  # noqa: PLC0415 - needs the extra
+
+        jars = check_jars(self.jars)
+        if with_kafka and not jars:
+            jars = connector_jars()
+        session = build_session(master=self.master, jars=jars, extra=self.settings)
+        return Tables(spark=session, folder=self.folder)
+
+
+def place_options(command: _Command) -> _Command:
+    """Add the options of a `Place`; the command gets `folder`, `master`, `jars` and `settings`."""
+    options = (
+        click.option(
+            "--tables", "folder", required=True, metavar="FOLDER", help="Where the tables are."
+        ),
+        click.option(
+            "--master",
+            default=LOCAL_MASTER,
+            show_default=True,
+            metavar="URL",
+            help="Where Spark runs.",
+        ),
+        click.option(
+            "--jars",
+            default="",
+            metavar="FILE,...",
+            help="Jars of Spark's Kafka source; fetched with Maven if not given.",
+        ),
+        click.option(
+            "--conf",
+            "settings",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting of Spark, such as spark.driver.memory=4g; may be repeated.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def broker_options(command: _Command) -> _Command:
+    """Add how to reach the brokers: `bootstrap_server`, `config` and `kafka_option`."""
+    options = (
+        click.option(
+            "--bootstrap-server",
+            default="localhost:9092",
+            show_default=True,
+            metavar="HOST:PORT",
+            help="A broker, or several with commas between them.",
+        ),
+        click.option(
+            "--config",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A key of librdkafka's configuration, such as security.protocol; may be repeated.",
+        ),
+        click.option(
+            "--kafka-option",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A key of the Java client's configuration for Spark's source, where --config"
+            " cannot say it; may be repeated.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def pairs(given: Sequence[str], option: str) -> dict[str, str]:
+    """Read KEY=VALUE arguments.
+
+    Raises:
+        ConfigurationError: one is none.
+    """
+    found = {}
+    for one in given:
+        key, equals, value = one.partition("=")
+        if not key or not equals:
+            raise ConfigurationError(option, one, "KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def place_of(folder: str, master: str, jars: str, settings: Sequence[str]) -> Place:
+    """A place from the options of a command."""
+    return Place(
+        folder=folder,
+        master=master,
+        jars=tuple(jar for jar in jars.split(",") if jar),
+        settings=pairs(settings, "--conf"),
+    )
+
+
+def kafka_options(config: Mapping[str, str], further: Mapping[str, str]) -> dict[str, str]:
+    """Options of Spark's Kafka source from librdkafka's configuration.
+
+    Address, protocol, user and certificate authority are translated; the Java client wants the
+    rest (client certificates, Kerberos, tokens) in its own way, as `further`.
+
+    Args:
+        config: keys of librdkafka.
+        further: keys of the Java client, which win.
+    """
+    options = {key: config[key] for key in _SAME_KEYS if key in config}
+    if "ssl.ca.location" in config:
+        options["ssl.truststore.type"] = "PEM"
+        options["ssl.truststore.location"] = config["ssl.ca.location"]
+    mechanism = config.get("sasl.mechanism", config.get("sasl.mechanisms"))
+    if mechanism is not None:
+        module = _LOGIN_MODULES.get(mechanism, _SCRAM)
+        user, password = (config.get(f"sasl.{one}", "") for one in ("username", "password"))
+        options["sasl.mechanism"] = mechanism
+        options["sasl.jaas.config"] = (
+            f"org.apache.kafka.common.security.{module}LoginModule required"
+            f' username="{_quoted(user)}" password="{_quoted(password)}";'
+        )
+    return {f"kafka.{key}": value for key, value in {**options, **further}.items()}
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+@contextmanager
+def one_line() -> Iterator[None]:
+    """Say in one line what Spark says in a page of Java.
+
+    Raises:
+        PipelineError: in the place of an error of Spark.
+    """
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra
+    from pyspark.errors import PySparkException  # noqa: PLC0415 - likewise
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise PipelineError(f"Spark gave up: {lines[0] if lines else 'no reason'}") from error

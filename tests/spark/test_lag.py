@@ -1,0 +1,120 @@
+"""Lag and load, by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from coopgroup.pipeline.lag import interests_of, lag_of, loads_of, write_lag
+from coopgroup.pipeline.tables import Tables
+from tests.spark.frames import commit, make, rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOUR_MS = 3_600_000
+
+
+def end(at_ms: int, offset: int, partition: int = 0, begin: int = 0) -> dict[str, Any]:
+    """End of a partition of "orders"."""
+    return {
+        "topic": "orders",
+        "partition": partition,
+        "at_ms": at_ms,
+        "begin": begin,
+        "end": offset,
+    }
+
+
+def test_a_group_wants_what_it_committed_or_subscribed_to(spark: SparkSession) -> None:
+    """Since the first sign of either."""
+    commits = make(spark, "commits", commit(50, 1), commit(20, 1), commit(9, 1, topic="paid"))
+    members = make(spark, "members", {"group": "g", "at_ms": 7, "topics": ["orders", "new"]})
+    assert rows(interests_of(commits, members)) == [
+        ("g", "new", 7),
+        ("g", "orders", 7),
+        ("g", "paid", 9),
+    ]
+
+
+@pytest.mark.parametrize(("reset", "lag"), [("earliest", 75), ("latest", 0)])
+def test_lag_is_end_less_what_was_committed_by_then(
+    reset: str, lag: int, spark: SparkSession
+) -> None:
+    """Commits at the same time count, later ones do not; a partition without one has a rule."""
+    commits = make(
+        spark,
+        "commits",
+        commit(10, 4),
+        commit(20, 7),
+        commit(20, 9, source_offset=21),
+        commit(30, None),
+        commit(40, 60),
+    )
+    ends = make(
+        spark,
+        "ends",
+        end(5, 3),  # before the group wanted the topic
+        end(15, 10),
+        end(20, 20),
+        end(35, 30, begin=3),
+        end(41, 50),  # looked up before the commit that it is compared with
+        end(41, 80, partition=1, begin=5),
+        end(41, 80, partition=1, begin=5),  # a repetition
+    )
+    found = lag_of(ends, commits, interests_of(commits, make(spark, "members")), reset)
+    uncommitted = 0 if reset == "latest" else 27
+    assert rows(found) == [
+        ("g", "orders", 0, 15, 10, 4, 6, "committed"),
+        ("g", "orders", 0, 20, 20, 9, 11, "committed"),
+        ("g", "orders", 0, 35, 30, None, uncommitted, reset),
+        ("g", "orders", 0, 41, 50, 60, 0, "committed"),
+        ("g", "orders", 1, 41, 80, None, lag, reset),
+    ]
+
+
+def test_late_and_repeated_commits_change_only_what_they_are_about(spark: SparkSession) -> None:
+    """The order in which rows came does not matter, nor that one came twice."""
+    ends = make(spark, "ends", end(15, 10), end(25, 20))
+    given = [commit(10, 4), commit(20, 7), commit(12, 5)]
+    interests = interests_of(make(spark, "commits", *given), make(spark, "members"))
+    expected = rows(lag_of(ends, make(spark, "commits", *given), interests, "latest"))
+    again = make(spark, "commits", *reversed(given), given[0], given[2])
+    assert rows(lag_of(ends, again, interests, "latest")) == expected
+    assert [row[6] for row in expected] == [5, 13]
+
+
+def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
+    """All records over all seconds of an hour; what goes back does not count."""
+    commits = make(
+        spark,
+        "commits",
+        commit(0, 0),
+        commit(10_000, 50),
+        commit(20_000, 60),
+        commit(25_000, 10),  # reset
+        commit(HOUR_MS, 20),
+    )
+    ends = make(spark, "ends", end(0, 0), end(20_000, 400), end(24 * HOUR_MS + 20_000, 400))
+    interests = interests_of(commits, make(spark, "members"))
+    first, second = rows(loads_of(ends, commits, interests))
+    assert first[:4] == ("g", "orders", 0, 0)
+    # Twenty seconds with 400 records, and a day with none.
+    assert first[4:] == (pytest.approx(400 / 86_420), 3.0, 86_420.0, 20.0)
+    assert second[:5] == ("g", "orders", 0, 1, None)
+    assert second[5:] == (pytest.approx(10 / 3_575), None, pytest.approx(3_575))
+
+
+def test_lag_is_written_from_the_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """The job reads history and ends and replaces lag and loads, however often it runs."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    tables.write("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
+    tables.append("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})
+    for _ in range(2):
+        write_lag(tables, "latest")
+        assert rows(tables.read("lag"), "at_ms", "lag") == [(15, 6), (35, 15)]
+    assert rows(tables.read("loads"), "arrival_s", "consumption_s") == [(0.02, 0.02)]
+    write_lag(tables, "latest", since_ms=20)
+    assert rows(tables.read("lag"), "at_ms", "lag") == [(35, 15)]

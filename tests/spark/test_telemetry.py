@@ -1,0 +1,122 @@
+"""Our own telemetry to tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coopgroup.model import ResourceSet
+from coopgroup.pipeline.decoding import RAW
+from coopgroup.pipeline.tables import Tables
+from coopgroup.pipeline.telemetry import file_lines, start_telemetry, write_telemetry
+from coopgroup.telemetry import (
+    Envelope,
+    MembershipLost,
+    Record,
+    ResourcesStarted,
+    ResourcesStopped,
+    RoundLed,
+    StopReason,
+    to_json,
+)
+from tests.spark.frames import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HELD = ResourceSet({"orders": [0, 2], "paid": [1]})
+LED = RoundLed(
+    policy="deferred",
+    assignor="sticky",
+    members=("a-1", "b-1"),
+    granted=HELD,
+    lost=ResourceSet({"orders": [5]}),
+    follow_up=True,
+    scheduled_rebalance_timeout_ms=30_000,
+)
+
+
+def line(at_ms: int, record: Record, **changes: Any) -> str:  # noqa: ANN401 - any field
+    """A line as a member writes it."""
+    envelope = Envelope(
+        at_ms=at_ms, group="g", member="a-1", generation=7, client="pod-1", record=record
+    )
+    return json.dumps({**to_json(envelope), **changes})
+
+
+LINES = (
+    line(10, ResourcesStarted(resources=HELD)),
+    line(20, ResourcesStopped(resources=HELD, reason=StopReason.REVOKED, duration_ms=9)),
+    line(30, LED),
+    line(40, MembershipLost(resources=HELD, cause="lease expired"), client=""),
+)
+BAD = (
+    ("{half a li", "not JSON"),
+    ("[1]", "not JSON"),
+    (line(50, LED, schema=2), "schema: expected 1"),
+    (line(60, LED, kind="dance"), "kind: not known"),
+    (line(70, LED, generation="7"), "generation: missing, or of another type"),
+)
+
+
+def test_lines_become_rows_of_their_tables(spark: SparkSession, tmp_path: Path) -> None:
+    """Every record is an event; rounds and work have columns of their own."""
+    (tmp_path / "a.jsonl").write_text("\n".join([*LINES, "", *(bad for bad, _ in BAD)]))
+    tables = Tables(spark=spark, folder=str(tmp_path / "out"))
+    write_telemetry(file_lines(spark, [str(tmp_path / "a.jsonl")]), tables)
+    assert rows(tables.read("events"), "at_ms", "group", "member", "client", "kind") == [
+        (10, "g", "a-1", "pod-1", "resources_started"),
+        (20, "g", "a-1", "pod-1", "resources_stopped"),
+        (30, "g", "a-1", "pod-1", "round_led"),
+        (40, "g", "a-1", "", "membership_lost"),
+    ]
+    columns = ("generation", "policy", "members", "granted", "lost", "revoked", "follow_up")
+    assert rows(tables.read("rounds"), *columns, "scheduled_rebalance_timeout_ms") == [
+        (7, "deferred", ["a-1", "b-1"], 3, 1, 0, True, 30_000)
+    ]
+    work = rows(tables.read("work"), "at_ms", "topic", "partition", "is_start", "reason")
+    assert work == [
+        (10, "orders", 0, True, None),
+        (10, "orders", 2, True, None),
+        (10, "paid", 1, True, None),
+        (20, "orders", 0, False, "revoked"),
+        (20, "orders", 2, False, "revoked"),
+        (20, "paid", 1, False, "revoked"),
+    ]
+    refused = rows(tables.read("rejected"), "value", "reason", "part")
+    assert refused == sorted((bytearray(bad.encode()), why, "line") for bad, why in BAD)
+
+
+def test_a_line_is_a_row_once(spark: SparkSession, tmp_path: Path) -> None:
+    """A file that has grown, a copy of it and a line that came late add what is new only."""
+    tables = Tables(spark=spark, folder=str(tmp_path / "out"))
+    log = tmp_path / "a.jsonl"
+    log.write_text("\n".join([LINES[2], LINES[2], "broken"]))
+    write_telemetry(file_lines(spark, [str(log)]), tables)
+    log.write_text("\n".join([LINES[2], LINES[2], "broken", LINES[3], LINES[0]]))
+    (tmp_path / "copy.jsonl").write_text("\n".join(LINES))
+    for _ in range(2):
+        write_telemetry(file_lines(spark, [str(log), str(tmp_path / "copy.jsonl")]), tables)
+    assert rows(tables.read("events"), "at_ms") == [(10,), (20,), (30,), (40,)]
+    assert len(rows(tables.read("work"))) == 6
+    assert len(rows(tables.read("rejected"))) == 1
+
+
+def test_a_topic_is_read_as_files_are(spark: SparkSession, tmp_path: Path) -> None:
+    """Records of a stream, one of them sent twice, in two micro-batches."""
+    for part, chosen in enumerate((LINES[:3], (LINES[2], LINES[3], "broken"))):
+        records = [
+            (None, one.encode(), 0, part * 10 + number, 99) for number, one in enumerate(chosen)
+        ]
+        frame = spark.createDataFrame(records, RAW).coalesce(1)
+        frame.write.parquet(str(tmp_path / "in" / str(part)))
+    raw = spark.readStream.schema(RAW).option("maxFilesPerTrigger", 1)
+    tables = Tables(spark=spark, folder=str(tmp_path / "out"))
+    for _ in range(2):
+        stream = raw.option("recursiveFileLookup", "true").parquet(str(tmp_path / "in"))
+        start_telemetry(stream, tables, topic="telemetry").awaitTermination()
+    assert rows(tables.read("events"), "at_ms") == [(10,), (20,), (30,), (40,)]
+    assert rows(tables.read("rejected"), "source", "source_offset", "at_ms") == [
+        ("telemetry", 12, 99)
+    ]
