@@ -36,10 +36,11 @@ from coopgroup import (
     WorkFailure,
 )
 from coopgroup.model import Resource
+from coopgroup.policies import Policy
 from coopgroup.policies.eager import EagerPolicy
 
 STEP_S = 0.02
-POLICIES = {
+POLICIES: dict[str, Policy] = {
     "simple": SimplePolicy(),
     "deferred": DeferredPolicy(scheduled_rebalance_timeout_ms=3_000),
     "incremental": IncrementalPolicy(
