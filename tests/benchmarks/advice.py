@@ -25,8 +25,8 @@ __all__ = ["run"]
 
 HISTORIES: Final = 20  # of each family
 ABSENCES: Final = 100
-DURATIONS: Final = 20
-TIMEOUTS_MS: Final = LADDER_MS[::2]
+DURATIONS: Final = 40
+TIMEOUTS_MS: Final = LADDER_MS[::3]
 MOVES_MS: Final = (5_000, 30_000)
 
 _TRUTH: Final = 200_000

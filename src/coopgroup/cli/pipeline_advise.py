@@ -9,26 +9,26 @@ import click
 from rich.table import Table
 
 from coopgroup.cli.choices import parse_choice
+from coopgroup.cli.pipeline_options import one_line, place_of, place_options
 from coopgroup.cli.simulated import page_path, print_table
 from coopgroup.errors import ConfigurationError
 from coopgroup.policies.registry import create_policy
 from coopgroup.report.advice_page import write_advice_page
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Sequence
 
     from coopgroup.pipeline.advice import Advice
     from coopgroup.pipeline.advice_cost import MoveCost
     from coopgroup.pipeline.tables import Tables
+    from coopgroup.simulator.scenario import Choice
 
 __all__ = ["command"]
 
 
 @click.command("advise")
+@place_options
 @click.option("--group", required=True, metavar="NAME", help="Of the group.")
-@click.option(
-    "--tables", "folder", required=True, metavar="FOLDER", help="Where the tables of the jobs are."
-)
 @click.option(
     "--move-cost-ms",
     type=click.IntRange(min=0, max=3_600_000),
@@ -45,65 +45,67 @@ __all__ = ["command"]
     metavar="NAME[:KEY=VALUE,...]",
     help="Policy that the group follows today; told from the history if not given.",
 )
-@click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object in place of a table.")
 @click.option("--html", metavar="OUT", help="Write a page with the advice and what it rests on.")
-def command(
+def command(  # noqa: PLR0913 - an argument for each option
     *,
     group: str,
     folder: str,
+    master: str,
+    jars: str,
+    settings: Sequence[str],
     move_cost_ms: int | None,
     return_cost_ms: int | None,
     today: str | None,
-    master: str,
     as_json: bool,
     html: str | None,
 ) -> None:
-    """Advise on policy and time-outs from the history of a group.
+    """Advise on policy and time-outs from the history.
 
     The group's absences are replayed in the simulator under each policy, and what each would have
     cost is compared.
     """
     page = page_path(html)
-    choice = None if today is None else parse_choice("--today", today)
-    if choice is not None:
-        _check_policy(today, choice.name, choice.options)
-    try:
-        from coopgroup.pipeline import advice, advice_tables, replay_run  # noqa: PLC0415 - an extra
-        from coopgroup.pipeline.session import build_session  # noqa: PLC0415 - likewise
-        from coopgroup.pipeline.tables import Tables  # noqa: PLC0415 - likewise
-    except ImportError as error:
-        raise click.ClickException(
-            f"{error.name} is missing, which advice needs; install coopgroup[spark]"
-        ) from None
-    from coopgroup.pipeline.advice_view import view_of  # noqa: PLC0415 - likewise
-    from coopgroup.pipeline.replay_scenario import ReplayedGroup  # noqa: PLC0415 - likewise
-
-    spark = build_session(master=master)
-    tables = Tables(spark=spark, folder=folder)
-    history = advice_tables.history_of(tables, group, choice)
-    cost, notes = _cost(tables, group, move_cost_ms, return_cost_ms)
-    history = advice.with_notes(history, notes)
-    play = replay_run.SparkPlay(spark=spark, group=ReplayedGroup.of(history, cost))
-    given = advice.advise(history, cost, play)
-    for reason in play.errors[:1]:
-        click.echo(f"coopgroup: a replay failed: {reason}", err=True)
+    choice = None if today is None else _policy(today)
+    place = place_of(folder, master, jars, settings)
+    tables = place.tables()
+    with one_line():
+        given = _advise(tables, group, choice, move_cost_ms, return_cost_ms)
     if as_json:
         _print_json(given)
     else:
         _print(given)
     if page is not None:
+        from coopgroup.pipeline.advice_view import view_of  # noqa: PLC0415 - an extra
+
         write_advice_page(view_of(given), page)
 
 
-def _check_policy(text: str | None, name: str, options: Mapping[str, object]) -> None:
-    """Refuse a policy that does not exist, before Spark starts."""
+def _policy(text: str) -> Choice:
+    """The policy of `--today`, refused before Spark starts if there is none of that kind."""
+    choice = parse_choice("--today", text)
     try:
-        create_policy(name, options)
+        create_policy(choice.name, choice.options)
     except ConfigurationError as error:
         raise ConfigurationError("--today", text, error.expected) from None
+    return choice
+
+
+def _advise(
+    tables: Tables, group: str, today: Choice | None, move_ms: int | None, return_ms: int | None
+) -> Advice:
+    from coopgroup.pipeline import advice, advice_tables  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.replay_run import SparkPlay  # noqa: PLC0415 - likewise
+    from coopgroup.pipeline.replay_scenario import ReplayedGroup  # noqa: PLC0415 - likewise
+
+    history = advice_tables.history_of(tables, group, today)
+    cost, notes = _cost(tables, group, move_ms, return_ms)
+    history = advice.with_notes(history, notes)
+    play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, cost))
+    given = advice.advise(history, cost, play)
+    for reason in play.errors[:1]:
+        click.echo(f"coopgroup: a replay failed: {reason}", err=True)
+    return given
 
 
 def _cost(

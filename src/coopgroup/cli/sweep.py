@@ -15,13 +15,19 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from coopgroup.cli.pipeline_options import one_line
 from coopgroup.cli.simulated import page_path, print_table
+from coopgroup.pipeline.session import LOCAL_MASTER, build_session, require_spark
+from coopgroup.pipeline.sweep_file import read_sweep
+from coopgroup.pipeline.sweep_grid import cells_of
 from coopgroup.report.charts import labelled, value_text
 from coopgroup.report.sweep_charts import MEASURE_WORDS, varied
 from coopgroup.report.sweep_page import write_sweep_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql import SparkSession
 
     from coopgroup.pipeline.sweep_grid import Sweep
     from coopgroup.report.sweep_charts import Setting
@@ -40,7 +46,7 @@ _OBJECTIONS_MAX: Final = 5
     help="Where the table is, or is to be; NAME-results for a sweep NAME otherwise.",
 )
 @click.option(
-    "--master", default="local[*]", show_default=True, metavar="URL", help="Where Spark runs."
+    "--master", default=LOCAL_MASTER, show_default=True, metavar="URL", help="Where Spark runs."
 )
 @click.option("--retry-failed", is_flag=True, help="Play cells again that failed before.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a setting.")
@@ -58,21 +64,27 @@ def command(
 
     FILE is a sweep in TOML. Cells that the results have already are not played again.
     """
-    try:
-        from coopgroup.pipeline import sweep_run, sweep_summary  # noqa: PLC0415 - an extra
-        from coopgroup.pipeline.session import build_session  # noqa: PLC0415 - likewise
-    except ImportError as error:
-        raise click.ClickException(
-            f"{error.name} is missing, which a sweep needs; install coopgroup[spark]"
-        ) from None
-    from coopgroup.pipeline.sweep_file import read_sweep  # noqa: PLC0415 - likewise
-    from coopgroup.pipeline.sweep_grid import cells_of  # noqa: PLC0415 - likewise
-
     sweep = read_sweep(file)
     page = page_path(html)
     folder = results or f"{sweep.name}-results"
-    cells = cells_of(sweep)
+    require_spark()
     spark = build_session(master=master)
+    with one_line():
+        settings, count, first = _swept(spark, sweep, folder, retry_failed=retry_failed)
+    _show(sweep, settings, as_json=as_json)
+    if page is not None:
+        write_sweep_page(_title(sweep), settings, page)
+    _complain(count, first)
+    return 1 if count else 0
+
+
+def _swept(
+    spark: SparkSession, sweep: Sweep, folder: str, *, retry_failed: bool
+) -> tuple[Sequence[Setting], int, Sequence[tuple[str, str]]]:
+    """Play what is left, and read what all of it comes to."""
+    from coopgroup.pipeline import sweep_run, sweep_summary  # noqa: PLC0415 - an extra
+
+    cells = cells_of(sweep)
     done = sweep_run.finished_keys(spark, folder, retry_failed=retry_failed)
     left = [cell for cell in cells if cell.key not in done]
     click.echo(f"{len(cells):,} cells, {len(cells) - len(left):,} of them played before", err=True)
@@ -85,16 +97,11 @@ def command(
             folder,
             on_progress=lambda played: progress.update(bar, completed=played),
         )
-    rows = sweep_summary.only(
-        sweep_run.read_results(spark, folder), [cell.key for cell in cells]
-    ).cache()
+    found = sweep_run.read_results(spark, folder)
+    rows = sweep_summary.only(found, [cell.key for cell in cells]).cache()
     settings = sweep_summary.settings_of(sweep_summary.summarised(rows))
     count, first = sweep_summary.objections(rows, _OBJECTIONS_MAX)
-    _show(sweep, settings, as_json=as_json)
-    if page is not None:
-        write_sweep_page(_title(sweep), settings, page)
-    _complain(count, first)
-    return 1 if count else 0
+    return settings, count, first
 
 
 def _progress() -> Progress:

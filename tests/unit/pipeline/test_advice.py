@@ -16,11 +16,12 @@ from coopgroup.pipeline.replay_play import FIGURES
 from coopgroup.simulator.scenario import Choice
 from tests.unit.pipeline.return_times import FAMILIES, Array, Cells, history, on_grid
 
-TIMEOUTS_MS = (0, 5_000, 12_000, 28_000, 60_000, 120_000)
+# Between the durations, as a real time-out is: no absence takes just as long as it.
+TIMEOUTS_MS = (0, 5_000, 10_000, 20_000, 40_000, 75_000)
 GRID_S = np.geomspace(2, 200, 8)
 COST = MoveCost(move_ms=20_000)
 HISTORIES = 20  # of each of the five families
-ABSENCES = 60
+ABSENCES = 100
 
 
 class MadeUp:
