@@ -13,9 +13,9 @@ from types import MappingProxyType
 import attrs
 import pytest
 
-from coopgroup.simulator import Scenario, simulate, swarm_play
+from coopgroup.simulator import Scenario, read_scenario, simulate, swarm_play
 from coopgroup.simulator.run import Run
-from coopgroup.simulator.scenario import Choice, Group, MemberSet, Rate, Topic
+from coopgroup.simulator.scenario import Capacity, Choice, Group, MemberSet, Rate, Topic
 from coopgroup.simulator.swarm import SwarmRun, draw
 from coopgroup.telemetry import BalanceRequested
 
@@ -120,6 +120,20 @@ def test_hours_of_noise_without_hysteresis_move_all_the_time() -> None:
     run, asked = play(2, options=NO_HYSTERESIS)
     assert asked > 20
     assert run.measures.moved > 40
+
+
+def test_member_that_slows_down_sheds_partitions_for_good_where_times_are_evened_out() -> None:
+    """A few moves, by the assignor that knows speeds; else it would fall behind for ever."""
+    scenario = read_scenario("simulations/hot_partitions_on_one_member.toml")
+    slow = Capacity(at_ms=60_000, members=("worker-2",), capacity_per_s=100)
+    topics = (Topic(name="orders", partitions=16, rate_per_s=(60.0,) * 16),)
+    run = simulate(
+        attrs.evolve(scenario, topics=topics, events=(slow,)), assignor="drain-time", seed=1
+    )
+    assert run.violations == ()
+    assert 2 <= run.measures.moved <= 6
+    assert run.measures.lag_peak < 20_000  # 78,000 without a move
+    assert run.measures.lag_final < 5_000
 
 
 # --- under faults -------------------------------------------------------------------------------
