@@ -116,6 +116,9 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
+    running = SparkSession.getActiveSession()
+    if running is not None:  # whoever made it has set it as it should be
+        return running
     # Workers would run the first `python3` of the PATH, which need not have coopgroup.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if settings["spark.master"].startswith("local"):

@@ -1,0 +1,101 @@
+"""How Spark would compute the hot paths: Arrow in batches, no Python row by row, no cross joins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from coopgroup.pipeline.absences import absences_of, arrivals_of, departures_of
+from coopgroup.pipeline.history import commit_records, group_records, history_frames
+from coopgroup.pipeline.lag import interests_of, lag_of, loads_of
+from coopgroup.pipeline.outages import outages_of
+from coopgroup.pipeline.processes import completed_rounds, holders_of, members_of, states_of
+from coopgroup.pipeline.rebalances import numbered_rounds, owner_changes, rebalances_of
+from coopgroup.pipeline.skew import skew_of
+from coopgroup.pipeline.telemetry import events_of, read_lines, rounds_of, work_of
+from coopgroup.pipeline.telemetry_episodes import (
+    led_rebalances,
+    outages_of_work,
+    rebalances_of_rounds,
+    work_spans,
+)
+from tests.spark.frames import make
+from tests.spark.simulated import raw_frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BANNED = (
+    "BatchEvalPython",  # a Python function for each row
+    "ArrowEvalPython",  # the same with columns: fine, but nothing here needs it
+    "MapInPandas",
+    "FlatMapGroupsInPandas",
+    "CartesianProduct",
+    "BroadcastNestedLoopJoin",
+)
+LINES = "source string, source_partition int, source_offset long, written_ms long, line string"
+
+
+@pytest.fixture(scope="module")
+def plans(spark: SparkSession) -> dict[str, str]:
+    """Physical plans by what they compute, each from tables as they come from files."""
+
+    def table(name: str) -> DataFrame:
+        return make(spark, name, {}).localCheckpoint()
+
+    def cut(frame: DataFrame) -> DataFrame:
+        return spark.createDataFrame([], frame.schema)
+
+    raw = raw_frame(spark, [(1, b"\0\1", b"")])
+    found = dict(history_frames(commit_records(raw), group_records(raw)))
+    commits, ends = table("commits"), table("ends")
+    interests = interests_of(commits, table("members"))
+    found |= {
+        "interests": interests,
+        "lag": lag_of(ends, commits, cut(interests), "latest"),
+        "loads": loads_of(ends, commits, cut(interests)),
+    }
+    events = events_of(read_lines(spark.createDataFrame([], LINES)))
+    found |= {"events": events, "rounds": rounds_of(cut(events)), "work": work_of(cut(events))}
+    found["states"] = states_of(table("generations"))
+    states = cut(found["states"])
+    found["present"] = members_of(table("members"), states)
+    present = cut(found["present"])
+    found["holders"] = holders_of(table("assignments"), present)
+    holders = cut(found["holders"])
+    found["numbered"] = numbered_rounds(completed_rounds(states))
+    numbered = cut(found["numbered"])
+    found["changes"] = owner_changes(holders, numbered)
+    changes = cut(found["changes"])
+    found["outages"] = outages_of(changes, commits)
+    found["rebalances"] = rebalances_of(numbered, present, changes, cut(found["outages"]))
+    found["departures"] = departures_of(present, states, holders, commits)
+    found["arrivals"] = arrivals_of(present)
+    found["absences"] = absences_of(cut(found["departures"]), cut(found["arrivals"]), states, cut)
+    found["skew"] = skew_of(table("lag"), cut(completed_rounds(states)), holders)
+    found["led"] = led_rebalances(table("rounds"))
+    led, seen = cut(found["led"]), table("events")
+    found["spans"] = work_spans(table("work"), seen)
+    spans = cut(found["spans"])
+    found["outages of work"] = outages_of_work(spans, seen, led)
+    found["rebalances of rounds"] = rebalances_of_rounds(
+        led, spans, seen, cut(found["outages of work"])
+    )
+    return {
+        name: frame._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001 - as explain does
+        for name, frame in found.items()
+    }
+
+
+def test_nothing_is_computed_row_by_row_or_crosswise(plans: dict[str, str]) -> None:
+    """The banned steps stand in no plan."""
+    steps = [(name, step) for name, plan in plans.items() for step in BANNED if step in plan]
+    assert steps == []
+
+
+def test_records_are_decoded_in_batches(plans: dict[str, str]) -> None:
+    """The only Python in the hot paths is the codec, with Arrow."""
+    assert all("MapInArrow" in plans[name] for name in ("commits", "generations", "assignments"))
+    with_python = {name for name, plan in plans.items() if "Python" in plan or "MapInArrow" in plan}
+    assert with_python == {"commits", "generations", "members", "assignments", "rejected"}
