@@ -37,6 +37,7 @@ from coopgroup.member.events import (
     LossHandled,
     Offset,
     SubscriptionChanged,
+    Woken,
 )
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import (
@@ -248,6 +249,17 @@ def test_driver_joins_leads_and_holds_a_lease(made: Made) -> None:
     assert now_s() < first <= now_s() + 0.6
     wait_until(lambda: driver.lease_until_s > first)
     assert (driver.is_quiet, driver.leads, driver.member.generation) == (True, True, 1)
+
+
+def test_driver_tells_the_member_how_fast_the_application_works(made: Made) -> None:
+    """As measured when the member takes its next step, so each join tells the newest."""
+    driver, _ = made
+    driver.meter.rate_per_s = 7.5
+    subscribe(driver)
+    assert driver.member.consumption_rate_per_s == 7.5
+    driver.meter.rate_per_s = 9.0
+    driver.post(Woken())
+    wait_until(lambda: driver.member.consumption_rate_per_s == 9.0)
 
 
 def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(made: Made) -> None:
