@@ -28,6 +28,22 @@ def test_subscription_that_changes_reads_nothing_twice(mixed: MixedGroup) -> Non
     assert mixed.ledger.repeated() == repeated
 
 
+@pytest.mark.parametrize("client", ["java", "librdkafka"])
+def test_member_that_hands_over_shares_nothing_with_its_successor(
+    mixed: MixedGroup, client: str
+) -> None:
+    """Leaders of librdkafka give away what is owned by who does not subscribe to it any more."""
+    start = mixed.java_client if client == "java" else mixed.librdkafka
+    start("f", "cooperative-sticky")
+    mixed.settle("f", protocol="cooperative-sticky")
+    consumer = mixed.ours("a", "coopgroup,cooperative-sticky")
+    mixed.settle("f", "a", protocol="cooperative-sticky")
+    mixed.call("a", consumer.hand_over)
+    mixed.settle("f", protocol="cooperative-sticky")
+    mixed.stop("a")
+    mixed.finish()
+
+
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
 def test_member_that_was_dropped_hears_of_losses_only(mixed: MixedGroup, protocol: str) -> None:
     """confluent-kafka-dotnet issue 2389: the handler of revocations was called, or none.

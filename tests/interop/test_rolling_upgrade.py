@@ -191,3 +191,27 @@ def test_ours_leads_sticky_members_of_java(mixed: MixedGroup) -> None:
     assert set(after["f1"]) < set(before["f1"])
     assert set(after["a"]) < set(before["a"])
     mixed.finish()
+
+
+def test_group_with_the_default_list_of_java_is_a_cooperative_one_for_ours(
+    mixed: MixedGroup,
+) -> None:
+    """Java itself stays eager with this list, and speaks range until somebody offers less."""
+    mixed.java_client("f1", "range,cooperative-sticky")
+    mixed.settle("f1", protocol="range")
+    mixed.ours("a", "coopgroup,cooperative-sticky")
+    mixed.settle("f1", "a", protocol="cooperative-sticky")
+    began_s = time.monotonic()
+    mixed.java_client("f2", "range,cooperative-sticky")
+    mixed.settle("f1", "f2", "a", protocol="cooperative-sticky")
+    assert len(mixed.ledger.given_up_between("a", began_s, time.monotonic())) == 1
+    began_s = time.monotonic()
+    mixed.stop("f1")
+    mixed.stop("f2")
+    mixed.settle("a", protocol="coopgroup")
+    check_kept(mixed, began_s, "a")
+    mixed.java_client("f3", "range,cooperative-sticky")
+    mixed.settle("a", "f3", protocol="cooperative-sticky")
+    mixed.stop("a")
+    mixed.settle("f3", protocol="range")
+    mixed.finish()

@@ -199,10 +199,14 @@ class ForeignProcess:
     # --- its duty as a leader ---------------------------------------------------------------------
 
     def _assign(self, members: Sequence[JoinedMember]) -> tuple[tuple[str, bytes], ...]:
-        claims = {
-            member.member_id: {index for _, index in decode_subscription(member.metadata).owned}
-            for member in members
+        said = {member.member_id: decode_subscription(member.metadata) for member in members}
+        claims = {  # of others nothing is looked at, and they are not answered, as with librdkafka
+            member_id: {index for _, index in subscription.owned}
+            for member_id, subscription in said.items()
+            if subscription.topics
         }
+        if not claims:
+            return ()
         count = self.simulation.brokers.topics["T"]
         is_eager = self._protocol != COOPERATIVE
         shares = _dealt({one: set() for one in claims} if is_eager else claims, count)

@@ -166,11 +166,15 @@ class MixedGroup:
     def subscribe(self, name: str, *topics: str) -> None:
         """Have a member of this process subscribe anew."""
         member = self._polled[name]
-        member.calls.put(lambda: member.subscribe(list(topics)))
+        self.call(name, lambda: member.subscribe(list(topics)))
+
+    def call(self, name: str, action: Callable[[], object]) -> None:
+        """Have something done on the thread that polls a member of this process."""
+        self._polled[name].calls.put(action)
 
     def stall(self, name: str, duration_s: float) -> None:
         """Have a member of this process not poll for a while."""
-        self._polled[name].calls.put(lambda: time.sleep(duration_s))
+        self.call(name, lambda: time.sleep(duration_s))
 
     # --- what is to be seen ----------------------------------------------------------------------
 

@@ -23,8 +23,8 @@ from coopgroup.member.error_actions import (
 )
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.member.identity import keep_identity
-from coopgroup.member.protocols import offers_more_with_nothing, read_assignment, spoken
-from coopgroup.member.revocation import yield_all
+from coopgroup.member.protocols import in_the_way, read_assignment, spoken
+from coopgroup.member.revocation import yield_to_others
 from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
 from coopgroup.model import NO_LOSS
 from coopgroup.model.group_api import (
@@ -311,9 +311,10 @@ def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: s
 
 
 def _yield(turn: Turn, code: int, cause: str) -> None:
-    """Join with empty hands instead, where there is something to give up for it."""
-    if offers_more_with_nothing(turn.member):
-        yield_all(turn, cause)
+    """Give up what stands in the way, if anything does, and join with more protocols."""
+    resources = in_the_way(turn.member)
+    if resources:
+        yield_to_others(turn, resources, cause)
     else:
         known = ", ".join(spoken(turn.member.config))
         turn.fail(code, f"{cause}: the group has members that know none of {known}")

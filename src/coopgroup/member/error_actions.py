@@ -110,8 +110,8 @@ class Action(enum.Enum):
     """Give the error to the caller (commits only); the membership is not touched."""
 
     YIELD = "give up all"
-    """Others in the group know eager protocols only, which are offered with empty hands: give up
-    everything, then join with them. Where there is nothing to give up no retry mends it."""
+    """Others in the group know only protocols whose leaders may give away what this member holds:
+    give that up, then offer them too. Where nothing stands in the way no retry mends it."""
 
     FAIL = "fail"
     """No retry mends it: the application gets the error."""

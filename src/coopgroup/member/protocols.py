@@ -1,17 +1,18 @@
 """Which protocols a member offers, what it says of itself in each, and how it reads the answer.
 
-The one rule of this file: an eager protocol is offered with empty hands only. The group
-coordinator chooses among what all members offer, and a member learns the choice when the round is
-complete; under an eager protocol its partitions may be another one's by then. So a member that
-holds something offers only such protocols under which it may hold on (KIP-429), and nothing that
-others offer can lead to two owners.
+The one rule of this file: a protocol is offered only by who holds nothing that its leaders may give
+away. The group coordinator chooses among what all members offer, and a member learns the choice
+when the round is complete; its partitions may be another one's by then. So an eager protocol is
+offered with empty hands, the cooperative one by who holds only what it subscribes to (leaders pass
+over the claims of others, and Kafka's clients give such partitions up before they join, KIP-429),
+and ours always. Then nothing that others offer can lead to two owners.
 
 Theory of operation. While a member that knows eager protocols only is in the group, the others'
 join is refused with INCONSISTENT_GROUP_PROTOCOL, at once, for the coordinator compares what each
-offers with what all others did. The member then gives up all that it holds and joins with all of
-its protocols: that is an eager round, as Kafka's clients play it. Once the last such member is
-gone the join is accepted, and the group goes on without anything being given up. No member has to
-know which of the two it will be, or who is in the group.
+offers with what all others did. The member then gives up what stands in the way, which is all that
+it holds, and joins with all of its protocols: an eager round, as Kafka's clients play it. Once the
+last such member is gone the join is accepted, and the group goes on without anything being given
+up. No member has to know which of the two it will be, or who is in the group.
 
 Kafka's Java client follows another rule: a consumer with any eager assignor in its list is eager
 until it is restarted with another list. Then everything is given up in each round until every
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from coopgroup.model import EMPTY
 from coopgroup.protocol import (
     Assignment,
     KafkaProtocol,
@@ -40,8 +42,15 @@ from coopgroup.protocol import (
 
 if TYPE_CHECKING:
     from coopgroup.member.member import Member, MemberConfig
+    from coopgroup.model import ResourceSet
 
-__all__ = ["offered_subscriptions", "offers_more_with_nothing", "read_assignment", "spoken"]
+__all__ = [
+    "in_the_way",
+    "joins_in_vain",
+    "offered_subscriptions",
+    "read_assignment",
+    "spoken",
+]
 
 
 def spoken(config: MemberConfig) -> tuple[str, ...]:
@@ -49,9 +58,19 @@ def spoken(config: MemberConfig) -> tuple[str, ...]:
     return config.protocols or (config.protocol_name,)
 
 
-def offers_more_with_nothing(member: Member) -> bool:
-    """Whether it would offer more protocols if it held nothing."""
-    return bool(member.owned) and any(map(_is_eager, spoken(member.config)))
+def joins_in_vain(member: Member) -> bool:
+    """Whether a join could bring it nothing but harm: nothing to hold, nothing to give up.
+
+    A leader of another client may assign to a member without topics what it never asked for
+    (Kafka's Java client does, if that member comes first), so such a member stays out of the group.
+    """
+    return not member.topics and not member.owned and len(spoken(member.config)) > 1
+
+
+def in_the_way(member: Member) -> ResourceSet:
+    """The least that it must give up to offer more protocols; empty where it offers all."""
+    needed = (_given_away(member, name) for name in spoken(member.config))
+    return min(filter(None, needed), key=len, default=EMPTY)
 
 
 def offered_subscriptions(member: Member, now_ms: int) -> tuple[tuple[str, bytes], ...]:
@@ -59,7 +78,7 @@ def offered_subscriptions(member: Member, now_ms: int) -> tuple[tuple[str, bytes
     return tuple(
         (name, _subscription(member, name, now_ms))
         for name in spoken(member.config)
-        if not member.owned or not _is_eager(name)
+        if not _given_away(member, name)
     )
 
 
@@ -68,20 +87,26 @@ def read_assignment(member: Member, content: bytes) -> Assignment:
 
     Kafka's protocols have no list of revocations: what a member claimed and is not assigned it
     must stop, and then it rejoins by itself (KIP-429). If nothing of that is left, no round
-    follows that it would have to begin.
+    follows that it would have to begin. No bytes at all are for a member that the leader has left
+    out, as librdkafka does where it has nothing for it.
 
     Raises:
         DecodeError: the bytes hold no assignment.
     """
     if kafka_protocol(member.protocol_chosen) is None:
         return decode_assignment(content, index_min=member.config.index_min, skips_rest=True)
-    assigned = decode_kafka_assignment(content).assigned
+    assigned = decode_kafka_assignment(content).assigned if content else EMPTY
     return Assignment(assigned=assigned, revoked=(member.owned - assigned) or None)
 
 
-def _is_eager(name: str) -> bool:
+def _given_away(member: Member, name: str) -> ResourceSet:
+    """What a leader of a protocol may give to others though the member claims it."""
     protocol = kafka_protocol(name)
-    return protocol is not None and protocol.is_eager
+    if protocol is None or not member.owned:
+        return EMPTY
+    if protocol.is_eager:
+        return member.owned
+    return member.owned - member.owned.restrict_names(member.topics)
 
 
 def _subscription(member: Member, name: str, now_ms: int) -> bytes:

@@ -13,7 +13,7 @@ from coopgroup.member.commits import take_batch
 from coopgroup.member.effects import Lane, Send
 from coopgroup.member.error_actions import RequestKind
 from coopgroup.member.member import Outstanding
-from coopgroup.member.protocols import offered_subscriptions
+from coopgroup.member.protocols import joins_in_vain, offered_subscriptions
 from coopgroup.member.transitions import AT_WORK, MemberState
 from coopgroup.model.group_api import (
     FindCoordinatorRequest,
@@ -34,6 +34,7 @@ __all__ = ["leave_at_once", "next_deadline_ms", "send_what_is_due", "wanted"]
 _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberState.REVOKING})
 # After the coordinator has let a join or sync wait for so long, its answer is not to be expected.
 _ANSWER_SLACK_MS: Final = 5_000
+_NOTHING_TO_JOIN_FOR: Final = "subscribes to nothing"
 
 
 def wanted(member: Member) -> list[tuple[RequestKind, int]]:
@@ -51,7 +52,8 @@ def wanted(member: Member) -> list[tuple[RequestKind, int]]:
         found.append((RequestKind.HEARTBEAT, member.heartbeat_at_ms))
     if RequestKind.OFFSET_COMMIT not in waiting and _may_commit(member):
         found.append((RequestKind.OFFSET_COMMIT, member.commits.retry_at_ms))
-    if state is MemberState.JOINING and RequestKind.JOIN_GROUP not in waiting:
+    joins = state is MemberState.JOINING and RequestKind.JOIN_GROUP not in waiting
+    if joins and not joins_in_vain(member):
         found.append((RequestKind.JOIN_GROUP, member.retry_at_ms))
     if state is MemberState.SYNCING and RequestKind.SYNC_GROUP not in waiting:
         found.append((RequestKind.SYNC_GROUP, member.retry_at_ms))
@@ -71,6 +73,10 @@ def next_deadline_ms(member: Member) -> int | None:
 
 def send_what_is_due(turn: Turn) -> None:
     """Send every wanted request whose time has come."""
+    member = turn.member
+    if member.state is MemberState.JOINING and member.member_id and joins_in_vain(member):
+        leave_at_once(turn, _NOTHING_TO_JOIN_FOR)
+        turn.lose(_NOTHING_TO_JOIN_FOR, keep_id=False)
     for kind, at_ms in wanted(turn.member):
         if at_ms <= turn.now_ms:
             _send(turn, kind)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coopgroup.member.member import Member
     from coopgroup.member.turn import Turn
 
-__all__ = ["give_up_stopped", "take_stopped", "yield_all"]
+__all__ = ["give_up_stopped", "take_stopped", "yield_to_others"]
 
 _CAUSE = "revocation completed"
 
@@ -53,13 +53,13 @@ def take_stopped(turn: Turn, resources: ResourceSet) -> None:
         turn.rejoin_soon(more_stopped=True)
 
 
-def yield_all(turn: Turn, cause: str) -> None:
-    """Stop all that is held and join only then: others speak a protocol that gives it away.
+def yield_to_others(turn: Turn, resources: ResourceSet, cause: str) -> None:
+    """Stop resources and join only then: others speak a protocol that may give them away.
 
     What is being stopped already goes on being stopped; the application is told of the rest.
     """
     member = turn.member
-    stopping = member.owned - member.revoking - member.stopped
+    stopping = resources - member.revoking - member.stopped
     turn.set(revoking=member.revoking | stopping, rejoin_at_ms=None, yields=True)
     turn.move(Trigger.GIVE_UP_ALL, cause)
     if stopping:

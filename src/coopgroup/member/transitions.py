@@ -132,7 +132,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.JOINED_AS_LEADER:         _S.LEADING,
         _T.JOINED_AS_FOLLOWER:       _S.SYNCING,
         _T.REJOIN:                   _S.JOINING,    # the join must be sent again
-        _T.GIVE_UP_ALL:              _S.REVOKING,   # others are eager: join with empty hands
+        _T.GIVE_UP_ALL:              _S.REVOKING,   # others would give it away: stop it first
         _T.STOPPED:                  _S.JOINING,    # the join may claim it: one more must follow
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,

@@ -14,7 +14,12 @@ from coopgroup.member.events import (
 )
 from coopgroup.member.protocols import offered_subscriptions
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import JoinGroupRequest, OffsetCommitAnswer, SyncGroupAnswer
+from coopgroup.model.group_api import (
+    JoinGroupRequest,
+    LeaveGroupAnswer,
+    OffsetCommitAnswer,
+    SyncGroupAnswer,
+)
 from coopgroup.protocol import (
     Assignment,
     KafkaAssignment,
@@ -87,6 +92,21 @@ def test_member_that_still_stops_something_offers_no_eager_protocol() -> None:
     assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
 
 
+def test_member_that_holds_what_it_does_not_subscribe_to_offers_only_ours() -> None:
+    """Leaders of other clients pass over such claims; theirs give it up before they join."""
+    driven = speaking(stable(ResourceSet({"T": [0], "U": [0]})), *ALL)
+    driven.give(SubscriptionChanged(topics=("U",)))
+    assert tuple(offered(driven)) == ("coopgroup",)
+    driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+    assert [one.resources for one in driven.found(RevokeResources)] == [ResourceSet({"T": [0]})]
+    driven.give(RevocationCompleted(resources=HELD))
+    assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
+    driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+    assert [one.resources for one in driven.found(RevokeResources)] == [ResourceSet({"U": [0]})]
+    driven.give(RevocationCompleted(resources=ResourceSet({"U": [0]})))
+    assert tuple(offered(driven)) == ALL
+
+
 def test_member_without_a_list_offers_its_own_protocol() -> None:
     """As ever."""
     assert tuple(offered(rejoining())) == ("coopgroup",)
@@ -132,11 +152,19 @@ def test_cooperative_round_that_takes_nothing_ends_it() -> None:
     assert driven.member.state is MemberState.STABLE
 
 
-def test_unreadable_assignment_of_another_leader_keeps_what_is_held() -> None:
-    """No bytes at all are no assignment."""
+def test_member_that_another_leader_left_out_is_assigned_nothing() -> None:
+    """No bytes at all: librdkafka leaves out whom it has nothing for."""
     driven = speaking(stable(), *ALL)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b""))
+    assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
+
+
+def test_unreadable_assignment_of_another_leader_keeps_what_is_held() -> None:
+    """It was to say something, and nobody else was given what this member claimed."""
+    driven = speaking(stable(), *ALL)
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
+    driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"\0\0\0"))
     assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
 
 
@@ -213,6 +241,34 @@ def test_subscription_that_changes_while_all_is_given_up_is_in_the_join() -> Non
     driven = yielding().give(SubscriptionChanged(topics=("U",)))
     driven.give(RevocationCompleted(resources=HELD))
     assert decode_subscription(offered(driven)["range"]).topics == ("U",)
+
+
+def test_member_that_hands_over_leaves_when_it_has_nothing_left() -> None:
+    """Without topics it has no business in a group that another client may lead."""
+    driven = speaking(stable(), *ALL).give(SubscriptionChanged(topics=()))
+    assert tuple(offered(driven)) == ("coopgroup",)
+    driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+    driven.give(RevocationCompleted(resources=HELD))
+    assert driven.sent() == ["LeaveGroupRequest"]
+    assert (driven.member.state, driven.member.member_id) == (MemberState.JOINING, "")
+    driven.answer(Kind.LEAVE_GROUP, LeaveGroupAnswer(error_code=0))
+    assert driven.wait(100_000).sent() == []
+    assert driven.give(SubscriptionChanged(topics=("T",))).sent() == ["JoinGroupRequest"]
+
+
+def test_member_that_hands_over_among_ours_goes_by_rounds_and_then_leaves() -> None:
+    """As long as it holds something it is part of them."""
+    driven = speaking(stable(), *ALL).give(SubscriptionChanged(topics=()))
+    driven.join(2).sync(EMPTY, follow_up=True)
+    driven.give(RevocationCompleted(resources=HELD))
+    assert driven.sent() == ["LeaveGroupRequest"]
+
+
+def test_member_whose_topics_do_not_exist_yet_waits_outside() -> None:
+    """A pattern may match nothing at first."""
+    driven = speaking(DrivenMember(), *ALL).give(SubscriptionChanged(topics=())).find()
+    assert (driven.member.state, driven.sent()) == (MemberState.JOINING, [])
+    assert driven.give(SubscriptionChanged(topics=("T",))).sent() == ["JoinGroupRequest"]
 
 
 # --- coming back -------------------------------------------------------------------------------
