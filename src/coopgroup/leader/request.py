@@ -119,6 +119,8 @@ class Lags:
             the end.
         """
         lags = np.zeros(len(resources), dtype=np.int64)
+        if not self.resources:
+            return lags
         places = resources.positions(self.resources)
         known = places >= 0
         lags[places[known]] = np.maximum(self.values[known], 0)
