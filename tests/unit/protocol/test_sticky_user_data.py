@@ -102,4 +102,5 @@ def test_mark_is_passed_over_by_whoever_reads_what_stands_before_it() -> None:
     marked = with_mark(encode_sticky_user_data(told))
     assert decode_sticky_user_data(marked) == told
     assert has_mark(marked)
+    assert with_mark(b"").hex() == "637775640001ffffffff"
     assert not any(map(has_mark, (None, b"", encode_sticky_user_data(told))))
