@@ -1,8 +1,7 @@
 """The history of a group as advice reads it from the tables."""
 
-import gc
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -15,10 +14,8 @@ from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.simulator.scenario import Choice
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+# What takes seconds on an idle machine may take minutes where Spark gets a tenth of a core.
+pytestmark = pytest.mark.timeout(480)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -44,13 +41,6 @@ REBALANCE: Mapping[str, Any] = {
     "moved": 4,
     "unavailable_partition_s": 30.0,
 }
-
-
-@pytest.fixture(autouse=True)
-def closed_sockets() -> Iterator[None]:
-    """PySpark leaves sockets to the garbage collector: let it complain here and now."""
-    yield
-    gc.collect()
 
 
 @frozen(kw_only=True)

@@ -1,8 +1,6 @@
 """`coopgroup pipeline advise` from tables to table, JSON and page, on Spark."""
 
-import gc
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,20 +12,11 @@ from coopgroup.errors import CoopgroupError
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import make
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+# What takes seconds on an idle machine may take minutes where Spark gets a tenth of a core.
+pytestmark = pytest.mark.timeout(480)
 
 HOUR_MS = 3_600_000
 COUNT = 24
-
-
-@pytest.fixture(autouse=True)
-def closed_sockets() -> Iterator[None]:
-    """PySpark leaves sockets to the garbage collector: let it complain here and now."""
-    yield
-    gc.collect()
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from attrs import define, field
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.accumulators import Accumulator
 from pyspark.errors import PySparkException
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from coopgroup.pipeline.errors import PipelineError
@@ -50,12 +51,10 @@ def read_results(spark: SparkSession, folder: str) -> DataFrame:
         spark: the session.
         folder: of the table; it need not exist.
     """
-    path = f"{folder}/v{VERSION}"
-    if not _exists(spark, path):
-        return spark.createDataFrame([], SCHEMA)
-    rows = spark.read.schema(SCHEMA).option("recursiveFileLookup", value=True).parquet(path)
     # A retried cell stands there twice: as it failed, and as it went then.
-    return rows.orderBy(F.col("error").isNotNull()).dropDuplicates(["key"])
+    best_first = Window.partitionBy("key").orderBy(F.col("error").isNotNull())
+    rows = _stored(spark, folder).withColumn("_rank", F.row_number().over(best_first))
+    return rows.where("_rank = 1").drop("_rank")
 
 
 def finished_keys(spark: SparkSession, folder: str, *, retry_failed: bool) -> frozenset[str]:
@@ -66,10 +65,18 @@ def finished_keys(spark: SparkSession, folder: str, *, retry_failed: bool) -> fr
         folder: of the table.
         retry_failed: whether cells that failed are to be played again.
     """
-    rows = read_results(spark, folder)
+    rows = _stored(spark, folder)
     if retry_failed:
         rows = rows.where(F.col("error").isNull())
-    return frozenset(row.key for row in rows.select("key").toLocalIterator())
+    return frozenset(row.key for row in rows.select("key").collect())
+
+
+def _stored(spark: SparkSession, folder: str) -> DataFrame:
+    """Every row of a table."""
+    path = f"{folder}/v{VERSION}"
+    if not _exists(spark, path):
+        return spark.createDataFrame([], SCHEMA)
+    return spark.read.schema(SCHEMA).option("recursiveFileLookup", value=True).parquet(path)
 
 
 def run_sweep(
