@@ -74,9 +74,7 @@ def work_spans(work: DataFrame, events: DataFrame) -> DataFrame:
     window = Window.partitionBy(*_PARTITION, "process").orderBy("at_ms", "is_start")
     following = sql.lead("at_ms").over(window)
     is_again = sql.coalesce(sql.lag("is_start").over(window), sql.lit(0).cast("boolean"))
-    edges = steps.unionByName(ends).select(
-        "*", is_again.alias("is_again"), sql.lead("is_start").over(window).alias("next_is_start")
-    )
+    edges = steps.unionByName(ends).withColumn("is_again", is_again)
     # A second start in a row changes nothing.
     edges = edges.where(~(sql.col("is_start") & sql.col("is_again")))
     spans = edges.select(*_PARTITION, "process", "is_start", "at_ms", following.alias("end_ms"))

@@ -1,0 +1,72 @@
+"""Jars of the Kafka source: the user's, those of the cache, or a line that says what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline import connector
+from coopgroup.pipeline.connector import check_jars, connector_jars
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.testing.errors import KafkaFetchError
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("COOPGROUP_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_jars_of_the_user_are_taken_as_they_are(tmp_path: Path) -> None:
+    """Files have to exist; what has a scheme is Spark's to fetch."""
+    jar = tmp_path / "one.jar"
+    jar.touch()
+    given = (str(jar), "hdfs://cluster/two.jar")
+    assert check_jars(given) == given
+    with pytest.raises(ConfigurationError, match=r"--jars: got .*none\.jar"):
+        check_jars([str(tmp_path / "none.jar")])
+
+
+def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Maven brought stays, without the pom that it was told with."""
+    calls = []
+
+    def maven(command: list[str], complaint: str, timeout_s: float) -> None:
+        calls.append(command)
+        folder = next(one for one in command if one.startswith("-DoutputDirectory="))
+        Path(folder.partition("=")[2], "source.jar").touch()
+
+    monkeypatch.setattr(connector, "run_step", maven)
+    monkeypatch.setattr(connector, "find_program", lambda *_: "mvn")
+    found = connector_jars()
+    assert [Path(one).name for one in found] == ["source.jar"]
+    assert connector_jars() == found
+    assert len(calls) == 1
+    assert len(list(cache.glob("spark-kafka-*.building-*"))) == 0
+
+
+def test_a_missing_maven_is_one_line(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says what else there is."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(PipelineError, match=r"Maven \(mvn\) is missing.*--jars"):
+        connector_jars()
+
+
+def test_a_maven_that_fails_leaves_nothing_behind(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its reason is passed on, and the next one begins anew."""
+
+    def maven(command: list[str], complaint: str, timeout_s: float) -> None:
+        raise KafkaFetchError(f"{complaint}: no network")
+
+    monkeypatch.setattr(connector, "run_step", maven)
+    monkeypatch.setattr(connector, "find_program", lambda *_: "mvn")
+    with pytest.raises(PipelineError, match="no network; name its jars with --jars"):
+        connector_jars()
+    assert [path.suffix for path in cache.iterdir()] == [".lock"]
