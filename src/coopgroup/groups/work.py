@@ -372,8 +372,9 @@ class ResourceWork:
 
     def _back_off(self, work: _Work, action: _Action, error: BaseException) -> None:
         work.attempts += 1
-        factor = 1 << min(work.attempts - 1, _DOUBLINGS_MAX)
-        work.retry_at_s = now_s() + min(self.limits.retry_s * factor, self.limits.retry_max_s)
+        if work.next_action is action:  # else another one is due, and at once
+            factor = 1 << min(work.attempts - 1, _DOUBLINGS_MAX)
+            work.retry_at_s = now_s() + min(self.limits.retry_s * factor, self.limits.retry_max_s)
         name, attempts = action.name.lower(), work.attempts
         resources = ResourceSet.from_pairs([work.resource])
         self.write(

@@ -261,6 +261,19 @@ def test_stop_under_way_when_all_is_lost_is_not_reported(bench: Bench) -> None:
     assert [action for action, _ in bench.calls] == ["start", "stop"]
 
 
+def test_stop_that_raises_when_all_is_lost_is_followed_by_lost_at_once(bench: Bench) -> None:
+    """What is due then was not tried before: it waits for no back-off."""
+    gate = bench.hold("stop", HEAVY)
+    bench.failures["stop", HEAVY] = [ValueError("no")]
+    bench.grant(ONLY_HEAVY)
+    bench.work.put(RevokeResources(resources=ONLY_HEAVY))
+    until(lambda: ("stop", HEAVY) in bench.calls, "it stops")
+    bench.work.put(LoseResources(resources=ONLY_HEAVY, cause="lease expired"))
+    gate.set()
+    until(lambda: bench.stops() == [(HEAVY, "lost")], "it is told")
+    assert [action for action, _ in bench.calls] == ["start", "stop", "lost"]
+
+
 def test_start_that_waits_for_a_thread_when_all_is_lost_is_not_made() -> None:
     """A grant that has ended starts nothing."""
     bench = Bench(pool=CallbackPool(name="one", threads_max=1))
