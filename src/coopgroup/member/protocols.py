@@ -109,13 +109,17 @@ def _given_away(member: Member, name: str) -> ResourceSet:
     return member.owned - member.owned.restrict_names(member.topics)
 
 
+# Kafka's clients claim in the generation that they joined, though their sync of it may have failed:
+# what they claimed in that join nobody else was given (KAFKA-14016). Leaders before 3.5 or so pass
+# over all claims of an earlier one.
 def _subscription(member: Member, name: str, now_ms: int) -> bytes:
+    protocol = kafka_protocol(name)
     return encode_subscription(
         Subscription(
             topics=member.topics,
-            user_data=_user_data(member, kafka_protocol(name), now_ms),
+            user_data=_user_data(member, protocol, now_ms),
             owned=member.owned,
-            generation=member.claim_generation,
+            generation=member.claim_generation if protocol is None else member.generation,
             rack=member.config.rack,
         ),
         index_min=member.config.index_min,
@@ -134,7 +138,7 @@ def _user_data(member: Member, protocol: KafkaProtocol | None, now_ms: int) -> b
                 )
             )
         case KafkaProtocol.COOPERATIVE_STICKY:
-            return with_mark(encode_cooperative_generation(member.claim_generation))
+            return with_mark(encode_cooperative_generation(member.generation))
         case KafkaProtocol.STICKY:
             previous = StickyUserData(
                 previous=member.last_assigned, generation=member.claim_generation

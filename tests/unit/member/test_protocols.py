@@ -41,6 +41,7 @@ from tests.support.members import (
     speaking,
     stable,
     syncing,
+    syncing_again,
 )
 
 Kind = RequestKind
@@ -126,6 +127,16 @@ def test_each_protocol_gets_the_user_data_that_its_clients_expect() -> None:
     assert decode_cooperative_generation(told_by["cooperative-sticky"]) == 1
     assert decode_sticky_user_data(told_by["sticky"]).previous == HELD
     assert decode_sticky_user_data(told_by["sticky"]).generation == 1
+
+
+def test_claims_after_a_sync_that_failed_are_of_the_generation_that_was_joined() -> None:
+    """So say Kafka's clients, and older leaders of theirs pass over claims of an earlier one."""
+    driven = speaking(syncing_again(), *ALL)
+    driven.refuse(Kind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
+    generations = {
+        name: decode_subscription(content).generation for name, content in offered(driven).items()
+    }
+    assert generations == {"coopgroup": 1, "cooperative-sticky": 2}
 
 
 # --- what is assigned --------------------------------------------------------------------------
