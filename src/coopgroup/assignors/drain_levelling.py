@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PoolWork", "level"]
 
-_STEPS_MAX: Final = 16
+_LOOKS_A_STEP: Final = 50  # which it takes as long as, in the largest groups
 _CHOICE: Final = 2.0  # of how much more than is handed over one may choose
 
 
@@ -63,9 +63,10 @@ class PoolWork:
         """Work that each subscriber carries, from this pool and others: int64 (S,)."""
         return self.ground + loads_of(self.weights, self.holder, self.speeds.size)
 
-    def moves(self, holder: Int64Array) -> int:
-        """How many partitions would leave their present owner."""
-        return int(np.count_nonzero((holder != self.owner) & (self.owner != NOBODY)))
+    def moves(self, places: Int64Array, holders: Int64Array) -> int:
+        """How many of some partitions leave their present owner, if these hold them."""
+        owner = self.owner[places]
+        return int(np.count_nonzero((holders != owner) & (owner != NOBODY)))
 
 
 def level(pool: PoolWork, thrift: Thrift) -> bool:
@@ -78,17 +79,15 @@ def level(pool: PoolWork, thrift: Thrift) -> bool:
     Returns:
         Whether anything changed.
     """
-    for step in range(_STEPS_MAX):
-        holder = _handed_over(pool, thrift)
-        if holder is None:
-            return step > 0
-        thrift.spend(pool.moves(holder) - pool.moves(pool.holder))
-        pool.holder = holder
-    return True
+    changed = False
+    while thrift.looks_left >= _LOOKS_A_STEP and _hand_over(pool, thrift):
+        thrift.looks_left -= _LOOKS_A_STEP
+        changed = True
+    return changed
 
 
-def _handed_over(pool: PoolWork, thrift: Thrift) -> Int64Array | None:
-    """Who holds what after one step: int64 (P,); None where no step is worth it."""
+def _hand_over(pool: PoolWork, thrift: Thrift) -> bool:
+    """Take one step, if it is worth it; say whether it was."""
     loads = pool.loads
     floors = _floors(pool)
     shares = _shares(floors, pool.speeds, int(loads.sum()))
@@ -96,21 +95,24 @@ def _handed_over(pool: PoolWork, thrift: Thrift) -> Int64Array | None:
     band = thrift.gain_min * shares
     outside = np.abs(excess) > band
     if not outside.any():
-        return None
+        return False
     amount = max(float(excess[excess > band].sum()), float(-excess[excess < -band].sum()))
     given = _given(pool, loads, np.maximum(floors, shares - band), excess, amount, thrift)
     if not given.size:
-        return None
-    holder = pool.holder.copy()
-    gone = np.bincount(holder[given], pool.weights[given], minlength=loads.size)
-    times = (loads - gone) / pool.speeds
+        return False
+    weights, givers = pool.weights[given], pool.holder[given]
+    left = loads - np.bincount(givers, weights, minlength=loads.size)
     nobody_lacks = np.zeros(loads.size, dtype=np.bool_)
-    holder[given] = deal_by_time(pool.weights[given], times, pool.speeds, nobody_lacks)
-    after = pool.ground + loads_of(pool.weights, holder, loads.size) - shares
+    takers = deal_by_time(weights, left / pool.speeds, pool.speeds, nobody_lacks)
+    after = left + np.bincount(takers, weights, minlength=loads.size) - shares
     # Squares: a few members that fall a little short for one that had nothing are no loss. What
     # brings one of those outside its band to the edge of it is enough.
     gained = float(((excess**2 - after**2) / shares).sum())
-    return holder if gained > thrift.gain_min**2 * float(shares[outside].min()) else None
+    if gained <= thrift.gain_min**2 * float(shares[outside].min()):
+        return False
+    thrift.spend(pool.moves(given, takers) - pool.moves(given, givers))
+    pool.holder[given] = takers
+    return True
 
 
 def _floors(pool: PoolWork) -> Float64Array:
