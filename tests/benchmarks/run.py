@@ -23,6 +23,8 @@ BENCHMARKS: Final = (
     "simulator",
     "leader",
     "assignors",
+    "sweep",
+    "advice",
     "throughput",
     "headline",
 )

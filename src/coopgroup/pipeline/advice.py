@@ -26,6 +26,7 @@ from attrs import evolve, frozen
 
 from coopgroup.pipeline.advice_bootstrap import Estimate, estimate, resample_counts
 from coopgroup.pipeline.advice_cost import LADDER_MS, estimated_s, worth_trying
+from coopgroup.pipeline.advice_history import span_words
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.replay_play import FIGURES
 from coopgroup.policies import DeferredPolicy
@@ -173,7 +174,7 @@ def advise(
     """
     if not history.episodes:
         raise PipelineError(
-            f"group {history.group}: nobody left, died or joined in {history.days:.1f} days of "
+            f"group {history.group}: nobody left, died or joined in {span_words(history.days)} of "
             "history, so there is nothing to advise on"
         )
     history = sampled(history, _EPISODES_MAX)

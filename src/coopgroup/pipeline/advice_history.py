@@ -28,6 +28,7 @@ __all__ = [
     "Seen",
     "episodes_of",
     "how_it_ended",
+    "span_words",
 ]
 
 _SIMPLE: Final = Choice(name="simple")
@@ -46,7 +47,6 @@ class Seen:
         absent_ms: how long it was away; None where it has not come back.
         watched_ms: how long the history goes on after it went.
         session_timeout_ms: of the member.
-        partitions: that it held.
     """
 
     process: str
@@ -55,7 +55,6 @@ class Seen:
     absent_ms: int | None
     watched_ms: int
     session_timeout_ms: int
-    partitions: int
 
 
 @frozen(kw_only=True)
@@ -196,6 +195,14 @@ def episodes_of(
     made = [_episode(group, resolution) for group in groups]
     made += [Episode(begin_ms=at_ms, joined=count) for at_ms, count in joins.items()]
     return tuple(sorted(made, key=lambda one: one.begin_ms)), len(ordered) - len(known)
+
+
+def span_words(days: float) -> str:
+    """A length of time as people say it: "14.0 days", "3.5 hours", "12 minutes"."""
+    if days >= 1:
+        return f"{days:,.1f} days"
+    hours = 24 * days
+    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
 
 
 def how_it_ended(one: Seen) -> How:

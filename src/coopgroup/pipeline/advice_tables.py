@@ -220,7 +220,6 @@ def _seen(row: Row) -> Seen:
         absent_ms=None if row.absent_ms is None else max(0, row.absent_ms),
         watched_ms=row.observed_until_ms - row.gone_ms,
         session_timeout_ms=row.session_timeout_ms or _SESSION_MS,
-        partitions=row.partitions or 0,
     )
 
 

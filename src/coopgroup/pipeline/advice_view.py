@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from coopgroup.pipeline.advice import waits_ms
+from coopgroup.pipeline.advice_history import span_words
 from coopgroup.pipeline.advice_words import (
     away_ms,
     headline,
@@ -41,7 +42,7 @@ def view_of(advice: Advice) -> AdviceView:
         title=f"Advice for group {history.group}",
         under=" · ".join(
             (
-                f"{history.days:.1f} days of history",
+                f"{span_words(history.days)} of history",
                 counted(history.members, "member"),
                 counted(history.partitions, "partition"),
                 counted(len(history.episodes), "episode"),

@@ -10,6 +10,7 @@ import numpy as np
 from coopgroup.pipeline.advice import ENOUGH, waits_ms
 from coopgroup.pipeline.advice_bootstrap import CONFIDENCE, Estimate
 from coopgroup.pipeline.advice_cost import break_even_ms
+from coopgroup.pipeline.advice_history import span_words
 from coopgroup.report.wording import counted, seconds
 
 if TYPE_CHECKING:
@@ -86,8 +87,8 @@ def notes(advice: Advice) -> tuple[str, ...]:
     if not advice.is_enough:
         absences = sum(len(one.absences) for one in history.episodes)
         found.append(
-            f"Too little history: {counted(absences, 'absence')} in {history.days:.1f} days, and "
-            f"{ENOUGH} are needed to go by. Take the advice for a guess. Where nothing is known, a "
+            f"Too little history: {counted(absences, 'absence')} in {span_words(history.days)}, "
+            f"and {ENOUGH} are needed to go by. Take the advice for a guess. Where nothing is known, a "
             f"time-out of what a move there and back costs, here "
             f"{seconds(break_even_ms(advice.cost))}, never costs more than twice what the best one "
             "would have."
@@ -182,7 +183,7 @@ def _absence_words(history: GroupHistory) -> list[str]:
     sentences = []
     if away:
         ended = [one for one in away if math.isfinite(one)]
-        words = f"In {history.days:.1f} days {counted(len(away), 'absence')} began"
+        words = f"In {span_words(history.days)} {counted(len(away), 'absence')} began"
         if ended:
             half, most = np.quantile(ended, [0.5, 0.9]).tolist()
             words += (

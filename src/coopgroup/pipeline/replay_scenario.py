@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import frozen
 
+from coopgroup.policies.registry import create_policy
 from coopgroup.simulator.scenario import (
     Close,
     Cost,
@@ -177,16 +178,12 @@ def _event(absence: Absence, number: int, at_ms: int) -> Event:
 
 def _settle_ms(group: ReplayedGroup, policy: Choice) -> int:
     """Time until everything has an owner again that works on it, even if nobody comes back."""
-    waits_ms = _number(policy, "scheduled_rebalance_timeout_ms")
-    ration, interval_ms = (
-        _number(policy, "max_moves_per_round"),
-        _number(policy, "move_interval_ms"),
-    )
-    rounds = -(-group.partitions // ration) if ration else 1
-    moves_ms = rounds * (interval_ms + group.cost.move_ms if ration else 0)
-    return group.session_timeout_ms + waits_ms + moves_ms + 2 * group.cost.move_ms + _ROUNDS_MS
-
-
-def _number(policy: Choice, option: str) -> int:
-    value = policy.options.get(option, 0)
-    return value if isinstance(value, int) else 0
+    made = create_policy(policy.name, policy.options)
+    waits_ms = getattr(made, "scheduled_rebalance_timeout_ms", 0)
+    ration = getattr(made, "ration", None)
+    moves_ms = 0
+    if ration is not None:
+        rounds = -(-group.partitions // ration.moves_max)
+        moves_ms = rounds * (ration.interval_ms + group.cost.move_ms)
+    known_ms: int = group.session_timeout_ms + waits_ms + moves_ms + 2 * group.cost.move_ms
+    return known_ms + _ROUNDS_MS

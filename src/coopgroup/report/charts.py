@@ -6,7 +6,6 @@ draws them, `sweep_charts` and `advice_page` say what they show.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from attrs import frozen
@@ -104,8 +103,3 @@ def value_text(measure: str, value: float) -> str:
     if measure.endswith("_ms"):
         return labelled(measure, value)
     return f"{value:,.1f}".removesuffix(".0")
-
-
-def places(values: Sequence[float], axis: Sequence[float]) -> tuple[float, ...]:
-    """Where values stand on an axis whose ticks have equal distances."""
-    return tuple(float(list(axis).index(value)) for value in values)

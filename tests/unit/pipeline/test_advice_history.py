@@ -2,7 +2,13 @@
 
 from attrs import evolve
 
-from coopgroup.pipeline.advice_history import Absence, Episode, Seen, episodes_of
+from coopgroup.pipeline.advice_history import (
+    Absence,
+    Episode,
+    Seen,
+    episodes_of,
+    span_words,
+)
 from coopgroup.simulator.scenario import How
 
 SEEN = Seen(
@@ -12,7 +18,6 @@ SEEN = Seen(
     absent_ms=20_000,
     watched_ms=9_000_000,
     session_timeout_ms=10_000,
-    partitions=3,
 )
 
 
@@ -90,4 +95,16 @@ def test_joins_are_episodes_in_order_of_time() -> None:
         (500, 2),
         (1_000_000, 0),
         (2_000_000, 1),
+    ]
+
+
+def test_spans_are_said_in_their_own_unit() -> None:
+    """A demonstration has minutes of history."""
+    spans = (14, 1, 0.5, 1 / 24, 1 / 96)
+    assert [span_words(one) for one in spans] == [
+        "14.0 days",
+        "1.0 days",
+        "12.0 hours",
+        "1.0 hours",
+        "15 minutes",
     ]

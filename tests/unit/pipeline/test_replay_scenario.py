@@ -108,3 +108,11 @@ def test_short_session_gets_a_faster_heartbeat() -> None:
     """Or no member would live through it."""
     group = evolve(ReplayedGroup.of(history([]), COST), session_timeout_ms=6_000)
     check_scenario(scenario_of(group, episode(1), SIMPLE))
+
+
+def test_policy_without_options_is_waited_for_by_its_defaults() -> None:
+    """A minute, in the case of deferred."""
+    group = ReplayedGroup.of(history([]), COST)
+    plain = scenario_of(group, episode(1), SIMPLE)
+    waits = scenario_of(group, episode(1), Choice(name="deferred"))
+    assert waits.settle_ms == plain.settle_ms + 60_000
