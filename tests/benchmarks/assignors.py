@@ -183,22 +183,25 @@ def again(found: dict[str, Any], keys: Sequence[str], cases: Sequence[tuple[str,
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "group"
         racing, _ = contestants(Path(name))
-        for assignor, case in cases:
-            nobody = {key: {"runs": 0, "note": NOT_ASKED} for key in racing}
-            by_case = found["times"].setdefault(assignor, {})
-            by_size = by_case.setdefault(case, {str(size): dict(nobody) for size in SIZES})
-            for size, by_key in by_size.items():
-                group = draw(CASES[case], int(size))
-                write_group(group, path)
-                for key in keys:
-                    if key in OURS or by_key[key].get("note") != NOT_ASKED:
-                        outcome = _measured(racing[key], path, (key, assignor, case))
-                        by_key[key] = _judged(group, outcome)
-                        print(
-                            f"assignors: {assignor} {case} {size} {key} {by_key[key]}", flush=True
-                        )
-        for contestant in racing.values():
-            contestant.stop()
+        try:
+            for assignor, case in cases:
+                by_case = found["times"].setdefault(assignor, {})
+                by_size = by_case.setdefault(case, _nobody_yet(racing))
+                for size, by_key in by_size.items():
+                    group = draw(CASES[case], int(size))
+                    write_group(group, path)
+                    for key in keys:
+                        if key in OURS or by_key[key].get("note") != NOT_ASKED:
+                            outcome = _measured(racing[key], path, (key, assignor, case))
+                            by_key[key] = _judged(group, outcome)
+                            print(f"assignors: {assignor} {case} {size} {key} {by_key[key]}")
+        finally:
+            for contestant in racing.values():
+                contestant.stop()
+
+
+def _nobody_yet(racing: Mapping[str, Contestant]) -> dict[str, dict[str, Any]]:
+    return {str(size): {key: {"runs": 0, "note": NOT_ASKED} for key in racing} for size in SIZES}
 
 
 def _judged(group: Group, outcome: Outcome) -> dict[str, Any]:
