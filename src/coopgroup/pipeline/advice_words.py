@@ -88,8 +88,8 @@ def notes(advice: Advice) -> tuple[str, ...]:
         absences = sum(len(one.absences) for one in history.episodes)
         found.append(
             f"Too little history: {counted(absences, 'absence')} in {span_words(history.days)}, "
-            f"and {ENOUGH} are needed to go by. Take the advice for a guess. Where nothing is known, a "
-            f"time-out of what a move there and back costs, here "
+            f"and {ENOUGH} are needed to go by. Take the advice for a guess. Where nothing is "
+            f"known, a time-out of what a move there and back costs, here "
             f"{seconds(break_even_ms(advice.cost))}, never costs more than twice what the best one "
             "would have."
         )
