@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE: Final = Path(__file__).parent
+TIMEOUT_S: Final = 600  # a session starts in five seconds, and in a minute on a busy machine
 # Rows are few here and plans many: what Spark spends on getting fast is better left out.
 SMALL: Final = {
     "spark.sql.shuffle.partitions": "2",
@@ -43,8 +44,10 @@ def spark() -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let PySpark leave its sockets to be closed when they are collected, as it does."""
+    """Allow for what Spark is: it starts slowly, and leaves sockets to the garbage collector."""
     leave = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(leave)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TIMEOUT_S))
