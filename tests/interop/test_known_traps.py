@@ -51,11 +51,11 @@ def test_member_that_was_dropped_hears_of_losses_only(mixed: MixedGroup, protoco
     And confluent-kafka-python issue 1551: what it is told to have lost is what it had.
     """
     mixed.java_client("j", protocol)
-    mixed.ours("a", f"coopgroup,{protocol}", session_timeout_ms=1_000, max_poll_interval_ms=1_000)
+    mixed.ours("a", f"coopgroup,{protocol}", session_timeout_ms=2_000, max_poll_interval_ms=2_000)
     mixed.settle("j", "a", protocol=protocol)
     held = mixed.shares()["a"]
     began_s = time.monotonic()
-    mixed.stall("a", 3.0)
+    mixed.stall("a", 5.0)
     mixed.until(lambda: len(mixed.ledger.lost) == len(held), "it hears of its losses")
     assert sorted(mixed.ledger.lost) == [("a", partition) for partition in held]
     mixed.settle("j", "a", protocol=protocol)
