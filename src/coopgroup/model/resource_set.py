@@ -302,6 +302,10 @@ class ResourceSet:
         Returns:
             int64, shape (len(subset),): position in the order of this set, -1 where absent.
         """
+        if not subset:
+            return np.empty(0, dtype=np.int64)
+        if subset == self:
+            return np.arange(len(self), dtype=np.int64)
         _, mine, theirs = _common_keys(self, subset)
         places = mine.searchsorted(theirs)
         found = membership(theirs, mine, places)

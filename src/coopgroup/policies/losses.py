@@ -138,7 +138,7 @@ def follow_losses(
         losses=losses,
         lost=lost,
         wait_until_ms=min((cases.losses[n].deadline_ms for n in urgent.tolist()), default=None),
-        joined=newcomers.any_but(taken.union(dealt.tolist())),
+        joined=newcomers.any_but(taken.union(np.unique(dealt[dealt != NOBODY]).tolist())),
         expired=bool(((number != NOBODY) & ~waits & (given[number] == NOBODY)).any()),
     )
 
