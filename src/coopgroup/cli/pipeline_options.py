@@ -17,7 +17,15 @@ from coopgroup.pipeline.session import LOCAL_MASTER, build_session, require_spar
 if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["Place", "broker_options", "kafka_options", "one_line", "place_options"]
+__all__ = [
+    "Place",
+    "broker_options",
+    "kafka_options",
+    "one_line",
+    "pairs",
+    "place_of",
+    "place_options",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _LOGIN_MODULES: Final = {"PLAIN": "plain.Plain"}

@@ -19,8 +19,8 @@ from coopgroup.pipeline.decoding import (
     decode_commits,
     decode_groups,
 )
-from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.streams import start_job
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -190,7 +190,6 @@ def start_history(
     Raises:
         PipelineError: there are tables without their checkpoint: what is new cannot be told.
     """
-    require_checkpoint(tables, HISTORY_JOB)
 
     def write(rows: DataFrame, batch: int) -> None:
         commits, groups = commit_records(rows).persist(), group_records(rows).persist()
@@ -200,22 +199,4 @@ def start_history(
             commits.unpersist()
             groups.unpersist()
 
-    writer = raw.writeStream.foreachBatch(write).option(
-        "checkpointLocation", tables.checkpoint(HISTORY_JOB)
-    )
-    if every_s is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{every_s} seconds").start()
-
-
-def require_checkpoint(tables: Tables, job: str) -> None:
-    """Refuse to add to tables whose checkpoint has gone: everything would be read once more.
-
-    Raises:
-        PipelineError: there are batches, and no checkpoint.
-    """
-    if tables.has_batches(job) and not tables.has_checkpoint(job):
-        raise PipelineError(
-            f"{tables.folder} has tables of {job} and no checkpoint of it: what is new cannot be "
-            "told; take another folder"
-        )
+    return start_job(raw, tables, HISTORY_JOB, write, every_s)

@@ -102,7 +102,7 @@ def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dic
     log = resources.files("coopgroup.pipeline").joinpath("log4j2.properties")
     settings = {"spark.master": master, "spark.app.name": "coopgroup", **_DEFAULTS}
     java_options = "spark.driver.extraJavaOptions"
-    settings[java_options] = f"-Dlog4j2.configurationFile={log}"
+    settings[java_options] = f'"-Dlog4j2.configurationFile={log}"'
     if java_options in extra:
         extra = {**extra, java_options: f"{settings[java_options]} {extra[java_options]}"}
     if jars:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from coopgroup.pipeline.history import require_checkpoint
 from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.streams import start_job
 from coopgroup.telemetry import SCHEMA_VERSION
 from coopgroup.telemetry.codec import CLASS_OF_KIND
 
@@ -222,16 +222,10 @@ def start_telemetry(
     Raises:
         PipelineError: there are tables without their checkpoint.
     """
-    require_checkpoint(tables, TOPIC_JOB)
 
     def write(rows: DataFrame, batch: int) -> None:
         # Done before the last end of the process: nothing here is new, and must not look missing.
         if not tables.is_through(TOPIC_JOB, batch):
             tables.write(TOPIC_JOB, batch, telemetry_frames(topic_lines(rows, topic), tables))
 
-    writer = raw.writeStream.foreachBatch(write).option(
-        "checkpointLocation", tables.checkpoint(TOPIC_JOB)
-    )
-    if every_s is None:
-        return writer.trigger(availableNow=True).start()
-    return writer.trigger(processingTime=f"{every_s} seconds").start()
+    return start_job(raw, tables, TOPIC_JOB, write, every_s)

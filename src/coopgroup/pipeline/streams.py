@@ -1,0 +1,48 @@
+"""`start_job`: a stream whose micro-batches are the batches of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from coopgroup.pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from coopgroup.pipeline.tables import Tables
+
+__all__ = ["start_job"]
+
+
+def start_job(
+    raw: DataFrame,
+    tables: Tables,
+    job: str,
+    write: Callable[[DataFrame, int], None],
+    every_s: float | None,
+) -> StreamingQuery:
+    """Write a stream batch by batch; Spark's checkpoint, beside the tables, says how far it is.
+
+    Args:
+        raw: the stream.
+        tables: where to.
+        job: name of the job.
+        write: writes a batch of rows under its number.
+        every_s: seconds between micro-batches, until the query is stopped; None to end when what
+            is there has been read.
+
+    Raises:
+        PipelineError: there are tables without their checkpoint: everything would be read again.
+    """
+    if tables.has_batches(job) and not tables.has_checkpoint(job):
+        raise PipelineError(
+            f"{tables.folder} has tables of {job} and no checkpoint of it: what is new cannot be "
+            "told; take another folder"
+        )
+    writer = raw.writeStream.foreachBatch(write)
+    writer = writer.option("checkpointLocation", tables.checkpoint(job))
+    if every_s is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{every_s} seconds").start()

@@ -1,0 +1,78 @@
+"""Ends of partitions: now and earlier, from a real broker, and each moment once in the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.pipeline.ends import Brokers, grid_ms, write_ends
+from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.tables import Tables
+from tests.spark.frames import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from coopgroup.testing import KafkaCluster
+
+FIRST_MS = 1_730_000_000_000
+NOW_MS = FIRST_MS + 60_000
+
+
+def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
+    """A record a second; what retention took away makes earlier moments unknown."""
+    kafka_cluster.create_topic("ends", 2, config={"message.timestamp.type": "CreateTime"})
+    config = dict(kafka_cluster.client_config())
+    producer = Producer(config)
+    for second in range(5):
+        producer.produce("ends", b"x", partition=0, timestamp=FIRST_MS + 1_000 * second)
+    producer.flush()
+    brokers = Brokers(config=config)
+    moments = [FIRST_MS, FIRST_MS + 2_500, FIRST_MS + 9_000]
+    assert brokers.ends(["ends", "gone"], moments, NOW_MS) == [
+        ("ends", 0, NOW_MS, 0, 5),
+        ("ends", 1, NOW_MS, 0, 0),
+        ("ends", 0, FIRST_MS, 0, 0),
+        ("ends", 1, FIRST_MS, 0, 0),
+        ("ends", 0, FIRST_MS + 2_500, 0, 3),
+        ("ends", 1, FIRST_MS + 2_500, 0, 0),
+        ("ends", 0, FIRST_MS + 9_000, 0, 5),
+        ("ends", 1, FIRST_MS + 9_000, 0, 0),
+    ]
+    admin = AdminClient({**config})
+    deleted = admin.delete_records([TopicPartition("ends", 0, 3)])
+    for future in deleted.values():
+        future.result()
+    found = brokers.ends(["ends"], moments, NOW_MS)
+    assert [row for row in found if row[1] == 0] == [
+        ("ends", 0, NOW_MS, 3, 5),
+        ("ends", 0, FIRST_MS + 9_000, 3, 5),
+    ]
+    assert brokers.ends(["gone"], moments, NOW_MS) == []
+    with pytest.raises(PipelineError, match="there is no topic gone: it went"):
+        brokers.require_topic("gone", "it went")
+
+
+def test_moments_repeat_and_are_not_too_many() -> None:
+    """Whole multiples of the step, so that the next run looks at the same ones."""
+    assert list(grid_ms(10_001, 40_000, 10_000)) == [20_000, 30_000]
+    assert list(grid_ms(20_000, 40_001, 10_000)) == [20_000, 30_000, 40_000]
+    with pytest.raises(ConfigurationError, match=r"--every: got 1\.0, expected at least 18 s"):
+        grid_ms(0, 86_400_000, 1_000)
+
+
+def test_a_moment_is_in_the_table_once(spark: SparkSession, tmp_path: Path) -> None:
+    """What was looked up before is left as it was."""
+    tables = Tables(spark=spark, folder=str(tmp_path))
+    write_ends(tables, [("orders", 0, 10, 0, 5), ("orders", 1, 10, 0, 6)])
+    write_ends(tables, [("orders", 0, 10, 0, 9), ("orders", 0, 20, 0, 9)])
+    assert rows(tables.read("ends")) == [
+        ("orders", 0, 10, 0, 5),
+        ("orders", 0, 20, 0, 9),
+        ("orders", 1, 10, 0, 6),
+    ]
