@@ -27,6 +27,7 @@ from coopgroup.kafka.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
 from coopgroup.kafka.lag_watching import LagWatcher
 from coopgroup.kafka.leading import RoundLeader
+from coopgroup.kafka.pending_commits import PendingCommits
 from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
 from coopgroup.kafka.work_meter import WorkMeter
 from coopgroup.leader import read_members
@@ -49,7 +50,6 @@ from coopgroup.member.events import (
     CommitAbandoned,
     CommitRequested,
     LeaveRequested,
-    Offset,
     RequestFailed,
     Woken,
 )
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 
     from coopgroup.assignors.base import Assignor
     from coopgroup.kafka.identity import IdentitySlot
+    from coopgroup.kafka.pending_commits import OnCommitted
     from coopgroup.kafka.ports import Application, DriverSettings, RoundLookup
     from coopgroup.kafka.telemetry_sink import TelemetrySink
     from coopgroup.leader import RoundRequest
@@ -150,13 +151,7 @@ class GroupDriver:
     _events: queue.SimpleQueue[SessionEvent | _Stop] = field(factory=queue.SimpleQueue, init=False)
     _transport: GroupTransport = field(init=False)
     _thread: threading.Thread = field(init=False)
-    _commit_ids: int = field(default=0, init=False)
-    _commits: dict[int, Callable[[tuple[tuple[str, int, int], ...]], None]] = field(
-        factory=dict, init=False
-    )
-    # When each commit was asked for, and its offsets; when the coordinator was heard last.
-    _asked: dict[int, tuple[int, tuple[Offset, ...]]] = field(factory=dict, init=False)
-    _heard_at_ms: int = field(default=0, init=False)
+    _commits: PendingCommits = field(init=False)
     # A signal handler may close the consumer while its thread is in here.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -171,6 +166,9 @@ class GroupDriver:
         kept = None if self.slot is None else self.slot.kept
         self._session = Session(member=new_member(self.settings.member, kept))
         self._transport = GroupTransport(self.settings.connection, self._warn)
+        self._commits = PendingCommits(
+            timeout_ms=self.settings.member.request_timeout_ms, warn=self._warn
+        )
         self.leader = RoundLeader(
             assignor=self.assignor,
             policy=self.policy,
@@ -234,8 +232,7 @@ class GroupDriver:
                 self._events.put(event)
                 return
         if isinstance(event, CommitRequested):
-            codes = _codes(event.offsets, ErrorCode.UNKNOWN_MEMBER_ID)
-            self._finish_commit(FinishCommit(commit_id=event.commit_id, codes=codes))
+            self._commits.refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def leave(self, reason: str, *, for_good: bool) -> None:
         """Have the member leave its group.
@@ -254,7 +251,7 @@ class GroupDriver:
             self._remind_at_s = at_s
             self.post(Woken())
 
-    def new_commit(self, on_committed: Callable[[tuple[tuple[str, int, int], ...]], None]) -> int:
+    def new_commit(self, on_committed: OnCommitted) -> int:
         """Register a commit; the callback is called exactly once.
 
         It runs on the group's thread; after `stop`, on the thread that posts the commit.
@@ -262,10 +259,7 @@ class GroupDriver:
         Returns:
             The commit's id, for `CommitRequested`, which must be posted.
         """
-        with self._lock:
-            self._commit_ids += 1
-            self._commits[self._commit_ids] = on_committed
-            return self._commit_ids
+        return self._commits.register(on_committed)
 
     def stop(self) -> None:
         """End the threads; unfinished commits end with UNKNOWN_MEMBER_ID."""
@@ -279,8 +273,7 @@ class GroupDriver:
         self.leader.stop()
         self._lag_watcher.stop()
         self._transport.close(_STOP_TIMEOUT_MS)
-        for commit_id in tuple(self._commits):
-            self._end_commit(commit_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        self._commits.end_all(ErrorCode.UNKNOWN_MEMBER_ID)
 
     # --- the group's thread ----------------------------------------------------------------------
 
@@ -313,9 +306,9 @@ class GroupDriver:
             if remind_at_s != self._reminded_s:
                 self._told.wake()
             self._reminded_s = remind_at_s
-        for commit_id in self._overdue_commits():
+        for commit_id in self._commits.overdue():
             # In this order: one that is on the wire ends for the member with its answer only.
-            self._end_commit(commit_id, ErrorCode.REQUEST_TIMED_OUT)
+            self._commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
             self._take(CommitAbandoned(commit_id=commit_id))
         return True
 
@@ -333,7 +326,7 @@ class GroupDriver:
             pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
         if self._remind_at_s != self._reminded_s:
             pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
-        if self._asked:
+        if self._commits.are_waited_for:
             pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
         return None if math.isinf(pause_s) else pause_s
 
@@ -341,40 +334,12 @@ class GroupDriver:
         limit_s = self.settings.max_poll_interval_ms / 1000
         return self.member.state in AT_WORK and now_s() - self.polled_at_s >= limit_s
 
-    def _overdue_commits(self) -> list[int]:
-        """Commits that wait for a coordinator of which nothing is heard.
-
-        A coordinator that answers may let a commit wait for the end of a round: that is no failure.
-        """
-        limit_ms = self.settings.member.request_timeout_ms
-        now = now_ms()
-        return [
-            commit_id
-            for commit_id, (asked_at_ms, _) in self._asked.items()
-            if now - max(asked_at_ms, self._heard_at_ms) >= limit_ms
-        ]
-
-    def _end_commit(self, commit_id: int, code: ErrorCode) -> None:
-        _, offsets = self._asked.get(commit_id, (0, ()))
-        self._finish_commit(FinishCommit(commit_id=commit_id, codes=_codes(offsets, code)))
-
-    def _finish_commit(self, finished: FinishCommit) -> None:
-        self._asked.pop(finished.commit_id, None)
-        with self._lock:
-            on_committed = self._commits.pop(finished.commit_id, None)
-        if on_committed is None:  # it was overdue before
-            return
-        try:
-            on_committed(finished.codes)
-        except Exception as error:  # noqa: BLE001 -- the other commits must end, too
-            self._warn(error)
-
     def _take(self, event: SessionEvent) -> None:
         match event:
             case CommitRequested():
-                self._asked[event.commit_id] = (now_ms(), event.offsets)
+                self._commits.take_up(event)
             case Answered() if not isinstance(event.answer, FindCoordinatorAnswer):
-                self._heard_at_ms = now_ms()
+                self._commits.hear()
             case _:
                 pass
         try:
@@ -427,7 +392,7 @@ class GroupDriver:
             case KeepIdentity():
                 self._keep(effect.identity)
             case FinishCommit():
-                self._finish_commit(effect)
+                self._commits.finish(effect)
             case Report():
                 self.sink.write(
                     effect.record,
@@ -481,16 +446,11 @@ class GroupDriver:
             self._told.put(FailMember(code=ErrorCode.UNKNOWN_SERVER_ERROR, message=message))
             return
         self._go_on(session, effects)
-        for commit_id in tuple(self._asked):
-            self._end_commit(commit_id, ErrorCode.UNKNOWN_MEMBER_ID)
+        self._commits.end_taken_up(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _warn(self, error: BaseException) -> None:
         """Log an error that is none of the group's; from any thread."""
         self.sink.warn("internal_error", error=repr(error))
-
-
-def _codes(offsets: tuple[Offset, ...], code: ErrorCode) -> tuple[tuple[str, int, int], ...]:
-    return tuple(sorted((one.topic, one.partition, int(code)) for one in offsets))
 
 
 def _lease_until_s(member: Member) -> float:
