@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # When a round was complete, and which partitions its members had; "a" came first, "b" joined (and
 # took two rounds for it), "c" took its place, all went, and "a" subscribed to more at last.
 STORY: tuple[tuple[int, dict[str, tuple[int, ...]], tuple[str, ...]], ...] = (
+    (9_000, {}, ()),
     (10_000, {"a": (0, 1)}, ("orders",)),
     (60_000, {"a": (0,), "b": ()}, ("orders",)),
     (61_000, {"a": (0,), "b": (1,)}, ("orders",)),
@@ -35,7 +36,7 @@ def episodes(spark: SparkSession) -> dict[str, DataFrame]:
     members: list[dict[str, Any]] = []
     assignments: list[dict[str, Any]] = []
     for number, (at_ms, held, topics) in enumerate(STORY):
-        place = {"group": "g", "generation": number + 1, "at_ms": at_ms}
+        place = {"group": "g", "generation": number, "at_ms": at_ms}
         place |= {"source_partition": 0, "source_offset": number}
         state = {"member_count": len(held), "is_tombstone": False, "written_ms": at_ms}
         generations.append({**place, **state})

@@ -60,7 +60,8 @@ def completed_rounds(states: DataFrame) -> DataFrame:
     """One row for each generation: (group, generation, at_ms, member_count, SOURCE, previous_*).
 
     `at_ms` is when the round was complete, the rest is of its last state. `previous_generation` and
-    `previous_ms` are those of the round before, null for the first one known.
+    `previous_ms` are those of the round before, null for the first one known. Of several rounds in
+    a row with nobody in them (a new group begins with one) only the one that emptied it counts.
 
     Args:
         states: from `states_of`.
@@ -70,6 +71,9 @@ def completed_rounds(states: DataFrame) -> DataFrame:
         *(sql.max_by(name, "state").alias(name) for name in ("member_count", *_SOURCE)),
     )
     window = Window.partitionBy("group").orderBy("generation")
+    before = sql.coalesce(sql.lag("member_count").over(window), sql.lit(0))
+    rounds = rounds.withColumn("before", before)
+    rounds = rounds.where((sql.col("member_count") > 0) | (sql.col("before") > 0))
     return rounds.select(
         *(*_GENERATION, "at_ms", "member_count", *_SOURCE),
         sql.lag("generation").over(window).alias("previous_generation"),
