@@ -36,11 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["finished_keys", "read_results", "reason_of", "run_sweep"]
 
-_BATCH_S: Final = 4.0
+_BATCH_S: Final = 10.0
 """Seconds of work of a batch, with all cores at it."""
 
 _BATCH_CELLS_MAX: Final = 5_000
-_CELLS_PER_TASK_S: Final = 0.8  # so long a task should take: Spark needs some ms to start one
+_TASK_S: Final = 2.5
+"""Seconds of work of a task: PySpark itself spends some 0.15 s on each."""
+
 _UNDER_WAY: Final = 2
 
 
@@ -191,7 +193,7 @@ class _Runner:
         if not self._played.value:
             return count
         mean_s = max(1e-4, self._cpu_s.value / self._played.value)
-        per_task = max(1, round(_CELLS_PER_TASK_S / mean_s))
+        per_task = max(1, round(_TASK_S / mean_s))
         return max(min(count, self.cores), -(-count // per_task))
 
 
