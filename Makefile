@@ -62,11 +62,11 @@ wheel: setup ## the built wheel works in an empty environment
 pytest: tools setup ## all tests, those on a real broker included
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --no-loadscope-reorder
 
-quick: setup ## the tests that need no broker and take no time
-	$(BIN)/python -m pytest -m 'not broker and not slow'
+quick: setup ## the tests that need no Java and take no time
+	$(BIN)/python -m pytest -m 'not broker and not interop and not spark and not slow'
 
 coverage: setup ## branch coverage of the core by the tests that need no broker
-	$(BIN)/python -m pytest -q -m 'not broker and not slow' --cov --cov-report=
+	$(BIN)/python -m pytest -q -m 'not broker and not interop and not spark and not slow' --cov --cov-report=
 	$(BIN)/python -m coverage report --omit='*/cli/*,*/kafka/*,*/testing/*'
 
 bench: tools setup ## the benchmarks, into build/benchmarks.json
