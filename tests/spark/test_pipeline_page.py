@@ -123,7 +123,7 @@ def tables(
                 for one in command[1:]
             ]
             assert run(arguments) == 0, command
-        yield Tables(spark=spark, folder="history")
+        yield Tables(spark=spark, folder=str(folder / "history"))
     finally:
         os.chdir(before)
 
@@ -147,6 +147,48 @@ def test_no_row_is_there_twice(tables: Tables) -> None:
         for name, table in TABLES.items()
     }
     assert twice == dict.fromkeys(TABLES, 0)
+
+
+def test_history_has_the_groups_of_both_clients(tables: Tables) -> None:
+    """Who they are, what they agreed on, and what they had committed in the end."""
+    generations = tables.read("generations")
+    agreed = generations.where("member_count = 2").select("group", "protocol_type").distinct()
+    assert rows(agreed.where(f"group IN ('{OURS}', '{THEIRS}')")) == [
+        (OURS, "consumer"),
+        (THEIRS, "consumer"),
+    ]
+    members = tables.read("members").where(f"group = '{THEIRS}'")
+    assert rows(members.select("client_id", "client_host", "topics").distinct()) == [
+        ("m1", "/127.0.0.1", [TOPIC]),
+        ("m2", "/127.0.0.1", [TOPIC]),
+    ]
+    commits = tables.read("commits").where(f"topic = '{TOPIC}'").groupBy("group", "partition")
+    assert {row[2] for row in rows(commits.agg({"committed": "max"}))} == {RECORDS // PARTITIONS}
+    held = tables.read("assignments").where(f"group = '{OURS}'")
+    assert {row[0] for row in rows(held, "partition")} == set(range(PARTITIONS))
+    assert rows(tables.read("rejected").where("source != '__consumer_offsets'")) == []
+
+
+def test_nothing_lags_in_the_end(tables: Tables) -> None:
+    """The last moment is now, and everything was committed."""
+    lag = tables.read("lag").where(f"topic = '{TOPIC}'")
+    last = lag.groupBy("group", "partition").agg({"at_ms": "max"})
+    last = last.withColumnRenamed("max(at_ms)", "at_ms")
+    found = lag.join(last, ["group", "partition", "at_ms"])
+    assert {row[0] for row in rows(found, "lag")} == {0}
+    assert rows(found, "group") == [(OURS,)] * PARTITIONS + [(THEIRS,)] * PARTITIONS
+
+
+@pytest.mark.parametrize("group", [OURS, THEIRS])
+def test_episodes_tell_the_story(group: str, tables: Tables) -> None:
+    """Members joined, m2 went and came back as the same client, all went."""
+    history = tables.read("rebalances").where(f"group = '{group}' AND source = 'history'")
+    found = history.orderBy("begin_ms").collect()
+    # It all happens within a few seconds, which may make it one rebalance.
+    assert found[0].trigger == "created"
+    assert found[-1].members_after == 0
+    gone = tables.read("absences").where(f"group = '{group}' AND returned_as != 'never'")
+    assert rows(gone, "client_id", "returned_as") == [("m2", "client_and_host")]
 
 
 def test_telemetry_knows_more_than_the_history(tables: Tables) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -65,7 +66,9 @@ class Place:
         if with_kafka and not jars:
             jars = connector_jars()
         session = build_session(master=self.master, jars=jars, extra=self.settings)
-        return Tables(spark=session, folder=self.folder)
+        # A session that runs already may have begun in another folder.
+        folder = self.folder if "://" in self.folder else str(Path(self.folder).absolute())
+        return Tables(spark=session, folder=folder)
 
 
 def place_options(command: _Command) -> _Command:
