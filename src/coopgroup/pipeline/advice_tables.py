@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, Row
 
-__all__ = ["Readable", "history_of", "move_cost_of", "started_after"]
+__all__ = ["Readable", "history_of", "move_cost_of", "seen_of", "started_after"]
 
 _MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
@@ -83,7 +83,7 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
     if not rebalances and not absences:
         raise PipelineError(_unknown(tables, group))
     size = _size(rebalances, absences)
-    seen = [_seen(row) for row in absences]
+    seen = [seen_of(row) for row in absences]
     episodes, left_out = episodes_of(
         seen, _joins(rebalances, absences), watched_ms_min=_WATCHED_MS_MIN
     )
@@ -211,16 +211,36 @@ def _unknown(tables: Readable, group: str) -> str:
     )
 
 
-def _seen(row: Row) -> Seen:
+def seen_of(row: Row) -> Seen:
+    """An absence as advice counts it.
+
+    Args:
+        row: of the table `absences`.
+    """
     host = f"{row.client_id}@{row.client_host}"
     return Seen(
         process=row.instance_id or host,
         gone_ms=row.gone_ms,
         noticed_ms=max(row.gone_ms, row.gone_latest_ms),
-        absent_ms=None if row.absent_ms is None else max(0, row.absent_ms),
+        absent_ms=_absent_ms(row),
         watched_ms=row.observed_until_ms - row.gone_ms,
         session_timeout_ms=row.session_timeout_ms or _SESSION_MS,
     )
+
+
+def _absent_ms(row: Row) -> int | None:
+    """How long a process was away; a guess where it was back before the group went on.
+
+    A process without a static id that is killed and starts at once waits within its join until its
+    old session ends. So the round that has it again tells when the session ended, not when it came.
+    Whatever lies below the session costs the same under every policy: half of it is taken.
+    """
+    if row.returned_ms is None or row.absent_ms is None:
+        return None
+    if row.instance_id is not None or row.returned_ms > row.gone_latest_ms:
+        return max(0, row.absent_ms)
+    heard_ms = max(0, row.gone_latest_ms - row.gone_ms)
+    return min(heard_ms, row.session_timeout_ms or _SESSION_MS) // 2
 
 
 def _size(rebalances: Sequence[Row], absences: Sequence[Row]) -> _Size:

@@ -8,7 +8,7 @@ from coopgroup.pipeline.advice import deferred
 from coopgroup.pipeline.advice_cost import MoveCost
 from coopgroup.pipeline.replay_play import FIGURES, play_frames, replay
 from coopgroup.pipeline.replay_scenario import ReplayedGroup
-from coopgroup.simulator.scenario import Choice
+from coopgroup.simulator.scenario import Choice, How
 from tests.unit.pipeline.return_times import history
 
 COST = MoveCost(move_ms=8_000)
@@ -36,6 +36,20 @@ def test_partition_that_moves_costs_a_move_each_way() -> None:
     assert found.moved == 4
     assert found.unavailable_s == pytest.approx(2 * 1.5 + 4 * 8, abs=3)
     assert found.violations == 0
+
+
+def test_killed_process_costs_the_same_whenever_it_is_back_within_its_session() -> None:
+    """Which is why advice need not know when: the group goes on when the session ends."""
+    (gone,) = EPISODE.absences
+    for policy in (Choice(name="simple"), deferred(30_000)):
+        costs = []
+        for part in (0.1, 0.5):
+            absent_ms = round(part * group().session_timeout_ms)
+            killed = evolve(gone, how=How.CRASH, absent_ms=absent_ms)
+            found = replay(group(), evolve(EPISODE, absences=(killed,)), policy, seed=1)
+            assert found.moved == 0
+            costs.append(found.unavailable_s)
+        assert costs[0] == pytest.approx(costs[1], rel=0.1)
 
 
 def test_figures_are_those_of_the_real_group() -> None:
