@@ -260,7 +260,8 @@ class CooperativeGroup:
         It is the generation in which this process got the resource. Whoever is written to can
         refuse a smaller one than it has seen, and so a holder that does not know yet that it was
         overtaken. It begins anew when the group coordinator forgets the group, which it does some
-        time after the last member has gone (`offsets.retention.check.interval.ms`).
+        time after the last member has gone (`offsets.retention.check.interval.ms`). Two lives of
+        one `group.instance.id` share a token: the second goes on in the generation of the first.
         """
         return self._work.token(resource)
 

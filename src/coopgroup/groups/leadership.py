@@ -12,9 +12,11 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.settings import merge_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -46,8 +48,8 @@ class Leadership:
         more: further keys, which win over those in `configuration`.
 
     Raises:
-        ConfigurationError: a key is unknown or has a value that it cannot have; or the name is
-            none.
+        ConfigurationError: a key is unknown or has a value that it cannot have; the name is none;
+            or there is a `group.instance.id`, with which two processes would lead at once.
         TypeError: a callback cannot be called.
     """
 
@@ -66,6 +68,13 @@ class Leadership:
         for callback in (on_elected, on_lost):
             if callback is not None and not callable(callback):
                 raise TypeError("on_elected and on_lost expect a callable")
+        configuration = merge_configuration(configuration, more)
+        if configuration.get("group.instance.id") is not None:
+            raise ConfigurationError(
+                "group.instance.id",
+                configuration["group.instance.id"],
+                "none: a static id gives its place to another process at once, with the same token",
+            )
         self._resource = (name, 0)
         self._on_elected = on_elected
         self._on_lost = on_lost
@@ -77,7 +86,6 @@ class Leadership:
             stop=self._lost,
             on_error=on_error,
             assignor=StickyAssignor(),
-            **more,
         )
 
     def __enter__(self) -> Self:
