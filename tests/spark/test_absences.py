@@ -145,6 +145,20 @@ def test_an_absence_begins_with_the_last_sign_of_work(spark: SparkSession) -> No
     ]
 
 
+# Between its last commit and the round without it a member was seen to live.
+QUIET = [(100, 1, "a1 k"), (2_000, 2, "k"), (2_005, 3, "a2 k")]
+COMPACTED = [(100, 1, "a1 k"), (2_000, 9, "k")]
+
+
+def test_no_absence_is_longer_than_the_group_would_have_waited(spark: SparkSession) -> None:
+    """A topic without records has old commits; rounds that are not known bound nothing."""
+    tables = history(spark, {"g": QUIET})
+    columns = ("gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms")
+    assert rows(absences(tables), *columns) == [(1_990, 2_000, 2_000, 5)]
+    tables = history(spark, {"g": COMPACTED})
+    assert rows(absences(tables), *columns) == [(999, 999, 2_000, None)]
+
+
 def test_repeated_records_change_nothing(spark: SparkSession) -> None:
     """A record that was read twice is one record."""
     once = rows(absences(history(spark, {"g": WORKED})))

@@ -21,7 +21,7 @@ from coopgroup.pipeline.asof import with_last
 from coopgroup.pipeline.schemas import TABLES
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from coopgroup.pipeline.tables import Keep
 
@@ -50,6 +50,9 @@ def departures_of(
         holders: from `processes.holders_of`.
         commits: the table.
     """
+    rejoin_ms = present.groupBy("group", "state").agg(
+        sql.max("rebalance_timeout_ms").alias("rejoin_ms")
+    )
     last = present.groupBy(*_MEMBER).agg(
         sql.max("state").alias("state"),
         *(
@@ -63,9 +66,10 @@ def departures_of(
     after = states.select(
         "group",
         (sql.col("state") - 1).alias("state"),
+        sql.col("generation").alias("next_generation"),
         sql.col("at_ms").alias("gone_latest_ms"),
     )
-    gone = last.join(after, ["group", "state"])
+    gone = last.join(after, ["group", "state"]).join(rejoin_ms, ["group", "state"])
     return _with_last_work(gone, holders, commits)
 
 
@@ -85,15 +89,28 @@ def _with_last_work(gone: DataFrame, holders: DataFrame, commits: DataFrame) -> 
         sql.max(own_ms).alias("said_ms"), sql.count(sql.lit(1)).cast("int").alias("partitions")
     )
     rows = gone.join(signs, one, "left")
+    alive_ms = _known_alive_ms()
     return rows.select(
         *(*_MEMBER, "instance_id", "client_id", "client_host", "generation"),
         "session_timeout_ms",
         sql.coalesce("partitions", sql.lit(0)).alias("partitions"),
-        sql.coalesce("said_ms", "at_ms").alias("gone_earliest_ms"),
-        # Who never worked cannot be seen to stop: then the group's word is all there is.
-        sql.coalesce("said_ms", "gone_latest_ms").alias("gone_ms"),
+        sql.greatest(sql.coalesce("said_ms", "at_ms"), alive_ms).alias("gone_earliest_ms"),
+        # Who had nothing to commit cannot be seen to stop: then the group's word is all there is.
+        sql.when(sql.col("said_ms") < alive_ms, sql.col("gone_latest_ms"))
+        .otherwise(sql.coalesce("said_ms", "gone_latest_ms"))
+        .alias("gone_ms"),
         "gone_latest_ms",
     )
+
+
+def _known_alive_ms() -> Column:
+    """Before this time nobody went: the group would have gone on without it sooner.
+
+    Null where it is not known, as rounds in between were compacted away.
+    """
+    is_next = sql.col("next_generation") <= sql.col("generation") + 1
+    longest_ms = sql.col("session_timeout_ms") + sql.coalesce("rejoin_ms", sql.lit(0))
+    return sql.when(is_next, sql.col("gone_latest_ms") - longest_ms)
 
 
 def arrivals_of(present: DataFrame) -> DataFrame:
