@@ -40,6 +40,7 @@ MEMBERS_MAX: Final = 24
 
 _PARTITIONS_MAX: Final = 50  # a member; what it costs is counted by partition
 _MEMBERS: Final = "member"
+_SESSION_MS_MIN: Final = 1_000  # brokers take no shorter one than 6 s unless they are told to
 _BEGIN_MS: Final = 10_000
 _MARGIN_MS: Final = 5_000
 _BACK_MS_MAX: Final = 3_600_000
@@ -80,7 +81,7 @@ class ReplayedGroup:
             members=members,
             partitions=members * played,
             is_static=history.is_static,
-            session_timeout_ms=history.session_timeout_ms,
+            session_timeout_ms=max(_SESSION_MS_MIN, history.session_timeout_ms),
             rate_per_s=history.rate_per_s,
             # A member here has fewer partitions of the same rate, and works them off as fast.
             capacity_per_s=history.capacity_per_s * played / each,
@@ -131,6 +132,8 @@ def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scena
         group=Group(
             policy=policy,
             session_timeout_ms=group.session_timeout_ms,
+            # No member may have a session that outlasts the time that a rebalance may take.
+            rebalance_timeout_ms=max(Group().rebalance_timeout_ms, group.session_timeout_ms),
             heartbeat_interval_ms=_heartbeat_ms(group),
         ),
         topics=(
@@ -167,7 +170,7 @@ def _begin_ms(group: ReplayedGroup) -> int:
 
 def _heartbeat_ms(group: ReplayedGroup) -> int:
     """The usual pace, or a third of a session that is short."""
-    return max(1, min(Group().heartbeat_interval_ms, group.session_timeout_ms // 3))
+    return min(Group().heartbeat_interval_ms, group.session_timeout_ms // 3)
 
 
 def _event(absence: Absence, number: int, at_ms: int) -> Event:

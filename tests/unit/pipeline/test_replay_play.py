@@ -52,6 +52,14 @@ def test_killed_process_costs_the_same_whenever_it_is_back_within_its_session() 
         assert costs[0] == pytest.approx(costs[1], rel=0.1)
 
 
+@pytest.mark.parametrize("session_timeout_ms", [1, 600_000])
+def test_session_of_any_length_can_be_played(session_timeout_ms: int) -> None:
+    """Longer than a rebalance may usually take, and shorter than a heartbeat can be."""
+    played = ReplayedGroup.of(evolve(history([]), session_timeout_ms=session_timeout_ms), COST)
+    for policy in (Choice(name="simple"), deferred(30_000)):
+        assert replay(played, EPISODE, policy, seed=1).violations == 0
+
+
 def test_figures_are_those_of_the_real_group() -> None:
     """A partition that stands for four counts four times."""
     one = replay(group(), EPISODE, deferred(30_000), seed=1)
