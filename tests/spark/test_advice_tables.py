@@ -194,3 +194,32 @@ def test_cost_of_a_move_is_told_by_telemetry(spark: SparkSession) -> None:
     assert move_cost_of(tables, "g") == MoveCost(move_ms=4_003, return_ms=108)
     few = Given(spark=spark, rows={"events": events[:3], "work": work[:3]})
     assert move_cost_of(few, "g") is None
+
+
+def test_process_that_starts_again_is_known_by_the_history(spark: SparkSession) -> None:
+    """Its telemetry has a new member id and no name: the coordinator's states say who that is."""
+    events, work, generations, members = [], [], [], []
+    for number in range(12):
+        # Each process is there twice in a row: moved to, and come back to under a new member id.
+        at_ms, member = 1_000_000 * number, f"m-{number}"
+        wait_ms = 100 if number % 2 else 4_000
+        common = {"group": "g", "member": member, "client": ""}
+        record = json.dumps({"gained": {"orders": [0]}})
+        events.append({**common, "kind": "assignment_received", "at_ms": at_ms, "record": record})
+        place = {"topic": "orders", "partition": 0, "is_start": True}
+        work.append({**common, **place, "at_ms": at_ms + wait_ms})
+        state = {
+            "group": "g",
+            "generation": number + 1,
+            "at_ms": at_ms,
+            "source_partition": 0,
+            "source_offset": number,
+        }
+        generations.append(
+            {**state, "member_count": 1, "is_tombstone": False, "protocol_type": "consumer"}
+        )
+        host = f"host-{number // 2}"
+        members.append({**state, "member_id": member, "client_id": "c", "client_host": host})
+    rows = {"events": events, "work": work, "generations": generations, "members": members}
+    found = move_cost_of(Given(spark=spark, rows=rows), "g")
+    assert found == MoveCost(move_ms=4_000, return_ms=100)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as sql
 from coopgroup.pipeline.advice_cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice_history import GroupHistory, Observed, Seen, episodes_of
 from coopgroup.pipeline.errors import PipelineError
+from coopgroup.pipeline.processes import members_of, states_of
 from coopgroup.policies.registry import policy_names
 from coopgroup.simulator.scenario import Choice
 
@@ -117,7 +118,7 @@ def move_cost_of(tables: Readable, group: str) -> MoveCost | None:
     Returns:
         None where fewer than five moves were seen.
     """
-    waits = started_after(_of(tables, "events", group), _of(tables, "work", group)).groupBy(
+    waits = started_after(_of(tables, "events", group), _named_work(tables, group)).groupBy(
         "came_back"
     )
     rows = waits.agg(sql.median("wait_ms").alias("wait_ms"), sql.count("*").alias("count"))
@@ -179,6 +180,22 @@ def started_after(events: DataFrame, work: DataFrame) -> DataFrame:
     )
 
 
+def _named_work(tables: Readable, group: str) -> DataFrame:
+    """Work with the name of its process in `client`, where the history knows it.
+
+    Real members write their member id only, which a process has a new one of in each of its lives.
+    The coordinator's states say which process that was.
+    """
+    states = states_of(_of(tables, "generations", group))
+    present = members_of(_of(tables, "members", group), states)
+    names = present.groupBy(sql.col("member_id").alias("member")).agg(
+        sql.max("process").alias("process")
+    )
+    name = sql.coalesce(sql.nullif("client", sql.lit("")), "process", sql.lit(""))
+    work = _of(tables, "work", group).join(names, "member", "left")
+    return work.withColumn("client", name).drop("process")
+
+
 def _of(tables: Readable, name: str, group: str) -> DataFrame:
     return tables.read(name).where(sql.col("group") == group)
 
@@ -238,9 +255,9 @@ def _absent_ms(row: Row) -> int | None:
     if row.returned_ms is None or row.absent_ms is None:
         return None
     if row.instance_id is not None or row.returned_ms > row.gone_latest_ms:
-        return max(0, row.absent_ms)
-    heard_ms = max(0, row.gone_latest_ms - row.gone_ms)
-    return min(heard_ms, row.session_timeout_ms or _SESSION_MS) // 2
+        return max(0, int(row.absent_ms))
+    heard_ms = max(0, int(row.gone_latest_ms - row.gone_ms))
+    return min(heard_ms, int(row.session_timeout_ms or _SESSION_MS)) // 2
 
 
 def _size(rebalances: Sequence[Row], absences: Sequence[Row]) -> _Size:
