@@ -214,18 +214,20 @@ def how_it_ended(one: Seen) -> How:
 def _episode(group: Sequence[Seen], resolution: float) -> Episode:
     begin_ms = group[0].gone_ms
     places = _Places()
+    back_ms: dict[int, int] = {}
     absences = []
     for one in group:
         away_ms = float("inf") if one.absent_ms is None else one.absent_ms
+        number = places.number(one.process, one.gone_ms, one.gone_ms + away_ms)
+        # Begin and length are rounded apart: nobody may leave before it is back for that.
+        at_ms = max(_rounded(one.gone_ms - begin_ms, resolution), back_ms.get(number, -1) + 1)
+        absent_ms = None if one.absent_ms is None else _rounded(one.absent_ms, resolution)
+        back_ms[number] = at_ms + (absent_ms or 0)
         absences.append(
-            Absence(
-                at_ms=_rounded(one.gone_ms - begin_ms, resolution),
-                process=places.number(one.process, one.gone_ms, one.gone_ms + away_ms),
-                absent_ms=None if one.absent_ms is None else _rounded(one.absent_ms, resolution),
-                how=how_it_ended(one),
-            )
+            Absence(at_ms=at_ms, process=number, absent_ms=absent_ms, how=how_it_ended(one))
         )
-    return Episode(begin_ms=begin_ms, absences=tuple(absences))
+    # What was put off may have been overtaken.
+    return Episode(begin_ms=begin_ms, absences=tuple(sorted(absences, key=lambda one: one.at_ms)))
 
 
 def _rounded(duration_ms: int, resolution: float) -> int:
