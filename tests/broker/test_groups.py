@@ -328,3 +328,17 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
     exec(compile(code, "groups.md", "exec"), names)  # noqa: S102 - our own page
     expected = [{"start", "stop"}, {"token 1"}, {"start", "stop"}]
     assert set(heard) == expected[number]
+
+
+@pytest.mark.parametrize("versions", [(None, None), (1, 2)])
+def test_static_leader_that_comes_back_shares_what_changed(
+    crew: Crew, versions: tuple[int | None, int | None]
+) -> None:
+    """Its join begins no round, and what it reads then was not shared by any."""
+    crew.catalogue = Catalogue.of([("a", 0)], version=versions[0])
+    first = crew.add("w", group_instance_id="w1", session_timeout_ms=10_000)
+    wait_for(lambda: crew.shared([("a", 0)]), "the first life has it", WAIT_S)
+    first.group.close()
+    crew.catalogue = Catalogue.of([("a", 0), ("b", 0)], version=versions[1])
+    crew.add("w", group_instance_id="w1", session_timeout_ms=10_000)
+    wait_for(lambda: crew.shared([("a", 0), ("b", 0)]), "the second life has both", WAIT_S)

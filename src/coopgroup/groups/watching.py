@@ -1,7 +1,8 @@
 """Notices that the catalogue has changed, and has the group share what it lists now.
 
 Rules of this file: who leads asks for a round at once; everybody else first gives the leader time
-to see the change by itself, and asks only for what no join of its own has said since.
+to see the change by itself, and asks only for what no join of its own has said since. The first
+join of a static member may begin no round, so that nobody hears what it says (KIP-345).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ __all__ = ["CatalogueWatcher"]
 _STOP_TIMEOUT_S: Final = 2.0
 # How many looks the leader may be behind before others remind it.
 _PATIENCE_LOOKS: Final = 3
+_NO_GENERATION: Final = -1
 
 
 @define(eq=False)
@@ -55,6 +57,7 @@ class CatalogueWatcher:
     _asked_for: Catalogue | None = field(default=None, init=False)
     _said: int | None = field(default=None, init=False)
     _unsaid_since_s: float | None = field(default=None, init=False)
+    _first_generation: int = field(default=_NO_GENERATION, init=False)
 
     def start(self) -> None:
         """Start the thread."""
@@ -99,8 +102,7 @@ class CatalogueWatcher:
                 self._asked_for = catalogue
                 self.post(RejoinRequested(reason="the catalogue changed"))
             return
-        joined_with = self.member().joined_catalogue_version
-        if catalogue.version is None or catalogue.version == joined_with:
+        if catalogue.version is None or self._is_told(catalogue.version):
             self._unsaid_since_s = None
             return
         if self._unsaid_since_s is None:
@@ -108,6 +110,17 @@ class CatalogueWatcher:
         elif now_s() - self._unsaid_since_s >= _PATIENCE_LOOKS * self.refresh_ms / 1000:
             self._unsaid_since_s = None
             self.post(RejoinRequested(reason="a newer catalogue than the group's"))
+
+    def _is_told(self, version: int) -> bool:
+        """Whether the leader of a round has heard from this member that there is a version."""
+        member = self.member()
+        if self._first_generation == _NO_GENERATION:
+            self._first_generation = member.claim_generation
+        may_be_unheard = (
+            member.config.instance_id is not None
+            and member.claim_generation == self._first_generation
+        )
+        return version == member.joined_catalogue_version and not may_be_unheard
 
     def _is_shared(self, catalogue: Catalogue) -> bool:
         led = self.lookup.led

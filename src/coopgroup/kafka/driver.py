@@ -359,10 +359,14 @@ class GroupDriver:
         self._go_on(session, effects)
 
     def _look_over(self, answer: JoinGroupAnswer) -> None:
-        """Have the leader of a round that needs no decision look after its topics (KIP-814)."""
+        """Have the leader of a round that needs no decision look after its topics (KIP-814).
+
+        An application that looks by itself asks for a round instead: it has shared nothing yet.
+        """
         if answer.skip_assignment and answer.leader_id == answer.member_id:
             self._leads_as = (answer.member_id, answer.generation)
-            self.leader.look_over(answer.members)
+            if self.application is None:
+                self.leader.look_over(answer.members)
 
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
         self._session = session

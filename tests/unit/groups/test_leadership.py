@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from coopgroup import Leadership
@@ -12,8 +14,8 @@ SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
 
 def test_static_id_is_refused() -> None:
     """Two processes with one such id would lead with the same token (KIP-345)."""
-    expected = "same token"
+    expected, static = "same token", dict[str, Any]({"group.instance.id": "w1"})
     with pytest.raises(ConfigurationError, match=expected):
-        Leadership({**SETTINGS, "group.instance.id": "w1"})
+        Leadership({**SETTINGS, **static})
     with pytest.raises(ConfigurationError, match=expected):
-        Leadership(SETTINGS, **{"group.instance.id": "w1"})
+        Leadership(SETTINGS, **static)

@@ -27,12 +27,16 @@ class Stage:
         content: the catalogue.
         leads: whether the member led the last round.
         joined_with: version that its last join said.
+    instance_id: of a static member.
+    generation: of the round that it completed last.
         posted: what it told the group.
     """
 
     content: object = FIRST
     leads: bool = True
     joined_with: int | None = 1
+    instance_id: str | None = None
+    generation: int = 4
     posted: list[Any] = field(factory=list)
     lookup: CatalogueLookup = field(init=False)
     watcher: CatalogueWatcher = field(init=False)
@@ -53,8 +57,12 @@ class Stage:
 
     def member(self) -> Member:
         """As much of a member as is looked at."""
-        changes = {"joined_catalogue_version": self.joined_with}
-        return new_member(MemberConfig(group_id="g")).replaced(changes)
+        changes = {
+            "joined_catalogue_version": self.joined_with,
+            "claim_generation": self.generation,
+        }
+        config = MemberConfig(group_id="g", instance_id=self.instance_id)
+        return new_member(config).replaced(changes)
 
     def start(self) -> None:
         """Start, as the member that led a round with the first catalogue."""
@@ -138,6 +146,20 @@ def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None
     stage.until(lambda: CatalogueSeen(version=2) in stage.posted)
     time.sleep(0.1)
     assert stage.asked == []
+
+
+def test_follower_that_came_back_as_a_static_member_asks_once(stage: Stage) -> None:
+    """Its join began no round (KIP-345): the leader has not heard of what that said."""
+    stage.leads, stage.instance_id = False, "w1"
+    stage.start()
+    stage.until(lambda: stage.asked == ["a newer catalogue than the group's"])
+    stage.generation += 1
+    asked = len(stage.asked)
+    time.sleep(0.1)
+    assert len(stage.asked) <= asked + 1
+    asked = len(stage.asked)
+    time.sleep(0.1)
+    assert len(stage.asked) == asked
 
 
 def test_look_when_the_application_knows_of_a_change_is_at_once() -> None:

@@ -24,7 +24,7 @@ from coopgroup.kafka import driver as driver_module
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.driver import GroupDriver, has_left
 from coopgroup.kafka.identity import IdentitySlot, take_slot
-from coopgroup.kafka.leading import SeenTopics
+from coopgroup.kafka.leading import RoundLeader, SeenTopics
 from coopgroup.kafka.settings import read_settings
 from coopgroup.kafka.telemetry_sink import TelemetrySink
 from coopgroup.kafka.transport import FailureKind, TransportFailure
@@ -703,3 +703,30 @@ def test_driver_that_comes_back_asks_for_the_round_that_its_policy_wanted(
         assert now_s() >= began_s + in_ms / 1000
         time.sleep(0.1)
         assert joins == ["a deadline of the policy has come"]
+
+
+def test_leader_that_came_back_where_an_application_looks_has_shared_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it sees now is not what its group shares: whoever looks asks for a round."""
+    looked = list[object]()
+
+    def keep(request: GroupRequest) -> Outcome:
+        match request:
+            case JoinGroupRequest():
+                answer = _answer(request)
+                assert isinstance(answer, JoinGroupAnswer)
+                return attrs.evolve(answer, skip_assignment=True)
+            case SyncGroupRequest():
+                kept = Assignment(assigned=ORDERS, revoked=None)
+                return SyncGroupAnswer(error_code=0, assignment=encode_assignment(kept))
+            case _:
+                return None
+
+    with running(monkeypatch) as (driver, group):
+        monkeypatch.setattr(RoundLeader, "look_over", lambda _, members: looked.append(members))
+        driver.application = driver.inbox
+        group.override = keep
+        subscribe(driver)
+        assert (driver.leads, looked) == (True, [])
+        assert driver.leader.seen == SeenTopics()
