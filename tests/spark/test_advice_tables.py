@@ -135,6 +135,19 @@ def test_history_is_read_whole(spark: SparkSession) -> None:
         history_of(Given(spark=spark, rows={}), "g")
 
 
+def test_history_is_as_long_as_the_group_was_seen(spark: SparkSession) -> None:
+    """A group that rests after its last rebalance goes on to commit."""
+    seen = {
+        "commits": [{"group": "g", "at_ms": 6 * DAY_MS}, {"group": "h", "at_ms": 99 * DAY_MS}],
+        "generations": [{"group": "g", "at_ms": 0}],
+        "events": [{"group": "g", "at_ms": 8 * DAY_MS}],
+    }
+    given = Given(spark=spark, rows={"rebalances": [rebalance(DAY_MS)], **seen})
+    history = history_of(given, "g")
+    assert history.days == 8.0
+    assert history.observed.moved == 0.5
+
+
 def test_policy_of_our_own_group_is_told_by_its_leaders(spark: SparkSession) -> None:
     """With the longest delay that they announced."""
     led = {"group": "g", "policy": "deferred", "assignor": "sticky"}

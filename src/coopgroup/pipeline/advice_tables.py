@@ -53,11 +53,9 @@ class Readable(Protocol):
 
 
 @frozen(kw_only=True)
-class _Size:
-    """How large a group is, and since when until when it was seen."""
+class _Span:
+    """Since when until when a group was seen."""
 
-    members: int
-    partitions: int
     begin_ms: int
     end_ms: int
 
@@ -83,7 +81,8 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
     absences = _of(tables, "absences", group).limit(_ROWS_MAX).collect()
     if not rebalances and not absences:
         raise PipelineError(_unknown(tables, group))
-    size = _size(rebalances, absences)
+    span = _span(tables, group, rebalances, absences)
+    members = _usual_members(rebalances)
     seen = [seen_of(row) for row in absences]
     episodes, left_out = episodes_of(
         seen, _joins(rebalances, absences), watched_ms_min=_WATCHED_MS_MIN
@@ -93,17 +92,17 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
     rate_per_s, rate_notes = _rate(tables, group)
     return GroupHistory(
         group=group,
-        members=size.members,
-        partitions=size.partitions,
+        members=members,
+        partitions=max((row.partitions for row in rebalances if row.partitions), default=members),
         is_static=2 * sum(row.instance_id is not None for row in absences) > len(absences),
         session_timeout_ms=timeouts.most_common(1)[0][0] if timeouts else _SESSION_MS,
         rate_per_s=rate_per_s,
         capacity_per_s=float("inf"),
-        days=size.days,
+        days=span.days,
         episodes=episodes,
         left_out=left_out,
         today=found if today is None else today,
-        observed=_observed(tables, group, _by_source(every, "telemetry", "history"), size.days),
+        observed=_observed(tables, group, _by_source(every, "telemetry", "history"), span.days),
         notes=(*(notes if today is None else ()), *rate_notes),
     )
 
@@ -260,20 +259,26 @@ def _absent_ms(row: Row) -> int | None:
     return min(heard_ms, int(row.session_timeout_ms or _SESSION_MS)) // 2
 
 
-def _size(rebalances: Sequence[Row], absences: Sequence[Row]) -> _Size:
+def _usual_members(rebalances: Sequence[Row]) -> int:
+    """How many members a group has when nobody is missing."""
     counts = Counter(row.members_after for row in rebalances if row.members_after)
-    partitions = [row.partitions for row in rebalances if row.partitions]
     # Between a death and a return one is missing: of what is about as frequent, the most counts.
     often = max(counts.values(), default=0)
-    members = max((size for size, count in counts.items() if 2 * count >= often), default=2)
-    times = [row.begin_ms for row in rebalances] + [row.gone_ms for row in absences]
-    until = [row.end_ms for row in rebalances] + [row.observed_until_ms for row in absences]
-    return _Size(
-        members=members,
-        partitions=max(partitions, default=members),
-        begin_ms=min(times),
-        end_ms=max((*times, *until)),
-    )
+    return max((size for size, count in counts.items() if 2 * count >= often), default=2)
+
+
+def _span(
+    tables: Readable, group: str, rebalances: Sequence[Row], absences: Sequence[Row]
+) -> _Span:
+    """From the first sign of life to the last: a group at rest is seen by its commits alone."""
+    times = [
+        *(at_ms for row in rebalances for at_ms in (row.begin_ms, row.end_ms)),
+        *(at_ms for row in absences for at_ms in (row.gone_ms, row.observed_until_ms)),
+    ]
+    for name in ("commits", "generations", "events"):
+        known = _of(tables, name, group).agg(sql.min("at_ms"), sql.max("at_ms")).first()
+        times += [at_ms for at_ms in known or () if at_ms is not None]
+    return _Span(begin_ms=min(times), end_ms=max(times))
 
 
 def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]:
