@@ -149,14 +149,16 @@ def test_history_is_as_long_as_the_group_was_seen(spark: SparkSession) -> None:
 
 
 def test_policy_of_our_own_group_is_told_by_its_leaders(spark: SparkSession) -> None:
-    """With the longest delay that they announced."""
-    led = {"group": "g", "policy": "deferred", "assignor": "sticky"}
+    """With the delay that they announced when they lost somebody the last time."""
+    led = {"group": "g", "policy": "deferred", "assignor": "sticky", "lost": 3}
     tables = Given(
         spark=spark,
         rows={
             "rebalances": [rebalance(0)],
             "rounds": [
-                {**led, "at_ms": 5, "scheduled_rebalance_timeout_ms": 30_000},
+                {**led, "at_ms": 5, "scheduled_rebalance_timeout_ms": 60_000},
+                {**led, "at_ms": 6, "scheduled_rebalance_timeout_ms": 0, "lost": 0},
+                {**led, "at_ms": 7, "scheduled_rebalance_timeout_ms": 30_000},
                 {**led, "at_ms": 9, "scheduled_rebalance_timeout_ms": 12_000},
             ],
         },

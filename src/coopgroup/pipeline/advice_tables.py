@@ -7,7 +7,7 @@ Spark; absences and rebalances of one group come as rows, of which a group has f
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from attrs import frozen
 from pyspark.sql import Window
@@ -15,9 +15,9 @@ from pyspark.sql import functions as sql
 
 from coopgroup.pipeline.advice_cost import LADDER_MS, MoveCost
 from coopgroup.pipeline.advice_history import GroupHistory, Observed, Seen, episodes_of
+from coopgroup.pipeline.advice_today import policy_led
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.processes import members_of, states_of
-from coopgroup.policies.registry import policy_names
 from coopgroup.simulator.scenario import Choice
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = ["Readable", "history_of", "move_cost_of", "seen_of", "started_after"]
 _MS_PER_DAY: Final = 86_400_000
 _MS_PER_S: Final = 1_000
 _ROWS_MAX: Final = 200_000
+_ROUNDS_MAX: Final = 10_000
 _GROUPS_NAMED_MAX: Final = 8
 _SESSION_MS: Final = 45_000
 _JOIN_SLACK_MS: Final = 60_000
@@ -296,22 +297,17 @@ def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]
 
 
 def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
-    """The policy that a group follows, and a note where that is a guess."""
-    last = (
+    """The policy that a group follows, and notes on what of it is a guess."""
+    newest_first = (sql.col("at_ms").desc(), sql.col("generation").desc())
+    led = policy_led(
         _of(tables, "rounds", group)
-        .groupBy("policy")
-        .agg(
-            sql.max("at_ms").alias("at_ms"),
-            sql.max("scheduled_rebalance_timeout_ms").alias("waits_ms"),
-        )
-        .orderBy(sql.col("at_ms").desc())
-        .first()
+        .orderBy(*newest_first)
+        .select("policy", "lost", "scheduled_rebalance_timeout_ms")
+        .limit(_ROUNDS_MAX)
+        .collect()
     )
-    if last is not None and last.policy in policy_names():
-        options: dict[str, Any] = {}
-        if last.policy in {"deferred", "incremental"} and last.waits_ms:
-            options["scheduled_rebalance_timeout_ms"] = int(last.waits_ms)
-        return Choice(name=last.policy, options=options), ()
+    if led is not None:
+        return led
     state = (
         _of(tables, "generations", group)
         .where("protocol is not null")
