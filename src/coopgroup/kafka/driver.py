@@ -371,9 +371,11 @@ class GroupDriver:
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
         self._session = session
         # Before the effects: what is granted must not be worked on without a lease. After them: a
-        # loss must be in the inbox before the lease stops to matter.
+        # loss must be in the inbox before the lease stops to matter. What is lost has none, not
+        # even where the same step granted it.
         lease_until_s = _lease_until_s(self.member)
-        self.lease_until_s = min(self.lease_until_s, lease_until_s)
+        loses = any(isinstance(effect, LoseResources) for effect in effects)
+        self.lease_until_s = -math.inf if loses else min(self.lease_until_s, lease_until_s)
         for effect in effects:
             try:
                 self._carry_out(effect)

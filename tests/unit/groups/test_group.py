@@ -1,0 +1,83 @@
+"""A group without a broker: its driver is given what a coordinator would say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from coopgroup import CooperativeGroup
+from coopgroup.groups.work import ResourceWork
+from coopgroup.kafka.clock import now_ms
+from coopgroup.member.effects import LoseResources
+from coopgroup.member.error_actions import RequestKind
+from coopgroup.member.events import Answered
+from coopgroup.member.member import Outstanding
+from coopgroup.member.transitions import MemberState
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import SyncGroupAnswer
+from coopgroup.protocol import Assignment, encode_assignment
+from coopgroup.session import Session
+from tests.support.inner import inner
+
+SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+ONE = ("x", 0)
+
+
+@pytest.fixture
+def calls() -> list[tuple[str, object]]:
+    """What callbacks were called."""
+    return []
+
+
+@pytest.fixture
+def group(calls: list[tuple[str, object]]) -> Iterator[CooperativeGroup]:
+    """A group that has not joined."""
+    made = CooperativeGroup(
+        SETTINGS,
+        catalogue=[ONE],
+        start=lambda one: calls.append(("start", one)),
+        stop=lambda one: calls.append(("stop", one)),
+    )
+    yield made
+    made.close(0.1)
+
+
+def test_first_grant_that_comes_after_its_lease_is_never_held(
+    group: CooperativeGroup, calls: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is lost in the same step: what the group says of it has no lease, nor a callback."""
+    driver, now = inner(group, "_driver"), now_ms()
+    sync = Outstanding(request_id=7, sent_at_ms=now - 60_000, node_id=1, generation=5)
+    member = driver.member.replaced(
+        {
+            "state": MemberState.SYNCING,
+            "topics": ("*",),
+            "joined_topics": ("*",),
+            "member_id": "m",
+            "generation": 5,
+            "settled_at_ms": now - 60_000,
+            "lease_until_ms": now - 15_000,
+            "protocol_chosen": "resources",
+            "outstanding": {RequestKind.SYNC_GROUP: sync},
+            "next_request_id": 8,
+        }
+    )
+    monkeypatch.setattr(driver, "_session", Session(member=member))
+    heard = list[tuple[type, bool, float]]()
+    put = ResourceWork.put
+
+    def listen(work: ResourceWork, notice: Any) -> None:  # noqa: ANN401  (one of many effects)
+        put(work, notice)
+        heard.append((type(notice), group.owns(ONE), driver.lease_until_s))
+
+    monkeypatch.setattr(ResourceWork, "put", listen)
+    late = Assignment(assigned=ResourceSet.from_pairs([ONE]), revoked=None)
+    answer = SyncGroupAnswer(error_code=0, assignment=encode_assignment(late, index_min=-1))
+    inner(driver, "_take")(Answered(request_id=7, answer=answer))
+    assert heard[-1][0] is LoseResources
+    assert len(heard) == 2
+    assert all((owns, lease_s) == (False, -math.inf) for _, owns, lease_s in heard)
+    assert calls == []
