@@ -54,9 +54,9 @@ pytestmark = pytest.mark.timeout(480)
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
-    """Six cells of three settings."""
+    """Six cells of three settings, in a file whose name Spark takes for that of a hidden folder."""
     (tmp_path / "small.toml").write_text(SCENARIO)
-    return parse_sweep(SWEEP, file=str(tmp_path / "grid.toml"))
+    return parse_sweep(SWEEP, file=str(tmp_path / "_grid.toml"))
 
 
 def failing(cell: Cell) -> Cell:
@@ -78,7 +78,7 @@ def test_sweep_is_played_kept_and_resumed(
     assert done == {cell.key for cell in cells[:2]}
 
     # A kill leaves a batch that Spark did not commit: files in a folder that is not read.
-    killed = Path(folder) / f"v{VERSION}" / sweep.name / "killed" / "_temporary" / "0"
+    killed = Path(folder) / f"v{VERSION}" / f"sweep-{sweep.name}" / "killed" / "_temporary" / "0"
     killed.mkdir(parents=True)
     (killed / "part-0.parquet").write_bytes(b"half a file")
     broken = failing(cells[2])

@@ -175,7 +175,8 @@ class _Runner:
             PipelineError: Spark could not.
         """
         self.spark.sparkContext.addJobTag(self.tag)
-        path = f"{self.folder}/v{VERSION}/{self.sweep.name}/{uuid.uuid4()}"
+        # Spark reads nothing below a folder whose name begins with "_" or ".", as a sweep's may.
+        path = f"{self.folder}/v{VERSION}/sweep-{self.sweep.name}/{uuid.uuid4()}"
         task = partial(
             play_frames,
             sweep=self.sweep.name,
