@@ -26,6 +26,7 @@ __all__ = [
     "pairs",
     "place_of",
     "place_options",
+    "spark_options",
 ]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -73,10 +74,20 @@ class Place:
 
 def place_options(command: _Command) -> _Command:
     """Add the options of a `Place`; the command gets `folder`, `master`, `jars` and `settings`."""
+    tables = click.option(
+        "--tables", "folder", required=True, metavar="FOLDER", help="Where the tables are."
+    )
+    jars = "Jars of Spark's Kafka source; fetched with Maven if not given."
+    return tables(spark_options(jars)(command))
+
+
+def spark_options(jars_help: str) -> Callable[[_Command], _Command]:
+    """Add where Spark runs and how it is set: `master`, `jars` and `settings`.
+
+    Args:
+        jars_help: what jars the command wants.
+    """
     options = (
-        click.option(
-            "--tables", "folder", required=True, metavar="FOLDER", help="Where the tables are."
-        ),
         click.option(
             "--master",
             default=LOCAL_MASTER,
@@ -84,12 +95,7 @@ def place_options(command: _Command) -> _Command:
             metavar="URL",
             help="Where Spark runs.",
         ),
-        click.option(
-            "--jars",
-            default="",
-            metavar="FILE,...",
-            help="Jars of Spark's Kafka source; fetched with Maven if not given.",
-        ),
+        click.option("--jars", default="", metavar="FILE,...", help=jars_help),
         click.option(
             "--conf",
             "settings",
@@ -98,9 +104,13 @@ def place_options(command: _Command) -> _Command:
             help="A setting of Spark, such as spark.driver.memory=4g; may be repeated.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+
+    def add(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 def broker_options(command: _Command) -> _Command:

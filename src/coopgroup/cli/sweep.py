@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from coopgroup.cli.pipeline_options import one_line
+from coopgroup.cli.pipeline_options import one_line, place_of, spark_options
 from coopgroup.cli.simulated import page_path, print_table
-from coopgroup.pipeline.session import LOCAL_MASTER, build_session, require_spark
+from coopgroup.pipeline.session import build_session, require_spark
 from coopgroup.pipeline.sweep_file import read_sweep
 from coopgroup.pipeline.sweep_grid import cells_of
 from coopgroup.report.charts import labelled, value_text
@@ -45,9 +45,7 @@ _OBJECTIONS_MAX: Final = 5
     metavar="FOLDER",
     help="Where the table is, or is to be; NAME-results for a sweep NAME otherwise.",
 )
-@click.option(
-    "--master", default=LOCAL_MASTER, show_default=True, metavar="URL", help="Where Spark runs."
-)
+@spark_options("Further jars for Spark; a sweep itself needs none.")
 @click.option("--retry-failed", is_flag=True, help="Play cells again that failed before.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a setting.")
 @click.option("--html", metavar="OUT", help="Write a page with curves and heat maps.")
@@ -56,6 +54,8 @@ def command(
     file: str,
     results: str | None,
     master: str,
+    jars: str,
+    settings: Sequence[str],
     retry_failed: bool,
     as_json: bool,
     html: str | None,
@@ -67,13 +67,14 @@ def command(
     sweep = read_sweep(file)
     page = page_path(html)
     folder = results or f"{sweep.name}-results"
+    place = place_of(folder, master, jars, settings)
     require_spark()
-    spark = build_session(master=master)
+    spark = build_session(master=place.master, jars=place.jars, extra=place.settings)
     with one_line():
-        settings, count, first = _swept(spark, sweep, folder, retry_failed=retry_failed)
-    _show(sweep, settings, as_json=as_json)
+        found, count, first = _swept(spark, sweep, folder, retry_failed=retry_failed)
+    _show(sweep, found, as_json=as_json)
     if page is not None:
-        write_sweep_page(_title(sweep), settings, page)
+        write_sweep_page(_title(sweep), found, page)
     _complain(count, first)
     return 1 if count else 0
 

@@ -71,6 +71,26 @@ def test_master_when_it_is_none_is_refused(
     assert "--master: got 'here'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--conf", "spark.executor.memory"), "--conf: got 'spark.executor.memory'"),
+        (("--conf", "memory=4g"), "--conf: got 'memory'"),
+        (("--jars", "none-such.jar"), "none-such.jar"),
+    ],
+)
+def test_setting_of_spark_when_it_is_wrong_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, str], words: str
+) -> None:
+    """As the jobs of the pipeline do."""
+    file = folder / "grid.toml"
+    file.write_text('scenarios = "small.toml"')
+    assert run(["sweep", str(file), *arguments]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1
+
+
 def test_page_when_it_cannot_be_written_is_refused_first(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
