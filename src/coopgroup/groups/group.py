@@ -265,6 +265,14 @@ class CooperativeGroup:
         """
         return self._work.token(resource)
 
+    def granted_token(self, resource: tuple[str, int]) -> int | None:
+        """The token of a resource whatever the clock says; None when this process has ended it.
+
+        For `start` itself, which may run when the lease is over by the clock though nothing is
+        lost yet: the next heartbeat may renew it, and then nobody calls `start` again.
+        """
+        return self._work.granted_token(resource)
+
     def held(self) -> tuple[Resource, ...]:
         """What this process is to work on at this moment, ascending."""
         return tuple(self._work.held())

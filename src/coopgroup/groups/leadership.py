@@ -167,7 +167,8 @@ class Leadership:
                 self._changed.wait(left_s)
 
     def _elected(self, resource: Resource) -> None:
-        token = self._group.token(resource)
+        # Not `token`: the lease may be over by the clock, and yet be renewed before it is lost.
+        token = self._group.granted_token(resource)
         with self._changed:
             self._changed.notify_all()
         if self._on_elected is not None and token is not None:

@@ -221,6 +221,11 @@ class ResourceWork:
         work = self._owned(resource)
         return None if work is None else work.token
 
+    def granted_token(self, resource: tuple[str, int]) -> int | None:
+        """Generation in which it was granted last, whatever the clock says; None if it is over."""
+        work = self._works.get(Resource(*resource))
+        return None if work is None else work.token
+
     def _owned(self, resource: tuple[str, int]) -> _Work | None:
         """The work on what nobody else can have: to be done, or being stopped."""
         # The lease first: when it stops to matter, the works already say why.
@@ -298,9 +303,9 @@ class ResourceWork:
             self._remind()
 
     def _grant(self, resources: ResourceSet) -> None:
-        if self._is_closing:
-            return
         token = self.driver.member.claim_generation
+        if self._is_closing or token < 0:  # the latter: granted late, and lost in the same step
+            return
         for resource in resources:
             work = self._works.get(resource)
             if work is None:

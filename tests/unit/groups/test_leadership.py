@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 import pytest
 
 from coopgroup import Leadership
 from coopgroup.errors import ConfigurationError
+from coopgroup.member.effects import GrantResources
+from coopgroup.model import ResourceSet
+from coopgroup.session import Session
+from tests.support.inner import inner
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
+WAIT_S = 10.0
 
 
 def test_static_id_is_refused() -> None:
@@ -19,3 +26,24 @@ def test_static_id_is_refused() -> None:
         Leadership({**SETTINGS, **static})
     with pytest.raises(ConfigurationError, match=expected):
         Leadership(SETTINGS, **static)
+
+
+def test_election_that_is_heard_after_its_lease_is_told_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heartbeat may renew the lease, and then this process leads."""
+    elected = list[int]()
+    leadership = Leadership(SETTINGS, on_elected=elected.append)
+    driver, work = inner(leadership, "_group", "_driver"), inner(leadership, "_group", "_work")
+    member = driver.member.replaced({"claim_generation": 3})
+    monkeypatch.setattr(driver, "_session", Session(member=member))
+    driver.lease_until_s = 0.0
+    work.put(GrantResources(resources=ResourceSet.from_pairs([("leader", 0)])))
+    deadline_s = time.monotonic() + WAIT_S
+    while not elected and time.monotonic() < deadline_s:
+        time.sleep(0.002)
+    assert elected == [3]
+    assert not leadership.leads
+    driver.lease_until_s = math.inf
+    assert (leadership.leads, leadership.token) == (True, 3)
+    leadership.close()
