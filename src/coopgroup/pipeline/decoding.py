@@ -33,13 +33,14 @@ from pyspark.sql.types import (
 from coopgroup.errors import DecodeError
 from coopgroup.pipeline.internal_topic import (
     GroupMember,
+    GroupValue,
     OffsetKey,
     OffsetValue,
     decode_group_value,
     decode_key,
     decode_offset_value,
 )
-from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.schemas import LAST_MS, TABLES
 from coopgroup.protocol import decode_kafka_assignment, decode_subscription
 
 __all__ = ["COMMIT_RECORDS", "GROUP_RECORDS", "RAW", "decode_commits", "decode_groups"]
@@ -91,6 +92,7 @@ GROUP_RECORDS: Final = StructType(
 
 _CACHED_MAX: Final = 4_096
 _CONSUMER: Final = "consumer"
+_NO_TIME: Final = "time: not ms since 1970"
 _BytesArray = npt.NDArray[np.uint8]
 _BoolArray = npt.NDArray[np.bool_]
 _Int64Array = npt.NDArray[np.int64]
@@ -189,6 +191,10 @@ class _Values:
             values._read_shape(shape, content, starts, lengths)
         for row in np.flatnonzero(~(values.known | tombstone)).tolist():
             values._read_one(row, raw[row].as_py())
+        for row in np.flatnonzero((values.at_ms < 0) | (values.at_ms > LAST_MS)).tolist():
+            values.known[row] = False
+            values.at_ms[row] = written_ms[row].as_py()
+            values.reasons[row] = _NO_TIME
         return values
 
     def _read_shape(
@@ -331,10 +337,9 @@ def _group_row(row: dict[str, Any]) -> dict[str, Any]:
             "members": [],
             "rejections": [],
         }
-    try:
-        value = decode_group_value(row["value"])
-    except DecodeError as error:
-        return place | raw | _rejected("value", str(error))
+    value = _group_value(row["value"])
+    if isinstance(value, str):
+        return place | raw | _rejected("value", value)
     read = [_member_row(member, value.protocol_type) for member in value.members]
     rejections = list(chain.from_iterable(complaints for _, complaints in read))
     return {
@@ -352,6 +357,15 @@ def _group_row(row: dict[str, Any]) -> dict[str, Any]:
         "members": [member for member, _ in read],
         "rejections": rejections,
     }
+
+
+def _group_value(raw: bytes) -> GroupValue | str:
+    """A value, or why it is none."""
+    try:
+        value = decode_group_value(raw)
+    except DecodeError as error:
+        return str(error)
+    return value if value.state_ms <= LAST_MS else _NO_TIME
 
 
 def _rejected(part: str, reason: str) -> dict[str, Any]:

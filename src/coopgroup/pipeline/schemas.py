@@ -30,9 +30,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-__all__ = ["TABLES", "VERSION", "Table"]
+__all__ = ["LAST_MS", "TABLES", "VERSION", "Table"]
 
 VERSION: Final = 1
+LAST_MS: Final = 253_402_300_799_999
+"""The last ms of the year 9999: no table has a time after it, or before 0."""
 
 _STRING: Final = StringType()
 _LONG: Final = LongType()

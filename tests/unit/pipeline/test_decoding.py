@@ -27,6 +27,7 @@ from coopgroup.pipeline.internal_topic import (
     encode_key,
     encode_offset_value,
 )
+from coopgroup.pipeline.schemas import LAST_MS
 from coopgroup.protocol import (
     KafkaAssignment,
     Subscription,
@@ -107,6 +108,19 @@ def test_a_commit_becomes_a_row() -> None:
     ]
 
 
+def test_a_record_of_no_possible_time_is_rejected() -> None:
+    """Neither kind can be put on a day; the record's own time stands for it."""
+    absurd = [evolve(COMMIT, commit_ms=at_ms) for at_ms in (-1, LAST_MS + 1, 2**62, LAST_MS)]
+    rows = commits(*((KEY, encode_offset_value(one)) for one in absurd))
+    reason = "time: not ms since 1970"
+    assert [row["reason"] for row in rows] == [reason, reason, reason, None]
+    assert [row["at_ms"] for row in rows] == [WRITTEN_MS, WRITTEN_MS, WRITTEN_MS, LAST_MS]
+    value = encode_group_value(evolve(GROUP, state_ms=2**62))
+    (row,) = groups((encode_key(GroupKey(group="g")), value))
+    assert (row["group"], row["value"]) == (None, value)
+    assert row["rejections"] == [{"part": "value", "reason": reason}]
+
+
 def test_a_tombstone_becomes_a_row_without_an_offset() -> None:
     """A commit that was deleted or expired is part of the history, at the time it was written."""
     (row,) = commits((KEY, None))
@@ -137,7 +151,7 @@ values = st.builds(
     committed=st.integers(0, 2**63 - 1),
     leader_epoch=st.integers(-1, 2**31 - 1),
     metadata=st.sampled_from(["", "", "x", "é" * 90]),
-    commit_ms=st.integers(0, 2**60),
+    commit_ms=st.integers(0, LAST_MS),
     topic_id=st.sampled_from([None, UUID(int=1)]),
     version=st.integers(0, 4),
 ).map(encode_offset_value)
@@ -155,6 +169,8 @@ def one_by_one(raw: bytes) -> dict[str, Any]:
         value = decode_offset_value(raw)
     except DecodeError as error:
         return dict.fromkeys(READ) | {"reason": str(error), "at_ms": WRITTEN_MS}
+    if not 0 <= value.commit_ms <= LAST_MS:
+        return dict.fromkeys(READ) | {"reason": "time: not ms since 1970", "at_ms": WRITTEN_MS}
     columns = (value.committed, value.leader_epoch, value.metadata, value.commit_ms, value.version)
     return dict(zip(READ, (None, *columns), strict=True))
 
