@@ -10,7 +10,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from coopgroup.errors import ConfigurationError
-from coopgroup.pipeline.ends import Brokers, grid_ms, write_ends
+from coopgroup.pipeline.ends import MOMENTS_MAX, Brokers, grid_ms, slices, step_ms, write_ends
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import rows
@@ -64,6 +64,25 @@ def test_moments_repeat_and_are_not_too_many() -> None:
     assert list(grid_ms(20_000, 40_001, 10_000)) == [20_000, 30_000, 40_000]
     with pytest.raises(ConfigurationError, match=r"--every: got 1\.0, expected at least 18 s"):
         grid_ms(0, 86_400_000, 1_000)
+
+
+@pytest.mark.parametrize(("days", "minutes"), [(0, 1), (3, 1), (7, 3), (30, 9)])
+def test_a_long_history_has_a_longer_step(days: int, minutes: int) -> None:
+    """Where the user names none, whatever is asked for is possible."""
+    since_ms, until_ms = NOW_MS - days * 86_400_000, NOW_MS
+    every_ms = step_ms(since_ms, until_ms)
+    assert every_ms == minutes * 60_000
+    assert len(grid_ms(since_ms, until_ms, every_ms)) <= MOMENTS_MAX
+
+
+def test_moments_are_asked_in_parts() -> None:
+    """In order, and at least once: the present is asked with each part."""
+    assert list(slices(range(10, 80, 10), 3)) == [
+        range(10, 40, 10),
+        range(40, 70, 10),
+        range(70, 80, 10),
+    ]
+    assert list(slices(range(0))) == [range(0)]
 
 
 def test_a_moment_is_in_the_table_once(spark: SparkSession, tmp_path: Path) -> None:

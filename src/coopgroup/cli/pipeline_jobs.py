@@ -94,8 +94,7 @@ def history(
 @click.option(
     "--every",
     type=click.FloatRange(min=0.1),
-    default=60,
-    show_default=True,
+    show_default="60, or more for a long history",
     help="Seconds between the moments of which the lag is computed.",
 )
 @click.option(
@@ -112,7 +111,7 @@ def lag(
     config: Sequence[str],
     kafka_option: Sequence[str],
     reset: str,
-    every: float,
+    every: float | None,
     days: float,
     every_s: float | None,
     **place: Any,  # noqa: ANN401 - the options of a place
@@ -131,12 +130,12 @@ def lag(
     with one_line():
         if every_s is None:
             tables.require("commits", "coopgroup pipeline history")
-            _compute_lag(tables, brokers, reset, since_ms, int(every * _MS_PER_S))
+            _compute_lag(tables, brokers, reset, since_ms, every)
         else:
             query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
             try:
                 while query.isActive:
-                    _compute_lag(tables, brokers, reset, since_ms, None)
+                    _compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
                     query.awaitTermination(max(1, int(every_s)))
             except KeyboardInterrupt:
                 query.stop()
@@ -247,18 +246,27 @@ def _finish(query: StreamingQuery) -> None:
 
 
 def _compute_lag(
-    tables: Tables, brokers: Brokers, reset: str, since_ms: int, every_ms: int | None
+    tables: Tables,
+    brokers: Brokers,
+    reset: str,
+    since_ms: int,
+    every_s: float | None,
+    *,
+    is_now: bool = False,
 ) -> None:
-    """Look up ends, of now only if `every_ms` is None, and compute the lag anew."""
-    from coopgroup.pipeline.ends import grid_ms, write_ends  # noqa: PLC0415 - needs the extra
+    """Look up ends, of now only or also of earlier moments, and compute the lag anew."""
+    from coopgroup.pipeline import ends  # noqa: PLC0415 - needs the extra
     from coopgroup.pipeline.lag import committed_topics, write_lag  # noqa: PLC0415 - likewise
 
     topics, first_ms = committed_topics(tables)
     if not topics:
         return
     now_ms = _now_ms()
-    moments = range(0) if every_ms is None else grid_ms(max(since_ms, first_ms), now_ms, every_ms)
-    write_ends(tables, brokers.ends(topics, moments, now_ms))
+    first_ms = max(since_ms, first_ms)
+    every_ms = ends.step_ms(first_ms, now_ms) if every_s is None else int(every_s * _MS_PER_S)
+    moments = range(0) if is_now else ends.grid_ms(first_ms, now_ms, every_ms)
+    for part in ends.slices(moments):
+        ends.write_ends(tables, brokers.ends(topics, part, now_ms))
     write_lag(tables, reset, since_ms=since_ms)
 
 

@@ -8,7 +8,7 @@ first record is the first that is left is skipped, unless nothing was ever taken
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -23,10 +23,12 @@ from coopgroup.pipeline.schemas import TABLES
 if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
 
-__all__ = ["ENDS_JOB", "Brokers", "grid_ms", "write_ends"]
+__all__ = ["ENDS_JOB", "Brokers", "grid_ms", "slices", "step_ms", "write_ends"]
 
 ENDS_JOB: Final = "ends"
 MOMENTS_MAX: Final = 5_000
+_SLICE: Final = 500  # moments whose ends are in memory at once
+_MINUTE_MS: Final = 60_000
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
 _KEY: Final = ("topic", "partition", "at_ms")
@@ -126,6 +128,18 @@ def _offsets(
         }
     except KafkaException as error:
         raise PipelineError(f"offsets cannot be looked up: {error.args[0].str()}") from None
+
+
+def step_ms(since_ms: int, until_ms: int) -> int:
+    """Shortest step in whole minutes, in ms, with which `grid_ms` has not too many moments."""
+    minutes = -(-(until_ms - since_ms) // (MOMENTS_MAX * _MINUTE_MS))
+    return max(1, minutes) * _MINUTE_MS
+
+
+def slices(moments: range, size: int = _SLICE) -> Iterator[range]:
+    """Parts of moments, in order, of so many at most; one without any where there are none."""
+    for first in range(0, max(1, len(moments)), size):
+        yield moments[first : first + size]
 
 
 def grid_ms(since_ms: int, until_ms: int, every_ms: int) -> range:
