@@ -79,6 +79,7 @@ class Leadership:
         self._on_elected = on_elected
         self._on_lost = on_lost
         self._changed = threading.Condition()
+        self._is_closed = False
         self._group = CooperativeGroup(
             configuration,
             catalogue=Catalogue.of([self._resource]),
@@ -113,6 +114,7 @@ class Leadership:
         """
         self._group.close()
         with self._changed:
+            self._is_closed = True
             self._changed.notify_all()
 
     @property
@@ -147,10 +149,18 @@ class Leadership:
             timeout_s: how long, in seconds; None for as long as it takes.
 
         Returns:
-            The token; None if the time is over, or the group refused this process for good.
+            The token; None if the time is over, it is closed, or the group refused this process for
+            good.
         """
-        self._wait_for(lambda: self.leads, timeout_s)
-        return self.token
+        tokens = list[int]()
+
+        def leads() -> bool:
+            token = self.token
+            tokens.extend(() if token is None else (token,))
+            return bool(tokens)
+
+        self._wait_for(leads, timeout_s)
+        return tokens[0] if tokens else None
 
     def wait_lost(self, timeout_s: float | None = None) -> bool:
         """Wait until this process does not lead; whether that came in time."""
@@ -162,7 +172,7 @@ class Leadership:
         with self._changed:
             while not condition():
                 left_s = _STEP_S if deadline_s is None else min(_STEP_S, deadline_s - now_s())
-                if left_s <= 0 or self.failure is not None:
+                if left_s <= 0 or self._is_closed or self.failure is not None:
                     return
                 self._changed.wait(left_s)
 

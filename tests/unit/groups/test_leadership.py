@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from typing import Any
 
@@ -47,3 +48,13 @@ def test_election_that_is_heard_after_its_lease_is_told_all_the_same(
     driver.lease_until_s = math.inf
     assert (leadership.leads, leadership.token) == (True, 3)
     leadership.close()
+
+
+def test_wait_ends_when_it_is_closed() -> None:
+    """Nobody will be elected any more."""
+    leadership, tokens = Leadership(SETTINGS), list[int | None]()
+    waiting = threading.Thread(target=lambda: tokens.append(leadership.wait()), daemon=True)
+    waiting.start()
+    leadership.close()
+    waiting.join(WAIT_S)
+    assert tokens == [None]
