@@ -1,6 +1,7 @@
 """A bounded number of threads for an application's callbacks.
 
-Rules of this file: the most urgent call goes first; threads are started when they are needed and
+Rules of this file: the most urgent call goes first, the urgent ones even where all threads are
+caught; threads are started when they are needed and
 end when they are not; none of them keeps the interpreter from ending, whatever it is caught in.
 """
 
@@ -15,8 +16,10 @@ from attrs import define, field
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CallbackPool"]
+__all__ = ["URGENT", "CallbackPool"]
 
+URGENT: Final = 0
+"""Calls that wait for no thread: what must end at once, and whoever hears of failures."""
 _IDLE_S: Final = 5.0
 _CLOSE_S: Final = 1.0
 
@@ -27,7 +30,7 @@ class CallbackPool:
 
     Attributes:
         name: of its threads.
-        threads_max: how many calls run at once.
+        threads_max: how many calls run at once, beside urgent ones.
     """
 
     name: str
@@ -45,7 +48,8 @@ class CallbackPool:
         with self._changed:
             self._number += 1
             heapq.heappush(self._calls, (urgency, self._number, call))
-            if self._idle >= len(self._calls) or self._threads >= self.threads_max:
+            is_full = self._threads >= self.threads_max and urgency > URGENT
+            if self._idle >= len(self._calls) or is_full:
                 self._changed.notify()
                 return
             self._threads += 1
@@ -79,7 +83,8 @@ class CallbackPool:
                 if not self._calls and not self._closed:
                     self._changed.wait_for(lambda: self._calls or self._closed, _IDLE_S)
                 self._idle -= 1
-                if not self._calls:
+                is_surplus = self._threads > self.threads_max
+                if not self._calls or (is_surplus and self._calls[0][0] > URGENT):
                     self._threads -= 1
                     self._own.discard(threading.get_ident())
                     self._changed.notify_all()

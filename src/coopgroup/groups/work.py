@@ -382,7 +382,7 @@ class ResourceWork:
             work.retry_at_s = now_s() + min(self.limits.retry_s * factor, self.limits.retry_max_s)
         name, attempts = action.name.lower(), work.attempts
         resources = ResourceSet.from_pairs([work.resource])
-        self.write(
+        self._tell(
             WorkFailed(resources=resources, action=name, error=one_line(error), attempts=attempts)
         )
         self._report(
@@ -400,17 +400,23 @@ class ResourceWork:
             except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
                 self.warn("internal_error", error=repr(error))
 
-        self.pool.submit(_Action.STOP.value, call)
+        self.pool.submit(_Action.LOST.value, call)  # all other threads may be caught
+
+    def _tell(self, record: Record) -> None:
+        try:
+            self.write(record)
+        except Exception as error:  # noqa: BLE001 -- the work goes on, told or not
+            self.warn("internal_error", error=repr(error))
 
     def _tell_started(self, work: _Work) -> None:
         if work.runs and not work.is_told and not work.is_stale:
             work.is_told = True
-            self.write(ResourcesStarted(resources=ResourceSet.from_pairs([work.resource])))
+            self._tell(ResourcesStarted(resources=ResourceSet.from_pairs([work.resource])))
 
     def _tell_stopped(self, work: _Work) -> None:
         if work.is_told:
             work.is_told = False
-            self.write(
+            self._tell(
                 ResourcesStopped(
                     resources=ResourceSet.from_pairs([work.resource]),
                     reason=work.reason,
@@ -421,8 +427,8 @@ class ResourceWork:
     def _end(self, work: _Work) -> None:
         """Nothing runs any more: whoever waits for that may hear it."""
         del self._works[work.resource]
+        self._complete(work)  # first: the group waits for it, whatever telemetry does
         self._tell_stopped(work)
-        self._complete(work)
         self._changed.notify_all()
 
     def _complete(self, work: _Work) -> None:
@@ -437,8 +443,8 @@ class ResourceWork:
         work.want(_Wish.END, StopReason.LOST)
         work.is_revoked, work.began_s = is_revoked, began_s
         work.is_stale = True
+        self._complete(work)  # first: the group waits for it, whatever telemetry does
         self._tell_stopped(work)
-        self._complete(work)
         if work.busy:
             self._begin(work, _Action.LOST)
         else:

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from coopgroup.groups import pool as pool_module
-from coopgroup.groups.pool import CallbackPool
+from coopgroup.groups.pool import URGENT, CallbackPool
 
 WAIT_S = 10.0
 
@@ -38,12 +38,12 @@ def test_calls_when_threads_are_few_run_by_urgency() -> None:
         order.append("first")
 
     pool.submit(9, first)
-    for urgency, name in [(2, "start"), (0, "lost"), (1, "stop"), (0, "lost too")]:
+    for urgency, name in [(3, "start"), (1, "soon"), (2, "stop"), (1, "soon too")]:
         pool.submit(urgency, partial(order.append, name))
     assert _threads() == 1
     gate.set()
     _until(lambda: len(order) == 5)
-    assert order == ["first", "lost", "lost too", "stop", "start"]
+    assert order == ["first", "soon", "soon too", "stop", "start"]
     pool.close()
     _until(lambda: _threads() == 0)
 
@@ -106,3 +106,19 @@ def test_call_when_no_thread_is_to_be_had_runs_with_the_next(
     pool.submit(1, lambda: done.append(2))
     _until(lambda: done == [1, 2])
     pool.close()
+
+
+def test_urgent_call_runs_though_all_threads_are_caught() -> None:
+    """What must end at once cannot wait for a stop that hangs."""
+    pool = CallbackPool(name="pool-test", threads_max=1)
+    gate, done, later = threading.Event(), threading.Event(), threading.Event()
+    pool.submit(1, partial(_wait, gate))
+    pool.submit(2, later.set)
+    pool.submit(URGENT, done.set)
+    assert done.wait(WAIT_S)
+    _until(lambda: _threads() == 1)
+    assert not later.is_set()
+    gate.set()
+    assert later.wait(WAIT_S)
+    pool.close()
+    _until(lambda: _threads() == 0)

@@ -350,3 +350,16 @@ def test_membership_that_is_over_is_reported(bench: Bench) -> None:
         "not authorised",
     )
     assert bench.work.failure is not None
+
+
+def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None:
+    """A log that cannot be written must not keep the others waiting."""
+
+    def fail(_: Record) -> None:
+        raise OSError("no space left")
+
+    bench.grant()
+    bench.work.write = fail
+    bench.work.put(RevokeResources(resources=ONLY_LIGHT))
+    until(lambda: bench.given_up() == [LIGHT], "the group hears of it")
+    until(lambda: bench.warned == ["internal_error"], "it is logged")
