@@ -57,6 +57,14 @@ BAD = (
     (line(50, LED, schema=2), "schema: expected 1"),
     (line(60, LED, kind="dance"), "kind: not known"),
     (line(70, LED, generation="7"), "generation: missing, or of another type"),
+    (line(-1, LED), "at_ms: not ms since 1970"),
+    (line(2**62, LED), "at_ms: not ms since 1970"),
+    (line(80, LED, members=3), "members: missing, or of another type"),
+    (line(80, LED, follow_up="no"), "follow_up: missing, or of another type"),
+    (
+        line(90, ResourcesStarted(resources=HELD), resources=7),
+        "resources: missing, or of another type",
+    ),
 )
 
 
@@ -104,10 +112,12 @@ def test_a_line_is_a_row_once(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_topic_is_read_as_files_are(spark: SparkSession, tmp_path: Path) -> None:
-    """Records of a stream, one of them sent twice, in two micro-batches."""
-    for part, chosen in enumerate((LINES[:3], (LINES[2], LINES[3], "broken"))):
+    """Records of a stream in two micro-batches; what was rejected is there with every place."""
+    batches = ((*LINES[:3], "broken"), (LINES[2], LINES[3], "broken", None, " "))
+    for part, chosen in enumerate(batches):
         records = [
-            (None, one.encode(), 0, part * 10 + number, 99) for number, one in enumerate(chosen)
+            (None, one and one.encode(), 0, part * 10 + number, 99)
+            for number, one in enumerate(chosen)
         ]
         frame = spark.createDataFrame(records, RAW).coalesce(1)
         frame.write.parquet(str(tmp_path / "in" / str(part)))
@@ -117,6 +127,9 @@ def test_a_topic_is_read_as_files_are(spark: SparkSession, tmp_path: Path) -> No
         stream = raw.option("recursiveFileLookup", "true").parquet(str(tmp_path / "in"))
         start_telemetry(stream, tables, topic="telemetry").awaitTermination()
     assert rows(tables.read("events"), "at_ms") == [(10,), (20,), (30,), (40,)]
-    assert rows(tables.read("rejected"), "source", "source_offset", "at_ms") == [
-        ("telemetry", 12, 99)
+    assert rows(tables.read("rejected"), "source", "source_offset", "at_ms", "reason") == [
+        ("telemetry", 3, 99, "not JSON"),
+        ("telemetry", 12, 99, "not JSON"),
+        ("telemetry", 13, 99, "the record has no value"),
+        ("telemetry", 14, 99, "not JSON"),
     ]

@@ -8,17 +8,18 @@ a copy of it, a producer that tried twice) adds nothing.
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
 
-from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.schemas import LAST_MS, TABLES
 from coopgroup.pipeline.streams import start_job
 from coopgroup.telemetry import SCHEMA_VERSION
 from coopgroup.telemetry.codec import CLASS_OF_KIND
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -43,20 +44,30 @@ _ENVELOPE: Final = (
 )
 _RESOURCES: Final = "map<string, array<int>>"
 _COUNTED: Final = ("granted", "revoked", "lost", "created", "waiting", "contested")
-_ROUND: Final = ", ".join(
-    (
-        "policy string, assignor string, members array<string>, follow_up boolean",
-        "scheduled_rebalance_timeout_ms long",
-        *(f"{name} {_RESOURCES}" for name in _COUNTED),
-    )
+_ROUND: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("policy", "assignor"), "string"),
+        "members": "array<string>",
+        "follow_up": "boolean",
+        "scheduled_rebalance_timeout_ms": "long",
+        **dict.fromkeys(_COUNTED, _RESOURCES),
+    }
 )
-_WORK: Final = f"resources {_RESOURCES}, reason string, duration_ms long"
+_WORK: Final = MappingProxyType(
+    {"resources": _RESOURCES, "reason": "string", "duration_ms": "long"}
+)
 _WORK_KINDS: Final = ("resources_started", "resources_stopped")
+# Kinds whose fields go into columns, the fields, and those of them without which it is no record.
+_FIELDS: Final = (
+    (("round_led",), _ROUND, ("members",)),
+    (_WORK_KINDS, _WORK, ("resources",)),
+)
+_PLACE: Final = ("source", "source_partition", "source_offset", "value")
 
 
 def file_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Lines of files or folders: (source, source_partition, source_offset, written_ms, line)."""
-    lines = spark.read.text(list(paths), wholetext=False)
+    lines = spark.read.text(list(paths), wholetext=False).where(sql.trim("value") != "")
     return _lines(
         lines.select(sql.col("_metadata.file_path").alias("source"), sql.col("value")),
         sql.lit(None),
@@ -82,7 +93,7 @@ def _lines(rows: DataFrame, partition: Column, offset: Column, written_ms: Colum
         offset.cast("long").alias("source_offset"),
         written_ms.cast("long").alias("written_ms"),
         sql.col("value").cast("string").alias("line"),
-    ).where(sql.trim("line") != "")
+    )
 
 
 # --- transformations ------------------------------------------------------------------------------
@@ -91,7 +102,9 @@ def _lines(rows: DataFrame, partition: Column, offset: Column, written_ms: Colum
 def read_lines(lines: DataFrame) -> DataFrame:
     """Read envelopes: adds the columns of `events`, and `reason` where a line is none."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_broken"}
+    fields = _ddl({**_ROUND, **_WORK})
     rows = lines.withColumn("one", sql.from_json("line", _ENVELOPE, options))
+    rows = rows.withColumn("did", sql.from_json("line", fields))
     needed = ("at_ms", "group", "member", "generation", "kind")
     named = [
         sql.when(sql.col(f"one.{name}").isNull(), f"{name}: missing, or of another type")
@@ -102,12 +115,15 @@ def read_lines(lines: DataFrame) -> DataFrame:
     is_broken = sql.col("one").isNull() | (sql.col("one._broken").isNotNull() & nothing)
     version = sql.col("one.schema")
     reason = sql.coalesce(
+        sql.when(sql.col("line").isNull(), "the record has no value"),
         sql.when(is_broken, "not JSON"),
         sql.when(
             version.isNull() | (version != SCHEMA_VERSION), f"schema: expected {SCHEMA_VERSION}"
         ),
         *named,
+        sql.when(~sql.col("one.at_ms").between(0, LAST_MS), "at_ms: not ms since 1970"),
         sql.when(~sql.col("one.kind").isin(*CLASS_OF_KIND), "kind: not known"),
+        *(_complaint(*one) for one in _FIELDS),
     )
     return rows.select(
         *lines.columns,
@@ -117,6 +133,28 @@ def read_lines(lines: DataFrame) -> DataFrame:
         sql.sha2("line", 256).alias("digest"),
         reason.alias("reason"),
     )
+
+
+def _complaint(kinds: Sequence[str], fields: Mapping[str, str], needed: Sequence[str]) -> Column:
+    """Why the fields of a kind cannot be read; null where they can, or it is another kind."""
+    complaints = []
+    for name, kind in fields.items():
+        value = sql.col(f"did.{name}")
+        is_given = sql.lit(name in needed) | sql.get_json_object("line", f"$.{name}").isNotNull()
+        is_bad = value.isNull() & is_given
+        if kind == _RESOURCES:
+            is_bad |= sql.exists(sql.map_values(value), _is_no_list)
+        complaints.append(sql.when(is_bad, f"{name}: missing, or of another type"))
+    return sql.when(sql.col("one.kind").isin(*kinds), sql.coalesce(*complaints))
+
+
+def _is_no_list(partitions: Column) -> Column:
+    """Whether partitions are no list of integers."""
+    return partitions.isNull() | sql.exists(partitions, lambda one: one.isNull())
+
+
+def _ddl(fields: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in fields.items())
 
 
 def events_of(read: DataFrame) -> DataFrame:
@@ -135,13 +173,13 @@ def rejected_lines_of(read: DataFrame) -> DataFrame:
         sql.lit(None).cast("binary").alias("key"),
         sql.col("line").cast("binary").alias("value"),
     )
-    return rows.dropDuplicates(["source", "source_partition", "source_offset", "value"])
+    return rows.dropDuplicates([*_PLACE])
 
 
 def rounds_of(events: DataFrame) -> DataFrame:
     """What leaders decided: from `events` to the table `rounds`."""
     rows = events.where(sql.col("kind") == "round_led")
-    rows = rows.withColumn("led", sql.from_json("record", _ROUND))
+    rows = rows.withColumn("led", sql.from_json("record", _ddl(_ROUND)))
     counts = [_count(f"led.{name}").alias(name) for name in _COUNTED]
     return rows.select("*", "led.*").select(
         *("group", "at_ms", "member", "generation", "policy", "assignor", "members"),
@@ -163,7 +201,7 @@ def _count(resources: str) -> Column:
 def work_of(events: DataFrame) -> DataFrame:
     """What applications began and ceased to work on: from `events` to the table `work`."""
     rows = events.where(sql.col("kind").isin(*_WORK_KINDS))
-    rows = rows.withColumn("did", sql.from_json("record", _WORK)).select("*", "did.*")
+    rows = rows.withColumn("did", sql.from_json("record", _ddl(_WORK))).select("*", "did.*")
     by_topic = rows.select("*", sql.explode("resources").alias("topic", "partitions"))
     return (
         by_topic.withColumn("partition", sql.explode("partitions"))
@@ -182,17 +220,16 @@ def telemetry_frames(lines: DataFrame, tables: Tables) -> dict[str, DataFrame]:
     read = read_lines(lines)
     known = tables.read("events").select("digest")
     events = events_of(read).join(known, "digest", "left_anti")
-    refused = rejected_lines_of(read)
-    refused = refused.join(tables.read("rejected").select("source", "value"), _SAME, "left_anti")
+    # A line of a file has no place, so its text is known; a record of a topic has one.
+    refused, before = rejected_lines_of(read).alias("new"), tables.read("rejected").alias("old")
+    same = [sql.col(f"new.{one}").eqNullSafe(sql.col(f"old.{one}")) for one in _PLACE]
+    refused = refused.join(before, same, "left_anti")
     return {
         "events": events,
         "rounds": rounds_of(events),
         "work": work_of(events),
         "rejected": refused,
     }
-
-
-_SAME: Final = ["source", "value"]
 
 
 # --- jobs -----------------------------------------------------------------------------------------
