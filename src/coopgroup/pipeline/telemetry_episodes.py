@@ -169,10 +169,14 @@ def _begins(led: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _ends(led: DataFrame, events: DataFrame) -> DataFrame:
-    """When the last member had its assignment."""
+    """When the last member of each round had its assignment.
+
+    A static member that comes back within its session gets it again, in the same generation, when
+    the rebalance is long over: under another member id.
+    """
     got = events.where(sql.col("kind") == "assignment_received")
-    got = got.select("group", "generation", sql.col("at_ms").alias("got_ms"))
-    rows = led.select("group", "generation", "first_generation").join(got, ["group", "generation"])
+    got = got.select("group", "generation", "member", sql.col("at_ms").alias("got_ms"))
+    rows = led.join(got, ["group", "generation"]).where(sql.expr("array_contains(members, member)"))
     return rows.groupBy(*_REBALANCE).agg(sql.max("got_ms").alias("got_ms"))
 
 
