@@ -56,7 +56,9 @@ def history(
         "generations": make(spark, "generations", *generations),
         "members": make(spark, "members", *members, *(members if again else [])),
         "assignments": make(spark, "assignments", *assignments),
-        "commits": make(spark, "commits", commit(15, 1), commit(104, 2), commit(999, 3)),
+        "commits": make(
+            spark, "commits", commit(15, 1), commit(104, 2), commit(999, 3, written_ms=1_000)
+        ),
     }
 
 
@@ -67,7 +69,11 @@ def absences(tables: dict[str, DataFrame]) -> DataFrame:
     holders = holders_of(tables["assignments"], present)
     gone = departures_of(present, states, holders, tables["commits"])
     return absences_of(
-        gone.localCheckpoint(), arrivals_of(present).localCheckpoint(), states, checkpointed
+        gone.localCheckpoint(),
+        arrivals_of(present).localCheckpoint(),
+        states,
+        tables["commits"],
+        checkpointed,
     )
 
 
@@ -140,7 +146,7 @@ def test_an_absence_begins_with_the_last_sign_of_work(spark: SparkSession) -> No
     tables = history(spark, {"g": WORKED, "idle": IDLE})
     columns = ("gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms", "partitions")
     assert rows(absences(tables), "group", *columns, "generation", "observed_until_ms") == [
-        ("g", 104, 104, 110, 46, 1, 1, 300),
+        ("g", 104, 104, 110, 46, 1, 1, 1_000),  # its last commit
         ("idle", 100, 110, 110, 40, 0, 1, 150),
     ]
 

@@ -131,7 +131,11 @@ def arrivals_of(present: DataFrame) -> DataFrame:
 
 
 def absences_of(
-    departures: DataFrame, arrivals: DataFrame, states: DataFrame, keep: Keep
+    departures: DataFrame,
+    arrivals: DataFrame,
+    states: DataFrame,
+    commits: DataFrame,
+    keep: Keep,
 ) -> DataFrame:
     """The table: every departure, with the return that belongs to it.
 
@@ -139,6 +143,7 @@ def absences_of(
         departures: from `departures_of`.
         arrivals: from `arrivals_of`.
         states: from `processes.states_of`.
+        commits: the table.
         keep: as in `episodes`.
     """
     open_ones, comings = departures, arrivals
@@ -151,7 +156,11 @@ def absences_of(
         came = pairs.select("group", sql.col("returned_member_id").alias("member_id"))
         comings = comings.join(came, list(_MEMBER), "left_anti")
     returns = reduce(lambda one, other: one.unionByName(other), paired)
-    until = states.groupBy("group").agg(sql.max("at_ms").alias("observed_until_ms"))
+    # A group without rebalances still commits, and says so that nobody has come back.
+    seen = states.select("group", "at_ms").unionByName(
+        commits.select("group", sql.col("written_ms").alias("at_ms"))
+    )
+    until = seen.groupBy("group").agg(sql.max("at_ms").alias("observed_until_ms"))
     rows = departures.join(returns, list(_MEMBER), "left").join(until, "group")
     return (
         rows.withColumn("returned_as", sql.coalesce("returned_as", sql.lit("never")))

@@ -86,6 +86,7 @@ def history_episodes(
             keep(departures_of(present, states, holders, commits)),
             keep(arrivals_of(present)),
             states,
+            commits,
             keep,
         ),
         "skew": skew_of(lag, rounds, holders),
