@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from coopgroup.pipeline.episodes import checkpointed, history_episodes
+from coopgroup.pipeline.outages import outages_of
 from tests.spark.frames import commit, make, rows
 
 if TYPE_CHECKING:
@@ -133,3 +134,19 @@ def test_skew_is_of_those_who_are_in_the_group(episodes: dict[str, DataFrame]) -
         (70_500, 3, 2, 0, 0, 0.0, None),
         (130_000, 5, 2, 10, 10, 5.0, 2.0),
     ]
+
+
+def test_outages_that_cannot_be_seen_count_for_their_own_rebalances(spark: SparkSession) -> None:
+    """A partition that nobody ever commits moves twice: each time it is one that is unobserved."""
+    held = {"group": "g", "topic": "orders", "partition": 0}
+    changes = make(
+        spark,
+        "assignments",
+        *(
+            {**held, "at_ms": generation * 10_000, "generation": generation}
+            for generation in (1, 4)
+        ),
+    ).selectExpr("*", "generation AS first_generation", "true AS is_move", "false AS is_resumed")
+    outages = outages_of(changes, make(spark, "commits"))
+    columns = ("first_generation", "is_observed")
+    assert rows(outages, *columns) == [(1, False), (4, False)]

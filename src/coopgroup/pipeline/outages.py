@@ -63,10 +63,10 @@ def outages_of(changes: DataFrame, commits: DataFrame) -> DataFrame:
     rows = gaps.withColumn("is_observed", is_observed).where(
         sql.col("is_changed") | (sql.col("is_observed") & (gap_ms > _TELLING * sql.col("usual_ms")))
     )
-    # Two rounds within one gap are one outage, of the first of them.
-    once = rows.groupBy(*_PARTITION, "begin_ms", "end_ms", "is_observed", "usual_ms").agg(
-        sql.min("first_generation").alias("first_generation")
-    )
+    # Two rounds within one gap are one outage, of the first of them; what has no gap is apart.
+    unseen = sql.when(~sql.col("is_observed"), sql.col("first_generation")).alias("unseen")
+    gap = (*_PARTITION, "begin_ms", "end_ms", "is_observed", "usual_ms")
+    once = rows.groupBy(*gap, unseen).agg(sql.min("first_generation").alias("first_generation"))
     zero = sql.lit(0).cast("long")
     return once.select(
         *(*_PARTITION, "first_generation", "begin_ms", "end_ms", "is_observed"),
