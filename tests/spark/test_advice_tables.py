@@ -8,6 +8,7 @@ import pytest
 from attrs import frozen
 from pyspark.sql import DataFrame, SparkSession
 
+from coopgroup.pipeline import advice_tables
 from coopgroup.pipeline.advice_cost import MoveCost
 from coopgroup.pipeline.advice_tables import history_of, move_cost_of
 from coopgroup.pipeline.errors import PipelineError
@@ -146,6 +147,32 @@ def test_history_is_as_long_as_the_group_was_seen(spark: SparkSession) -> None:
     history = history_of(given, "g")
     assert history.days == 8.0
     assert history.observed.moved == 0.5
+
+
+def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSession) -> None:
+    """Its rebalances say nothing of partitions, its work does."""
+    work = [
+        {"group": "g", "topic": "t", "partition": place % 12, "at_ms": place} for place in range(24)
+    ]
+    known = rebalance(DAY_MS, source="telemetry", partitions=None)
+    history = history_of(Given(spark=spark, rows={"rebalances": [known], "work": work}), "g")
+    assert (history.members, history.partitions) == (3, 12)
+    assert "needs `coopgroup pipeline history`" in history.notes[0]
+
+
+def test_of_too_many_absences_the_newest_count(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever order they stand, and the time before them does not count either."""
+    monkeypatch.setattr(advice_tables, "_ROWS_MAX", 2)
+    rows = {
+        "absences": [absence(place * DAY_MS // 4, 5_000) for place in (6, 1, 4)],
+        "rebalances": [rebalance(0, moved=100), rebalance(DAY_MS, moved=4)],
+    }
+    history = history_of(Given(spark=spark, rows=rows), "g")
+    assert [one.begin_ms for one in history.episodes] == [DAY_MS, 6 * DAY_MS // 4]
+    assert (history.days, history.observed.moved) == (1.0, 4.0)
+    assert history.notes[0].startswith("There are more than 2 absences")
 
 
 def test_policy_of_our_own_group_is_told_by_its_leaders(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final, Protocol
 
-from attrs import frozen
+from attrs import evolve, frozen
 from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
@@ -77,12 +77,16 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
     Raises:
         PipelineError: there is no history of that group.
     """
+    absences, cut_notes = _absences(tables, group)
+    since_ms = absences[0].gone_ms if cut_notes else None
     every = _of(tables, "rebalances", group).collect()
+    every = [row for row in every if since_ms is None or row.begin_ms >= since_ms]
     rebalances = _by_source(every, "history", "telemetry")
-    absences = _of(tables, "absences", group).limit(_ROWS_MAX).collect()
     if not rebalances and not absences:
         raise PipelineError(_unknown(tables, group))
     span = _span(tables, group, rebalances, absences)
+    if since_ms is not None:
+        span = evolve(span, begin_ms=since_ms)
     members = _usual_members(rebalances)
     seen = [seen_of(row) for row in absences]
     episodes, left_out = episodes_of(
@@ -94,7 +98,7 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
     return GroupHistory(
         group=group,
         members=members,
-        partitions=max((row.partitions for row in rebalances if row.partitions), default=members),
+        partitions=_partitions(tables, group, rebalances) or members,
         is_static=2 * sum(row.instance_id is not None for row in absences) > len(absences),
         session_timeout_ms=timeouts.most_common(1)[0][0] if timeouts else _SESSION_MS,
         rate_per_s=rate_per_s,
@@ -104,7 +108,12 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
         left_out=left_out,
         today=found if today is None else today,
         observed=_observed(tables, group, _by_source(every, "telemetry", "history"), span.days),
-        notes=(*(notes if today is None else ()), *rate_notes),
+        notes=(
+            *cut_notes,
+            *_source_notes(rebalances, absences),
+            *(notes if today is None else ()),
+            *rate_notes,
+        ),
     )
 
 
@@ -204,6 +213,35 @@ def _by_source(rows: Sequence[Row], *sources: str) -> list[Row]:
     """Rows of the first source that has any: a group may be known by two, and count once."""
     by_source = ([row for row in rows if row.source == source] for source in sources)
     return next((some for some in by_source if some), [])
+
+
+def _absences(tables: Readable, group: str) -> tuple[list[Row], tuple[str, ...]]:
+    """Absences, oldest first, and a note where there are too many to hold: the newest count."""
+    newest = _of(tables, "absences", group).orderBy(sql.col("gone_ms").desc(), "member_id")
+    rows = newest.limit(_ROWS_MAX + 1).collect()
+    if len(rows) <= _ROWS_MAX:
+        return rows[::-1], ()
+    note = f"There are more than {_ROWS_MAX:,} absences; only the newest count, and days with them."
+    return rows[:_ROWS_MAX][::-1], (note,)
+
+
+def _source_notes(rebalances: Sequence[Row], absences: Sequence[Row]) -> tuple[str, ...]:
+    """A note where only telemetry knows the group."""
+    if absences or any(row.source == "history" for row in rebalances):
+        return ()
+    note = (
+        "Only telemetry knows this group, which does not say who was absent: advice needs "
+        "`coopgroup pipeline history`, and then episodes."
+    )
+    return (note,)
+
+
+def _partitions(tables: Readable, group: str, rebalances: Sequence[Row]) -> int:
+    """How many partitions a group reads; 0 where nothing tells."""
+    known = [int(row.partitions) for row in rebalances if row.partitions]
+    if known:
+        return max(known)
+    return _of(tables, "work", group).select("topic", "partition").distinct().count()
 
 
 def _unknown(tables: Readable, group: str) -> str:
