@@ -87,7 +87,7 @@ def test_late_and_repeated_commits_change_only_what_they_are_about(spark: SparkS
 
 
 def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
-    """All records over all seconds of an hour; what goes back does not count."""
+    """All records over all seconds of an hour (UTC); what goes back does not count."""
     commits = make(
         spark,
         "commits",
@@ -99,7 +99,12 @@ def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
     )
     ends = make(spark, "ends", end(0, 0), end(20_000, 400), end(24 * HOUR_MS + 20_000, 400))
     interests = interests_of(commits, make(spark, "members"))
-    first, second = rows(loads_of(ends, commits, interests))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        first, second = rows(loads_of(ends, commits, interests))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
     assert first[:4] == ("g", "orders", 0, 0)
     # Twenty seconds with 400 records, and a day with none.
     assert first[4:] == (pytest.approx(400 / 86_420), 3.0, 86_420.0, 20.0)

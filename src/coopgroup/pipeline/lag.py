@@ -34,6 +34,7 @@ LAG_JOB: Final = "lag"
 RESETS: Final = ("earliest", "latest")
 _PARTITION: Final = ("group", "topic", "partition")
 _MS_PER_S: Final = 1_000
+_MS_PER_HOUR: Final = 3_600_000
 
 
 def interests_of(commits: DataFrame, members: DataFrame) -> DataFrame:
@@ -81,7 +82,7 @@ def lag_of(ends: DataFrame, commits: DataFrame, interests: DataFrame, reset: str
 
 
 def loads_of(ends: DataFrame, commits: DataFrame, interests: DataFrame) -> DataFrame:
-    """Records per second that come and go, by partition and hour of the day: the table `loads`.
+    """Records per second that come and go, by partition and hour of the day (UTC): table `loads`.
 
     A rate is all records over all seconds of the intervals that end in the hour. Intervals in which
     an offset went back (a topic made anew, a group reset) do not count.
@@ -106,7 +107,7 @@ def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
     window = Window.partitionBy(*keys).orderBy("at_ms", "offset")
     steps = offsets.select(
         *keys,
-        sql.hour(sql.timestamp_millis("at_ms")).alias("hour"),
+        sql.pmod(sql.floor(sql.col("at_ms") / _MS_PER_HOUR), sql.lit(24)).cast("int").alias("hour"),
         (sql.col("offset") - sql.lag("offset").over(window)).alias("records"),
         (sql.col("at_ms") - sql.lag("at_ms").over(window)).alias("ms"),
     ).where((sql.col("records") >= 0) & (sql.col("ms") > 0))
