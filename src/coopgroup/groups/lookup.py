@@ -62,7 +62,7 @@ class CatalogueLookup:
             found = Catalogue.read(self.source())
             if self.known is None or not found.is_behind(self.known.version):
                 self.known = found
-        except Exception as error:  # noqa: BLE001 -- the application's own
+        except BaseException as error:  # noqa: BLE001 -- the application's own; SystemExit, too
             self.warn("catalogue_unavailable", error=repr(error))
         finally:
             self._one_look.release()

@@ -36,7 +36,7 @@ class Source:
     def __call__(self) -> object:
         """Be asked."""
         self.looks += 1
-        if isinstance(self.content, Exception):
+        if isinstance(self.content, BaseException):
             raise self.content
         return self.content
 
@@ -163,3 +163,10 @@ def test_leader_that_waits_when_it_is_closed_ends_at_once() -> None:
     lookup.read((_member("a", version=4),))
     timer.join()
     assert time.monotonic() - began < 30
+
+
+def test_look_when_the_source_wants_to_exit_only_warns() -> None:
+    """On a thread of the group that would end the looks without a word."""
+    source = Source(SystemExit("no file"))
+    assert source.lookup().look() is None
+    assert source.warned == ["catalogue_unavailable: SystemExit('no file')"]
