@@ -49,6 +49,7 @@ OWN_KEYS: Final = {
     "coopgroup.stop.timeout.ms": 300_000,
 }
 """What only groups of named resources have, with defaults."""
+_STOP_MS_MAX: Final = 86_400_000
 
 
 @frozen(kw_only=True)
@@ -97,6 +98,17 @@ class GroupSettings:
         if stop_ms < session_ms:
             raise ConfigurationError(
                 "coopgroup.stop.timeout.ms", stop_ms, f"at least session.timeout.ms ({session_ms})"
+            )
+        if stop_ms > _STOP_MS_MAX:
+            raise ConfigurationError(
+                "coopgroup.stop.timeout.ms", stop_ms, f"at most {_STOP_MS_MAX} (a day)"
+            )
+        retry_ms = own["coopgroup.retry.backoff.ms"]
+        if own["coopgroup.retry.backoff.max.ms"] < retry_ms:
+            raise ConfigurationError(
+                "coopgroup.retry.backoff.max.ms",
+                own["coopgroup.retry.backoff.max.ms"],
+                f"at least coopgroup.retry.backoff.ms ({retry_ms})",
             )
         shared = {key: value for key, value in configuration.items() if key not in OWN_KEYS}
         read = read_settings({**shared, "max.poll.interval.ms": stop_ms})

@@ -67,6 +67,11 @@ def test_settings_when_given_are_taken() -> None:
         ({"coopgroup.stop.timeuot.ms": 5}, "coopgroup.stop.timeout.ms"),
         ({"coopgroup.callback.threads": 0}, "coopgroup.callback.threads: got 0"),
         ({"coopgroup.stop.timeout.ms": 1_000}, "at least session.timeout.ms (45000)"),
+        ({"coopgroup.stop.timeout.ms": 10**9}, "coopgroup.stop.timeout.ms: got 1000000000"),
+        (
+            {"coopgroup.retry.backoff.ms": 1_000, "coopgroup.retry.backoff.max.ms": 10},
+            "coopgroup.retry.backoff.max.ms: got 10, expected at least",
+        ),
         ({"session.timeout.ms": 1_000}, "less than session.timeout.ms (1000)"),
         ({"group.id": ""}, "group.id: got '', expected the name of the group"),
     ],
