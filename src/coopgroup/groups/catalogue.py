@@ -14,12 +14,14 @@ from attrs import field, frozen
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import Resource, ResourceSet
 
-__all__ = ["EVERYTHING", "INDEX_MIN", "Catalogue"]
+__all__ = ["EVERYTHING", "INDEX_MIN", "TASKS_MAX", "Catalogue"]
 
 EVERYTHING: Final = "*"
 """What members of a group subscribe to: whatever the leader's catalogue has. No resource's name."""
 INDEX_MIN: Final = -1
 """The index of a connector itself; its tasks count from 0."""
+TASKS_MAX: Final = 1_000_000
+"""So many tasks may be given by their count: far more than any group can share."""
 _INDEX_MAX: Final = 2**31 - 1
 _NAME_BYTES_MAX: Final = 2**15 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -83,11 +85,12 @@ class Catalogue:
         Raises:
             ConfigurationError: as `of`.
         """
+        if not isinstance(tasks, Mapping):
+            raise ConfigurationError("tasks of connectors", tasks, "a mapping of names to tasks")
         weights: dict[tuple[str, int], int] = {}
         for name, given in tasks.items():
             weights[name, INDEX_MIN] = 1
-            count = range(_natural(f"tasks of {name!r}", given)) if isinstance(given, int) else None
-            each = [1 for _ in count] if count is not None else _listed(name, given)
+            each = _weights_of(name, given)
             weights.update({(name, index): weight for index, weight in enumerate(each)})
         return cls.of(weights, version=version)
 
@@ -134,7 +137,11 @@ def _natural(field_name: str, given: object) -> int:
     raise ConfigurationError(field_name, given, "a whole number from 0 up")
 
 
-def _listed(name: str, given: object) -> Iterable[int]:
+def _weights_of(name: str, given: object) -> Iterable[int]:
+    """The weight of each task of a connector."""
+    if type(given) is int and 0 <= given <= TASKS_MAX:
+        return [1] * given
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):
         return given
-    raise ConfigurationError(f"tasks of {name!r}", given, "a count, or the weight of each")
+    expected = f"a count from 0 to {TASKS_MAX}, or the weight of each"
+    raise ConfigurationError(f"tasks of {name!r}", given, expected)

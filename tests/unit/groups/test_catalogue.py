@@ -86,8 +86,14 @@ def test_catalogue_when_its_version_is_none_is_refused(version: object) -> None:
         Catalogue.of(PAIRS, version=version)  # type: ignore[arg-type] # a user's mistake
 
 
-@pytest.mark.parametrize("tasks", [-1, "three", None])
+@pytest.mark.parametrize("tasks", [-1, "three", None, True, 2**31, 2**62])
 def test_connectors_when_their_tasks_are_none_are_refused(tasks: object) -> None:
     """A count, or weights."""
     with pytest.raises(ConfigurationError, match="tasks of 'sink'"):
         Catalogue.of_connectors({"sink": tasks})  # type: ignore[dict-item] # a user's mistake
+
+
+def test_connectors_without_their_tasks_are_refused() -> None:
+    """Names alone do not say how many tasks there are."""
+    with pytest.raises(ConfigurationError, match="tasks of connectors: got"):
+        Catalogue.of_connectors(["sink"])  # type: ignore[arg-type] # a user's mistake
