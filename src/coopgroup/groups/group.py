@@ -9,6 +9,7 @@ sees that change has the group share it anew (`watching`). This file puts the pa
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -25,6 +26,7 @@ from coopgroup.kafka.driver import GroupDriver, has_left
 from coopgroup.kafka.parts import check_plugins, slot_for
 from coopgroup.kafka.settings import merge_configuration
 from coopgroup.kafka.telemetry_sink import TelemetrySink
+from coopgroup.member import MemberState
 from coopgroup.member.events import SubscriptionChanged
 from coopgroup.policies.eager import EagerPolicy
 from coopgroup.policies.simple import SimplePolicy
@@ -187,15 +189,28 @@ class CooperativeGroup:
             timeout_s: how long to wait, in seconds; None for as long as it takes.
 
         Returns:
-            Whether this process works on nothing any more.
+            Whether this process works on nothing any more, nor will be given anything.
 
         Raises:
-            RuntimeError: called from a callback.
+            RuntimeError: called from a callback, or before `join`.
         """
         self._pool.refuse_own("hand over")
+        if not self._joined:
+            raise RuntimeError("a group is joined before it is handed over")
+        deadline_s = math.inf if timeout_s is None else now_s() + timeout_s
         self._watcher.stop()
         self._driver.post(SubscriptionChanged(topics=()))
-        return self._work.wait_idle(timeout_s)
+        # A round that is on its way may still grant something.
+        while not (self._work.wait_idle(0) and self._is_given_nothing()):
+            if now_s() >= deadline_s:
+                return False
+            time.sleep(_STEP_S)
+        return True
+
+    def _is_given_nothing(self) -> bool:
+        member = self._driver.member
+        is_settled = member.state is MemberState.STABLE and member.joined_topics == ()
+        return is_settled or has_left(member) or self._closed
 
     def close(self, timeout_s: float | None = None) -> None:
         """Stop everything, all at once, and leave the group.
@@ -304,7 +319,7 @@ class CooperativeGroup:
 
 
 def _source(catalogue: object) -> Callable[[], object]:
-    if callable(catalogue):
+    if callable(catalogue) and not isinstance(catalogue, type):
         return catalogue
     fixed = Catalogue.read(catalogue)
     return lambda: fixed

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from coopgroup import CooperativeGroup
+from coopgroup import Catalogue, CooperativeGroup
+from coopgroup.errors import ConfigurationError
 from coopgroup.groups.work import ResourceWork
 from coopgroup.kafka.clock import now_ms
+from coopgroup.kafka.driver import GroupDriver
 from coopgroup.member.effects import LoseResources
 from coopgroup.member.error_actions import RequestKind
 from coopgroup.member.events import Answered
@@ -81,3 +83,31 @@ def test_first_grant_that_comes_after_its_lease_is_never_held(
     assert len(heard) == 2
     assert all((owns, lease_s) == (False, -math.inf) for _, owns, lease_s in heard)
     assert calls == []
+
+
+def test_catalogue_that_is_a_class_is_refused() -> None:
+    """Whoever forgot the brackets would share nothing, for ever."""
+    forgotten: Any = Catalogue
+    with pytest.raises(ConfigurationError, match="catalogue: got"):
+        CooperativeGroup(SETTINGS, catalogue=forgotten, start=print, stop=print)
+
+
+def test_hand_over_before_it_has_joined_is_refused(group: CooperativeGroup) -> None:
+    """It would be a member of nothing later."""
+    with pytest.raises(RuntimeError, match="joined before"):
+        group.hand_over(0.1)
+
+
+def test_hand_over_waits_for_a_round_that_is_on_its_way(
+    group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may still grant something."""
+    group.join()
+    driver = inner(group, "_driver")
+    joining = driver.member.replaced({"state": MemberState.JOINING, "topics": ("*",)})
+    monkeypatch.setattr(GroupDriver, "member", joining)
+    assert not group.hand_over(0.1)
+    changes = {"state": MemberState.STABLE, "topics": (), "joined_topics": ()}
+    monkeypatch.setattr(GroupDriver, "member", joining.replaced(changes))
+    assert group.hand_over(10.0)
+    monkeypatch.undo()
