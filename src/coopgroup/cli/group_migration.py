@@ -22,6 +22,10 @@ __all__ = ["Judgement", "judge"]
 
 OWN: Final = "coopgroup"
 _SHOWN_MAX: Final = 10
+# A group of Java consumers with their default list speaks range, though it could do better.
+_ALL_OF_JAVA: Final = (
+    " (name all that the others have; Java's default list: coopgroup,cooperative-sticky)"
+)
 
 
 @frozen
@@ -144,9 +148,10 @@ def _next_step(protocol: str, seen: list[_Seen]) -> str:
     found = kafka_protocol(protocol)
     eager = found is not None and found.is_eager
     pause = "; until the last is gone each round stops all members" if eager else ""
+    more = _ALL_OF_JAVA if protocol == KafkaProtocol.RANGE.value else ""
     return (
         f"next: restart {left} as coopgroup with coopgroup.protocols={wanted}; when no other "
-        f"client is left the group speaks coopgroup by itself{pause}"
+        f"client is left the group speaks coopgroup by itself{pause}{more}"
     )
 
 

@@ -69,7 +69,8 @@ def test_last_other_client_of_an_eager_group_is_named() -> None:
         "  z-client at /10.0.0.1",
     )
     assert said.advice.startswith("next: restart the last one as coopgroup with ")
-    assert said.advice.endswith("; until the last is gone each round stops all members")
+    assert "; until the last is gone each round stops all members (name all" in said.advice
+    assert said.advice.endswith("Java's default list: coopgroup,cooperative-sticky)")
 
 
 def test_group_that_has_arrived_has_nothing_to_do() -> None:
