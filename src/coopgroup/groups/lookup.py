@@ -50,6 +50,8 @@ class CatalogueLookup:
     known: Catalogue | None = field(default=None, init=False)
     led: Catalogue | None = field(default=None, init=False)
     _newest_seen: int | None = field(default=None, init=False)
+    # Version of the older one that was warned of last; () before.
+    _passed_over: tuple[int | None, ...] = field(default=(), init=False)
     _one_look: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: threading.Event = field(factory=threading.Event, init=False)
 
@@ -60,13 +62,21 @@ class CatalogueLookup:
             return self.known
         try:
             found = Catalogue.read(self.source())
-            if self.known is None or not found.is_behind(self.known.version):
-                self.known = found
+            self._take(found)
         except BaseException as error:  # noqa: BLE001 -- the application's own; SystemExit, too
             self.warn("catalogue_unavailable", error=repr(error))
         finally:
             self._one_look.release()
         return self.known
+
+    def _take(self, found: Catalogue) -> None:
+        known = self.known
+        if known is None or not found.is_behind(known.version):
+            self.known = found
+        elif (found.version,) != self._passed_over:
+            self._passed_over = (found.version,)
+            said = f"version {found.version} found, {known.version} known: not shared"
+            self.warn("catalogue_is_older", error=said)
 
     def read(self, members: Sequence[JoinedMember]) -> RoundRequest:
         """Decode the members' subscriptions; who takes everything subscribes to all names."""

@@ -170,3 +170,14 @@ def test_look_when_the_source_wants_to_exit_only_warns() -> None:
     source = Source(SystemExit("no file"))
     assert source.lookup().look() is None
     assert source.warned == ["catalogue_unavailable: SystemExit('no file')"]
+
+
+@pytest.mark.parametrize("version", [2, None])
+def test_look_when_the_catalogue_goes_back_says_so_once(version: int | None) -> None:
+    """It is not shared, and nobody would know why."""
+    source = Source(OLD)
+    lookup = source.lookup()
+    lookup.look()
+    source.content = Catalogue.of([("a", 0)], version=version)
+    assert (lookup.look(), lookup.look()) == (OLD, OLD)
+    assert source.warned == [f"catalogue_is_older: version {version} found, 3 known: not shared"]
