@@ -10,8 +10,8 @@ same batch to do again (Spark's checkpoint says which offsets it has), overwrite
 is through when the row stands; if the row stood already, nothing is left to do. So a batch is never
 there twice or in half, whenever a job was killed, and all tables of a batch appear at once.
 
-Of a snapshot only the newest batch counts. It has two places in turn, so that the one which counts
-is never written to.
+Of a snapshot only the newest batch counts. It has a few places in turn, so that neither the one
+which counts is written to nor those which somebody may have begun to read shortly before.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES, VERSION, Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["Keep", "Tables"]
 
@@ -49,7 +49,8 @@ _BATCHES: Final = StructType(
         StructField("batch", IntegerType()),
     ]
 )
-_SNAPSHOT_PLACES: Final = 2
+_SNAPSHOT_PLACES: Final = 6
+_MS_PER_DAY: Final = 86_400_000
 
 Keep: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Computes a frame and gives it back without its plan."""
@@ -116,7 +117,9 @@ class Tables:
         width = max(1, self.spark.sparkContext.defaultParallelism)
         writer = rows.coalesce(width).write.mode("overwrite")
         if table.time:
-            day = sql.to_date(sql.timestamp_millis(table.time))
+            # In UTC, whatever the session's time zone.
+            days = sql.floor(sql.col(table.time) / _MS_PER_DAY).cast("int")
+            day = sql.date_add(sql.lit("1970-01-01").cast("date"), days)
             rows = rows.withColumn("day", day).coalesce(width)
             writer = rows.write.mode("overwrite").partitionBy("day")
         writer.parquet(f"{self.root}/{table.name}/{place}")
@@ -151,9 +154,13 @@ class Tables:
         rows = self._parquet(name, schema)
         if rows is None:
             return self.spark.createDataFrame([], table.schema)
-        through = sql.broadcast(self._through(is_snapshot=table.is_snapshot))
-        kept = rows.join(through, ["job", "batch"], "left_semi")
-        return kept.select(*table.schema.names)
+        if table.is_snapshot:
+            return rows.where(self._is_newest()).select(*table.schema.names)
+        through = self._parquet("batches", _BATCHES)
+        if through is None:
+            return self.spark.createDataFrame([], table.schema)
+        through = sql.broadcast(through.select("job", "batch"))
+        return rows.join(through, ["job", "batch"], "left_semi").select(*table.schema.names)
 
     def require(self, name: str, remedy: str) -> DataFrame:
         """Rows of a table that has some.
@@ -194,13 +201,18 @@ class Tables:
         ((last,),) = rows.where(sql.col("job") == job).agg(sql.max("sequence")).collect()
         return None if last is None else int(last)
 
-    def _through(self, *, is_snapshot: bool) -> DataFrame:
+    def _is_newest(self) -> Column:
+        """Whether a row is of the newest batch of its job.
+
+        Looked up at once, so that no file of another batch is read later, when it may be gone.
+        """
         rows = self._parquet("batches", _BATCHES)
+        condition = sql.lit(0).cast("boolean")
         if rows is None:
-            return self.spark.createDataFrame([], _BATCHES)
-        if not is_snapshot:
-            return rows.select("job", "batch")
-        return rows.groupBy("job").agg(sql.max_by("batch", "sequence").alias("batch"))
+            return condition
+        for job, batch in rows.groupBy("job").agg(sql.max_by("batch", "sequence")).collect():
+            condition |= (sql.col("job") == job) & (sql.col("batch") == batch)
+        return condition
 
     def _parquet(self, name: str, schema: StructType) -> DataFrame | None:
         """A folder of Parquet files, None where there is no such folder."""
