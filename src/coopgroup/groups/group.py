@@ -10,6 +10,7 @@ sees that change has the group share it anew (`watching`). This file puts the pa
 from __future__ import annotations
 
 import math
+import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -110,6 +111,8 @@ class CooperativeGroup:
             self._put_together(opened, settings, _source(catalogue), callbacks, assignor, policy)
             self._opened = opened.pop_all()
         self._joined = self._closed = False
+        # Of these two; a signal handler may close the group while its thread joins.
+        self._lock = threading.RLock()
 
     def _put_together(
         self,
@@ -173,11 +176,17 @@ class CooperativeGroup:
         Raises:
             RuntimeError: it has joined before, or is closed.
         """
-        if self._joined or self._closed:
-            raise RuntimeError("a group can be joined once")
-        self._joined = True
-        self._driver.start()
-        self._watcher.start()
+        with self._lock:
+            if self._joined or self._closed:
+                raise RuntimeError("a group can be joined once")
+            try:
+                self._driver.start()
+                self._watcher.start()
+            except BaseException:  # nobody closes what was never entered
+                self._closed = True
+                self._opened.close()
+                raise
+            self._joined = True
 
     def hand_over(self, timeout_s: float | None = None) -> bool:
         """Have the group take everything over, each resource as soon as it has stopped.
@@ -226,9 +235,10 @@ class CooperativeGroup:
             RuntimeError: called from a callback.
         """
         self._pool.refuse_own("close")
-        if self._closed:
-            return
-        self._closed = True
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
         limit_s = self._settings.limits.stop_s if timeout_s is None else timeout_s
         with self._opened:
             if not self._joined:

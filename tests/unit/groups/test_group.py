@@ -111,3 +111,19 @@ def test_hand_over_waits_for_a_round_that_is_on_its_way(
     monkeypatch.setattr(GroupDriver, "member", joining.replaced(changes))
     assert group.hand_over(10.0)
     monkeypatch.undo()
+
+
+def test_group_that_cannot_start_is_closed(
+    group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever enters it gets the error, and never comes to close it."""
+
+    def refuse(_: GroupDriver) -> None:
+        raise RuntimeError("can't start new thread")
+
+    closed = list[str]()
+    inner(group, "_opened").callback(closed.append, "closed")
+    monkeypatch.setattr(GroupDriver, "start", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        group.join()
+    assert closed == ["closed"]
