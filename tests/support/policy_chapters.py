@@ -100,6 +100,7 @@ DEATHS: Final = Chapter(
             members=THREE,
             play=_return_after_a_stranger,
             policy_arguments={"scheduled_rebalance_timeout_ms": LONG_MS},
+            first_leads=True,  # a new leader would not know whom the loss waits for
         ),
         Story(
             name="kept-return",

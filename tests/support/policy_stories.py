@@ -82,6 +82,7 @@ class Story:
         play: what happens then.
         policy_arguments: of the policy; they win over those of `POLICY_ARGUMENTS`.
         settings: further fields of `WorkerSpec`.
+        first_leads: whether the first member leads; else whoever joins first.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Story:
     play: Callable[[Cast], None]
     policy_arguments: Mapping[str, Any] = field(factory=dict)
     settings: Mapping[str, Any] = field(factory=dict)
+    first_leads: bool = False
 
     @property
     def policy(self) -> Choice:
@@ -458,7 +460,12 @@ def _group(trial: Trial, story: Story) -> Group:
 
 
 def _play(story: Story, cast: Cast) -> None:
-    cast.start(*story.members)
+    if story.first_leads:
+        cast.start(story.members[0])
+        cast.rest()
+        cast.start(*story.members[1:])
+    else:
+        cast.start(*story.members)
     cast.rest()
     cast.mark("begin")
     story.play(cast)

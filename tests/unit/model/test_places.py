@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coopgroup.model import EMPTY, ResourceSet
@@ -23,6 +23,7 @@ def expected(resources: ResourceSet, sets: list[ResourceSet]) -> list[int]:
     return [place_of.get(one, ABSENT) for some in sets for one in some]
 
 
+@example(resources=ResourceSet({"b": [0], "c": [1]}), sets=[ResourceSet({"c": [0]})])
 @given(resources=SETS, sets=st.lists(SETS, max_size=5))
 def test_places_in_when_given_any_sets_finds_what_is_there(
     resources: ResourceSet, sets: list[ResourceSet]
