@@ -10,7 +10,7 @@ from typing import Final
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coopgroup.assignors import StickyAssignor
@@ -181,6 +181,12 @@ def mixed(theirs: str, seed: int, *, defers: bool, delay_ms_max: int) -> Mixed:
 
 
 @pytest.mark.parametrize("theirs", ["cooperative-sticky", "range"])
+@example(
+    seed=0,
+    defers=False,
+    delay_ms_max=2,
+    acts=[("start", "ours", 0, 0), ("start", "foreign", 0, 15), *[("start", "ours", 0, 0)] * 2],
+)
 @given(
     seed=st.integers(0, 10_000),
     defers=st.booleans(),

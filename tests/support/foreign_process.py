@@ -321,9 +321,11 @@ class ForeignProcess:
 def _dealt(wishes: dict[str, set[int]], count: int) -> dict[str, set[int]]:
     """Partitions dealt evenly, each to a member that wishes it where that is possible."""
     shares: dict[str, set[int]] = {member_id: set() for member_id in sorted(wishes)}
-    size_max = -(-count // len(shares))
+    least_size, larger_max = divmod(count, len(shares))
     rest = []
     for partition in range(count):
+        larger = sum(len(share) > least_size for share in shares.values())
+        size_max = least_size + (larger < larger_max)
         wisher = next(
             (m for m, s in shares.items() if partition in wishes[m] and len(s) < size_max), None
         )
