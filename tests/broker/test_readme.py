@@ -18,6 +18,8 @@ PARTITIONS = 4
 RECORDS = 40
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
+# Who runs the tests in the background of a shell may have told all of them to ignore it.
+INTERRUPTIBLE = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 
 def _produce(cluster: KafkaCluster, topic: str) -> list[str]:
@@ -76,7 +78,8 @@ def test_consumer_when_started_twice_shares_the_topic(
     expected = _produce(kafka_cluster, topic)
     program = tmp_path / "example.py"
     program.write_text(
-        readme_examples("python broker")[number]
+        INTERRUPTIBLE
+        + readme_examples("python broker")[number]
         .replace("localhost:9092", kafka_cluster.bootstrap_servers)
         .replace('"orders"', f'"{topic}"')
         .replace('"billing"', f'"{topic}"')
