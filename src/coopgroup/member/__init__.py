@@ -5,7 +5,7 @@ events, `requests` derives what is to be sent. No clock, thread or socket is in 
 """
 
 from coopgroup.member.error_actions import ERROR_ACTIONS, Action, ErrorCode, RequestKind
-from coopgroup.member.identity import KeptIdentity
+from coopgroup.member.kept_identity import KeptIdentity
 from coopgroup.member.machine import step
 from coopgroup.member.member import Member, MemberConfig, lease_is_over, new_member
 from coopgroup.member.requests import next_deadline_ms

@@ -16,7 +16,7 @@ from coopgroup.model.group_api import Coordinator, GroupRequest, JoinedMember
 from coopgroup.telemetry import Record
 
 if TYPE_CHECKING:
-    from coopgroup.member.identity import KeptIdentity
+    from coopgroup.member.kept_identity import KeptIdentity
 
 __all__ = [
     "CancelJoin",

@@ -13,33 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import frozen
-
 from coopgroup.member.effects import KeepIdentity
+from coopgroup.member.kept_identity import KeptIdentity
 from coopgroup.member.protocols import spoken
 from coopgroup.member.transitions import Trigger
 
 if TYPE_CHECKING:
     from coopgroup.member.turn import Turn
 
-__all__ = ["KeptIdentity", "come_back", "keep_identity"]
-
-
-@frozen(kw_only=True)
-class KeptIdentity:
-    """Who a member was in the last round that it completed.
-
-    Attributes:
-        member_id: the coordinator's id of it.
-        generation: of the round.
-        topics: names that it subscribed to in the round, ascending.
-        protocol: that the coordinator chose for the round; "" for our own.
-    """
-
-    member_id: str
-    generation: int
-    topics: tuple[str, ...]
-    protocol: str = ""
+__all__ = ["come_back", "keep_identity"]
 
 
 def keep_identity(turn: Turn) -> None:

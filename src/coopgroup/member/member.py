@@ -19,7 +19,7 @@ from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.model.claims import NO_GENERATION
 
 if TYPE_CHECKING:
-    from coopgroup.member.identity import KeptIdentity
+    from coopgroup.member.kept_identity import KeptIdentity
     from coopgroup.model.group_api import Coordinator
 
 __all__ = ["Member", "MemberConfig", "Outstanding", "lease_is_over", "new_member"]

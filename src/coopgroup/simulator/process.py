@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     from coopgroup.assignors.base import Assignor
     from coopgroup.member import MemberConfig
-    from coopgroup.member.identity import KeptIdentity
+    from coopgroup.member.kept_identity import KeptIdentity
     from coopgroup.policies.base import Policy
     from coopgroup.simulator.brokers import Brokers
     from coopgroup.simulator.network import Network

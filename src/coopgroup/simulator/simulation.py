@@ -29,7 +29,7 @@ from coopgroup.telemetry import OffsetsCommitted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from coopgroup.member.identity import KeptIdentity
+    from coopgroup.member.kept_identity import KeptIdentity
     from coopgroup.model.group_api import OffsetCommitRequest
     from coopgroup.model.resource_set import Int64Array
 
