@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from coopgroup.model import ResourceSet
 from coopgroup.pipeline.decoding import RAW
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.history import (
@@ -32,28 +31,14 @@ from coopgroup.pipeline.internal_topic import (
     encode_offset_value,
 )
 from coopgroup.pipeline.tables import Tables
-from coopgroup.protocol import (
-    KafkaAssignment,
-    Subscription,
-    encode_kafka_assignment,
-    encode_subscription,
-)
 from tests.spark.frames import rows
 from tests.spark.simulated import raw_frame
+from tests.support.internal_topic import MEMBER
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).resolve().parents[2]
-MEMBER = GroupMember(
-    member_id="a-1",
-    client_id="a",
-    client_host="/10.0.0.1",
-    rebalance_timeout_ms=60_000,
-    session_timeout_ms=6_000,
-    subscription=encode_subscription(Subscription(topics=("orders",))),
-    assignment=encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"orders": [0, 2]}))),
-)
 TABLE_NAMES = ("commits", "generations", "members", "assignments", "rejected")
 
 

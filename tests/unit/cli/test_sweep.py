@@ -10,18 +10,7 @@ from coopgroup.cli.app import run
 from coopgroup.pipeline.sweep_file import parse_sweep
 from coopgroup.pipeline.sweep_grid import Sweep
 from coopgroup.report.sweep_charts import Setting, Spread
-
-SMALL = """\
-duration_ms = 60000
-
-[topics.orders]
-partitions = 2
-rate_per_s = 10
-
-[[members]]
-name = "worker"
-count = 3
-"""
+from tests.support.small_scenario import SMALL
 
 
 @pytest.fixture

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from coopgroup.errors import DecodeError
-from coopgroup.model import ResourceSet
 from coopgroup.pipeline.decoding import RAW, decode_commits, decode_groups
 from coopgroup.pipeline.internal_topic import (
     GroupKey,
-    GroupMember,
     GroupValue,
     OffsetKey,
     OffsetValue,
@@ -28,25 +26,11 @@ from coopgroup.pipeline.internal_topic import (
     encode_offset_value,
 )
 from coopgroup.pipeline.schemas import LAST_MS
-from coopgroup.protocol import (
-    KafkaAssignment,
-    Subscription,
-    encode_kafka_assignment,
-    encode_subscription,
-)
+from tests.support.internal_topic import MEMBER
 
 WRITTEN_MS = 1_730_000_000_500
 KEY = encode_key(OffsetKey(group="g", topic="orders", partition=3))
 COMMIT = OffsetValue(committed=42, leader_epoch=5, commit_ms=1_730_000_000_000)
-MEMBER = GroupMember(
-    member_id="a-1",
-    client_id="a",
-    client_host="/10.0.0.1",
-    rebalance_timeout_ms=60_000,
-    session_timeout_ms=6_000,
-    subscription=encode_subscription(Subscription(topics=("orders",))),
-    assignment=encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"orders": [0, 2]}))),
-)
 GROUP = GroupValue(
     protocol_type="consumer",
     generation=7,

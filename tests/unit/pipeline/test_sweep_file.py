@@ -9,6 +9,7 @@ from coopgroup.pipeline.sweep_file import parse_sweep, read_sweep
 from coopgroup.pipeline.sweep_grid import cells_of
 from coopgroup.simulator.scenario import Choice
 from tests.architecture.tree import ROOT
+from tests.support.small_scenario import SMALL
 
 SWEEPS = sorted((ROOT / "simulations" / "sweeps").glob("*.toml"))
 
@@ -23,18 +24,6 @@ assignors = "range"
 sizes = [1, 4]
 scheduled_rebalance_timeout_ms = [0, 5_000]
 session_timeout_ms = 20_000
-"""
-
-SMALL = """\
-duration_ms = 60000
-
-[topics.orders]
-partitions = 2
-rate_per_s = 10
-
-[[members]]
-name = "worker"
-count = 3
 """
 
 
