@@ -1,119 +1,245 @@
-"""Groups of members of several releases: each is answered in what it reads."""
+"""A round from bytes to bytes: what each member is told, also when nothing could be decided."""
 
+import attrs
 import pytest
 
 from coopgroup.assignors import StickyAssignor
-from coopgroup.leader import NO_LAGS, LedRound, TopicMetadata, fallback_round, lead, read_members
-from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import JoinedMember
-from coopgroup.policies import DeferredPolicy, SimplePolicy
-from coopgroup.policies.base import Policy, RoundContext
-from coopgroup.protocol import (
-    Assignment,
-    Subscription,
-    UserData,
-    decode_assignment,
-    encode_subscription,
-    encode_user_data,
+from coopgroup.leader import (
+    NO_LAGS,
+    TopicMetadata,
+    fallback_round,
+    lead,
+    member_assignments,
+    read_members,
 )
-from coopgroup.telemetry import RoundLed
+from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
+from coopgroup.model.group_api import JoinedMember
+from coopgroup.policies.simple import SimplePolicy
+from coopgroup.policies.state import PolicyState
+from coopgroup.protocol import Assignment, decode_assignment, encode_assignment
+from coopgroup.telemetry import RoundLed, RoundRefused, SubscriptionUnreadable
+from tests.unit.leader.rounds import (
+    ORDERS_4,
+    claim,
+    context,
+    decided_by,
+    joined,
+    led,
+    orders,
+    told,
+    unreadable,
+)
 
-T4 = TopicMetadata(resources=ResourceSet({"T": range(4)}))
-DEFERRED = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
-STICKY = StickyAssignor()
+
+def test_lead_when_nothing_changes_answers_the_complete_set_and_no_follow_up() -> None:
+    """`assigned` is complete, never a delta, and `revoked` is null."""
+    round_ = led(joined("a", {"orders": [0, 1]}), joined("b", {"orders": [2, 3]}))
+    assert told(round_) == {
+        "a": Assignment(assigned=orders(0, 1)),
+        "b": Assignment(assigned=orders(2, 3)),
+    }
+    assert round_.records == (RoundLed(policy="simple", assignor="sticky", members=("a", "b")),)
+    assert not round_.refused
 
 
-def member(
-    name: str,
-    owned: list[int],
-    *,
-    version: int = 3,
-    after: bytes = b"",
-    delay_ms: int | None = None,
-) -> JoinedMember:
-    """A member that subscribes to T and claims some of it."""
-    subscription = Subscription(
-        topics=("T",),
-        owned=ResourceSet({"T": owned}) if owned else EMPTY,
-        generation=4,
-        user_data=encode_user_data(UserData(remaining_delay_ms=delay_ms)) if version > 1 else None,
+def test_lead_when_some_keep_what_they_own_writes_what_an_encoder_would() -> None:
+    """Bytes that stood in a subscription are sent back only where we would write the same."""
+    entries = b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x02"
+    foreign = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff" + entries
+    members = [
+        joined("a", {"orders": [0, 1]}),
+        JoinedMember(member_id="b", group_instance_id=None, metadata=foreign),
+        joined("c", {"orders": [4]}),
+    ]
+    metadata = TopicMetadata(resources=orders(*range(6)))
+    for _ in range(2):
+        round_ = led(*members, metadata=metadata)
+        assert {name: told_one.assigned for name, told_one in told(round_).items()} == {
+            "a": orders(0, 1),
+            "b": orders(2, 3),
+            "c": orders(4, 5),
+        }
+        for _, message in round_.assignments:
+            read = decode_assignment(message)
+            assert message == encode_assignment(read, read.version)
+
+
+def test_member_assignments_when_claims_are_at_hand_gives_the_same() -> None:
+    """Who holds just what it claims is told so with its own set."""
+    claims = (claim("a", {"orders": [0, 1, 2]}), claim("b"), claim("c", {"orders": [3]}))
+    decided = decided_by(claims=claims)
+    answers = member_assignments(decided, claims)
+    assert answers == member_assignments(decided)
+    assert answers[2].assigned is claims[2].owned
+    assert answers[0].revoked
+
+
+def test_lead_when_one_gives_up_tells_all_that_a_round_follows() -> None:
+    """Who revokes reads what; everybody else reads an empty list, not null."""
+    round_ = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), joined("c", topics=("none",)))
+    answers = told(round_)
+    assert (len(answers["a"].assigned), answers["a"].revoked) == (
+        2,
+        orders(0, 1, 2, 3) - answers["a"].assigned,
     )
-    content = encode_subscription(subscription, version) + after
-    return JoinedMember(member_id=name, group_instance_id=None, metadata=content)
+    nothing_yet = Assignment(assigned=EMPTY, revoked=EMPTY)
+    assert (answers["b"], answers["c"]) == (nothing_yet, nothing_yet)
 
 
-def led(*members: JoinedMember, policy: Policy, before: LedRound | None = None) -> LedRound:
-    """The round that a leader decides, maybe after another one."""
-    context = RoundContext(
-        leader_id="a",
-        generation=4 + (before is not None),
-        now_ms=0,
-        state=None if before is None else before.state,
-    )
-    return lead(read_members(members), T4, NO_LAGS, assignor=STICKY, policy=policy, context=context)
-
-
-def told(round_: LedRound) -> dict[str, Assignment]:
-    """What each member reads."""
-    return {member_id: decode_assignment(content) for member_id, content in round_.assignments}
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_member_of_design_i_is_answered_in_version_1(version: int) -> None:
-    """What it knows: assigned and revoked; the others get the newest version."""
-    answers = told(
-        led(member("a", [0, 1, 2, 3]), member("b", [], version=version), policy=DEFERRED)
-    )
-    assert {name: one.version for name, one in answers.items()} == {"a": 2, "b": 1}
-    assert answers["b"].revoked == EMPTY
-
-
-def test_loss_waits_for_nobody_while_a_member_cannot_be_told_to_wait() -> None:
-    """Policies that need the delay wait until all can hear of it."""
-    first = led(member("a", [0, 1]), member("b", [2, 3], version=1), policy=DEFERRED)
-    alone = led(member("b", [2, 3], version=1), policy=DEFERRED, before=first)
-    assert told(alone)["b"] == Assignment(assigned=T4.resources, version=1)
-    (record,) = (one for one in alone.records if isinstance(one, RoundLed))
-    assert record.policy == SimplePolicy.name
-
-
-def test_loss_waits_as_soon_as_all_can_be_told() -> None:
-    """The last old member was renewed."""
-    first = led(member("a", [0, 1]), member("b", [2, 3]), policy=DEFERRED)
-    alone = led(member("b", [2, 3]), policy=DEFERRED, before=first)
-    assert told(alone)["b"].scheduled_rebalance_timeout_ms == 60_000
-
-
-def test_delay_that_a_refused_round_lets_run_on_is_kept_from_who_cannot_read_it() -> None:
-    """The others come back at its end, and that is a round for all."""
-    request = read_members([member("a", [0, 1], delay_ms=500), member("b", [2, 3], version=1)])
-    refused = fallback_round(
-        request,
-        None,
-        assignor=STICKY,
-        policy=DEFERRED,
-        context=RoundContext(leader_id="a", generation=4, now_ms=0, state=None),
-        reason="no metadata",
-    )
-    answers = told(refused)
-    assert {name: one.scheduled_rebalance_timeout_ms for name, one in answers.items()} == {
-        "a": 500,
-        "b": 0,
+def test_lead_when_a_topic_is_gone_takes_it_back() -> None:
+    """A claim on what the metadata lacks is revoked."""
+    round_ = led(joined("a", {"orders": [0, 1, 2, 3], "gone": [0]}))
+    assert told(round_) == {
+        "a": Assignment(assigned=orders(0, 1, 2, 3), revoked=ResourceSet({"gone": [0]}))
     }
 
 
-def test_member_of_a_later_release_counts_with_what_is_known_of_its_subscription() -> None:
-    """Fields that this release does not know are passed over."""
-    answers = told(led(member("a", [0, 1], after=b"later"), member("b", []), policy=SimplePolicy()))
-    assert answers["a"].assigned == ResourceSet({"T": [0, 1]})
-    assert answers["b"].assigned == ResourceSet({"T": [2, 3]})
+def test_lead_when_nobody_is_there_answers_nobody() -> None:
+    """A round without members is no error."""
+    assert led().assignments == ()
 
 
-def test_old_readers_are_those_of_design_i() -> None:
-    """A member that tells what is left of a delay has heard of delays."""
-    members = [member(f"v{version}", [], version=version) for version in range(4)]
-    assert read_members(members).old_readers == {"v0", "v1"}
-    subscription = Subscription(topics=("T",), user_data=encode_user_data(UserData()))
-    content = encode_subscription(subscription, 1)
-    newer = JoinedMember(member_id="n", group_instance_id=None, metadata=content)
-    assert read_members([*members[2:], newer]).old_readers == frozenset()
+def test_lead_when_a_member_cannot_be_read_gives_it_nothing_and_goes_on() -> None:
+    """The others keep theirs, the unreadable one is answered, and what it may hold is not given."""
+    round_ = led(joined("a", {"orders": [0]}), unreadable("b"))
+    answers = told(round_)
+    assert answers["a"].assigned == orders(0)
+    assert answers["b"].assigned == EMPTY
+    assert not round_.refused
+    assert [type(record) for record in round_.records] == [SubscriptionUnreadable, RoundLed]
+
+
+@pytest.mark.parametrize(("generation", "granted"), [(4, EMPTY), (5, orders(1, 2, 3))])
+def test_lead_when_its_own_sync_failed_gives_nothing_of_an_unreadable_member(
+    generation: int, granted: ResourceSet
+) -> None:
+    """Only a leader that completed the round knows that the member was told to hold nothing."""
+    request = read_members([joined("a", {"orders": [0]}), unreadable("b")])
+    first, second = [
+        lead(
+            request,
+            ORDERS_4,
+            NO_LAGS,
+            assignor=StickyAssignor(),
+            policy=SimplePolicy(),
+            context=context(state, generation=completed),
+        )
+        for state, completed in (
+            (None, 4),
+            (PolicyState(generation=4, members=("a", "b"), silent=("b",)), generation),
+        )
+    ]
+    assert first.state.silent == second.state.silent == ("b",)
+    assert told(first)["a"] == Assignment(assigned=orders(0), revoked=EMPTY)
+    assert told(second)["a"].assigned == orders(0) | granted
+    assert told(second)["b"].assigned == EMPTY
+
+
+def test_lead_when_members_come_in_another_order_answers_the_same() -> None:
+    """The order of JoinGroup's list decides nothing."""
+    members = [joined("b", {"orders": [3]}), joined("a"), joined("c", {"orders": [0, 3]})]
+    assert led(*members).assignments == led(*reversed(members)).assignments
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "loss_ms", "told_ms"),
+    [
+        (900, None, None),
+        (900, NO_LOSS, NO_LOSS),
+        (900, 901, 901),
+        (900, 900, None),
+        (900, 5, None),
+        (0, NO_LOSS, None),
+        (0, 700, None),
+    ],
+)
+def test_loss_timeout_of_a_plan_is_told_where_it_says_more_than_the_timeout(
+    timeout_ms: int, loss_ms: int | None, told_ms: int | None
+) -> None:
+    """A policy of a user may change one without the other: no member gets what cannot be said."""
+    decided = decided_by()
+    plan = attrs.evolve(
+        decided.plan, scheduled_rebalance_timeout_ms=timeout_ms, loss_timeout_ms=loss_ms
+    )
+    answers = member_assignments(attrs.evolve(decided, plan=plan))
+    assert {answer.loss_timeout_ms for answer in answers} == {told_ms}
+    assert all(decode_assignment(encode_assignment(answer)) == answer for answer in answers)
+
+
+def test_fallback_round_without_metadata_takes_every_claim_for_real() -> None:
+    """A look-up that failed revokes nothing: rightful owners keep all that they claim."""
+    request = read_members(
+        [joined("a", {"orders": [0, 1]}), joined("b", {"orders": [1]}, generation=2), joined("c")]
+    )
+    round_ = fallback_round(
+        request,
+        None,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=context(),
+        reason="metadata: no answer within 5000 ms",
+    )
+    assert told(round_) == {
+        "a": Assignment(assigned=orders(0), revoked=orders(1)),
+        "b": Assignment(assigned=orders(1), revoked=EMPTY),
+        "c": Assignment(assigned=EMPTY, revoked=EMPTY),
+    }
+    assert round_.records[0] == RoundRefused(violations=("metadata: no answer within 5000 ms",))
+    assert round_.refused
+
+
+def test_fallback_round_without_metadata_forgets_nothing() -> None:
+    """What was owned before and is claimed by nobody now is still known in the next round."""
+    before = PolicyState(
+        generation=0, members=("a",), known=orders(0, 1), granted=orders(2), released=orders(1)
+    )
+    round_ = fallback_round(
+        read_members([joined("a", {"orders": [0]})]),
+        None,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=context(before),
+        reason="metadata: no answer within 5000 ms",
+    )
+    assert round_.state == PolicyState(
+        generation=1, members=("a",), known=orders(0, 1), released=orders(1)
+    )
+    assert told(round_) == {"a": Assignment(assigned=orders(0))}
+
+
+def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
+    """What does not exist any more is nobody's, whoever decides the round."""
+    round_ = fallback_round(
+        read_members([joined("a", {"orders": [0, 9]}), unreadable("b")]),
+        ORDERS_4,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=context(),
+        reason="assignor: no answer within 5000 ms",
+    )
+    assert told(round_) == {
+        "a": Assignment(assigned=orders(0), revoked=orders(9)),
+        "b": Assignment(assigned=EMPTY, revoked=EMPTY),
+    }
+    assert [type(record) for record in round_.records] == [
+        SubscriptionUnreadable,
+        RoundRefused,
+        RoundLed,
+    ]
+
+
+def test_lead_when_a_stop_is_slow_tells_its_claimant_only() -> None:
+    """The others read null, also those that gain something; who is slow reads what to stop."""
+    first = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"))
+    (stops,) = [answer.revoked for answer in told(first).values() if answer.revoked]
+    done, slow = (ResourceSet.from_pairs([stop]) for stop in stops)
+    claims = orders(0, 1, 2, 3) - done
+    members = (joined("a", claims.to_dict()), joined("b"))
+    second = led(*members, state=first.state, generation=2)
+    assert told(second) == {
+        "a": Assignment(assigned=claims - slow, revoked=slow),
+        "b": Assignment(assigned=done),
+    }
+    assert not second.decided.plan.follow_up
+    unheard = led(*members, state=first.state, generation=1)
+    assert told(unheard)["b"] == Assignment(assigned=done, revoked=EMPTY)

@@ -1,0 +1,161 @@
+"""Members, claims and the rounds of a leader, with assignors and policies as users write them."""
+
+from collections.abc import Callable, Mapping
+
+import attrs
+import numpy as np
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.leader import (
+    NO_LAGS,
+    DecidedRound,
+    LedRound,
+    TopicMetadata,
+    decide_round,
+    lead,
+    read_members,
+)
+from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, RoundPlan
+from coopgroup.model.group_api import JoinedMember
+from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.policies.base import Offer, Policy, RoundContext, StagedRound
+from coopgroup.policies.simple import SimplePolicy
+from coopgroup.policies.state import PolicyState
+from coopgroup.protocol import Assignment, Subscription, decode_assignment, encode_subscription
+
+__all__ = [
+    "NOT_A_SUBSCRIPTION",
+    "ORDERS_4",
+    "FunctionAssignor",
+    "FunctionPolicy",
+    "claim",
+    "context",
+    "decided_by",
+    "joined",
+    "led",
+    "orders",
+    "raising",
+    "told",
+    "unreadable",
+]
+
+NOT_A_SUBSCRIPTION = b"\x00\x01\x00\x00"
+ORDERS_4 = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
+
+
+@attrs.frozen(kw_only=True)
+class FunctionAssignor:
+    """An assignor as a user might write one, without inheriting anything."""
+
+    function: Callable[[GroupSnapshot, Int64Array], Int32Array]
+    name: str = "mine"
+    needs_lags: bool = True
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        """Ask the function."""
+        return self.function(group, lags)
+
+
+@attrs.frozen(kw_only=True)
+class FunctionPolicy:
+    """A policy as a user might write one: offers everything, stages as the function says."""
+
+    function: Callable[[GroupSnapshot, Int32Array], RoundPlan]
+    name: str = "mine"
+
+    def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
+        """Offer everything, with the owners of the claims."""
+        return Offer(owner=group.owner, held=np.zeros(len(group.resources), dtype=np.bool_))
+
+    def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
+        """Ask the function for the plan; remember nothing."""
+        state = PolicyState(generation=context.generation, members=group.member_ids)
+        return StagedRound(plan=self.function(group, target), state=state)
+
+
+def joined(
+    member_id: str,
+    owned: Mapping[str, list[int]] | None = None,
+    *,
+    topics: tuple[str, ...] = ("orders",),
+    generation: int = 1,
+) -> JoinedMember:
+    """A member whose subscription can be read."""
+    subscription = Subscription(
+        topics=topics, owned=ResourceSet(owned or {}), generation=generation
+    )
+    return JoinedMember(
+        member_id=member_id, group_instance_id=None, metadata=encode_subscription(subscription)
+    )
+
+
+def unreadable(member_id: str) -> JoinedMember:
+    """A member whose subscription cannot be read."""
+    return JoinedMember(member_id=member_id, group_instance_id=None, metadata=NOT_A_SUBSCRIPTION)
+
+
+def claim(
+    member_id: str, owned: Mapping[str, list[int]] | None = None, generation: int = 1
+) -> MemberClaim:
+    """A member's claim on partitions of its only topic."""
+    return MemberClaim(
+        member_id=member_id,
+        topics=("orders",),
+        owned=ResourceSet(owned or {}),
+        generation=generation,
+    )
+
+
+def context(state: PolicyState | None = None, generation: int = 1) -> RoundContext:
+    """Circumstances of a round that `a` leads."""
+    return RoundContext(leader_id="a", generation=generation, now_ms=0, state=state)
+
+
+def led(
+    *members: JoinedMember,
+    metadata: TopicMetadata = ORDERS_4,
+    state: PolicyState | None = None,
+    generation: int = 1,
+) -> LedRound:
+    """A round of the simple policy and the sticky assignor."""
+    return lead(
+        read_members(members),
+        metadata,
+        NO_LAGS,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=context(state, generation),
+    )
+
+
+def told(round_: LedRound) -> dict[str, Assignment]:
+    """What each member reads in its answer."""
+    return {member: decode_assignment(message) for member, message in round_.assignments}
+
+
+def orders(*indices: int) -> ResourceSet:
+    """Partitions of the topic `orders`."""
+    return ResourceSet({"orders": indices})
+
+
+def decided_by(
+    *,
+    assignor: FunctionAssignor | None = None,
+    policy: Policy | None = None,
+    state: PolicyState | None = None,
+    claims: tuple[MemberClaim, ...] = (claim("a", {"orders": [0, 1]}), claim("b")),
+) -> DecidedRound:
+    """A round of `a`, which owns two of four partitions, and the new member `b`."""
+    return decide_round(
+        claims,
+        ORDERS_4,
+        NO_LAGS,
+        assignor=assignor or StickyAssignor(),
+        policy=policy or SimplePolicy(),
+        context=context(state),
+    )
+
+
+def raising(*_: object) -> Int32Array:
+    """A user's function that fails, over two lines."""
+    raise ZeroDivisionError("no\nluck")

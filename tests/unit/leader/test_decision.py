@@ -1,0 +1,297 @@
+"""The decision of a round, and what goes wrong in it: a refused round moves nothing."""
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+import pytest
+
+from coopgroup.leader import (
+    NO_LAGS,
+    DecidedRound,
+    Lags,
+    TopicMetadata,
+    decide_round,
+    member_assignments,
+)
+from coopgroup.model import (
+    EMPTY,
+    NO_LOSS,
+    NOBODY,
+    GroupSnapshot,
+    MemberClaim,
+    ResourceSet,
+    RoundPlan,
+    plan_that_moves_nothing,
+)
+from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.policies.simple import SimplePolicy
+from coopgroup.policies.state import PolicyState
+from coopgroup.protocol import Assignment
+from coopgroup.telemetry import RoundLed, RoundRefused
+from tests.unit.leader.rounds import (
+    ORDERS_4,
+    FunctionAssignor,
+    FunctionPolicy,
+    claim,
+    context,
+    decided_by,
+    joined,
+    led,
+    orders,
+    raising,
+)
+
+
+def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
+    """Rates of arrival stand in the group, beside the rates that members say they have."""
+    seen: list[object] = []
+
+    def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        assert lags.size == 2
+        assert group.arrivals_per_s is not None
+        seen.append(group.arrivals_per_s.tolist())
+        seen.append([member.consumption_rate_per_s for member in group.members])
+        return np.zeros(2, dtype=np.int32)
+
+    decide_round(
+        [
+            MemberClaim(member_id="a", topics=("orders",)),
+            MemberClaim(member_id="b", topics=("orders",), consumption_rate_per_s=30.0),
+        ],
+        TopicMetadata(resources=orders(0, 1)),
+        Lags(
+            resources=orders(1), values=np.zeros(1, dtype=np.int64), arrivals_per_s=np.array([7.0])
+        ),
+        assignor=FunctionAssignor(function=assign),
+        policy=SimplePolicy(),
+        context=context(),
+    )
+    assert seen == [[0, 7.0], [None, 30.0]]
+
+
+def test_decide_round_when_lags_are_given_shows_them_to_the_assignor() -> None:
+    """The assignor finds one figure per resource of the group."""
+    seen: list[list[int]] = []
+
+    def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        seen.append(lags.tolist())
+        return np.zeros(len(group.resources), dtype=np.int32)
+
+    decide_round(
+        [claim("a")],
+        ORDERS_4,
+        Lags.from_mapping({"orders": {2: 5}}),
+        assignor=FunctionAssignor(function=assign),
+        policy=SimplePolicy(),
+        context=context(),
+    )
+    assert seen == [[0, 0, 5, 0]]
+
+
+def test_decide_round_when_resources_move_records_what_and_why() -> None:
+    """The record of the round says what was granted, revoked, contested and waited for."""
+    decided = decide_round(
+        [
+            claim("a", {"orders": [0, 3]}),
+            claim("b", {"orders": [1, 3]}),
+            claim("c", {"orders": [1]}, generation=0),
+        ],
+        ORDERS_4,
+        NO_LAGS,
+        assignor=FunctionAssignor(
+            function=lambda group, lags: np.array([1, 1, 0, 0], dtype=np.int32)
+        ),
+        policy=SimplePolicy(),
+        context=context(),
+    )
+    (record,) = decided.records
+    assert isinstance(record, RoundLed)
+    assert (record.granted, record.revoked, record.contested, record.follow_up) == (
+        orders(2),
+        orders(0, 1, 3),
+        orders(3),
+        True,
+    )
+
+
+def refusal_of(decided: DecidedRound) -> tuple[str, ...]:
+    """Why a round was refused; it then moved nothing at all."""
+    plan = plan_that_moves_nothing(decided.group)
+    assert decided.refused
+    assert decided.plan.assigned.tolist() == plan.assigned.tolist()
+    refusal, record = decided.records
+    assert isinstance(refusal, RoundRefused)
+    assert isinstance(record, RoundLed)
+    assert record.granted == EMPTY
+    return refusal.violations
+
+
+def failing_plan(*_: object) -> RoundPlan:
+    """A user's function that fails, as a policy."""
+    raise KeyError("b")
+
+
+def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
+    """The round is answered, and the record says in one line who failed and how."""
+    decided = decided_by(assignor=FunctionAssignor(function=raising))
+    assert refusal_of(decided) == ("assignor mine: ZeroDivisionError: no luck",)
+    assert member_assignments(decided) == (
+        Assignment(assigned=orders(0, 1)),
+        Assignment(assigned=EMPTY),
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda group, lags: None,
+        lambda group, lags: [0, 0, 0, 0],
+        lambda group, lags: np.zeros(3, dtype=np.int32),
+        lambda group, lags: np.zeros(4, dtype=np.float64),
+        lambda group, lags: np.full(4, 2, dtype=np.int32),
+        lambda group, lags: np.full(4, -2, dtype=np.int32),
+        lambda group, lags: np.full(4, NOBODY, dtype=np.int32),
+        lambda group, lags: np.full(4, 1, dtype=np.int32),
+    ],
+    ids=["none", "list", "shape", "dtype", "no-member", "below", "nobody", "unsubscribed"],
+)
+def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(
+    function: Callable[[GroupSnapshot, Int64Array], Int32Array],
+) -> None:
+    """A target that is no target is blamed on the assignor by name."""
+    stranger = MemberClaim(member_id="b", topics=("payments",))
+    decided = decided_by(
+        assignor=FunctionAssignor(function=function), claims=(claim("a"), stranger)
+    )
+    (reason,) = refusal_of(decided)
+    assert reason.startswith("assignor mine: ")
+
+
+@pytest.mark.parametrize(
+    "stage", [failing_plan, lambda group, target: None], ids=["raises", "none"]
+)
+def test_decide_round_when_the_policy_fails_moves_nothing(
+    stage: Callable[[GroupSnapshot, Int32Array], RoundPlan],
+) -> None:
+    """A policy that raises or gives no plan is blamed by name."""
+    (reason,) = refusal_of(decided_by(policy=FunctionPolicy(function=stage)))
+    assert reason.startswith("policy mine: ")
+
+
+def test_decide_round_when_the_policy_makes_a_second_owner_moves_nothing() -> None:
+    """A plan that grants what somebody still owns is never sent (design, section 5)."""
+
+    def everything_at_once(group: GroupSnapshot, target: Int32Array) -> RoundPlan:
+        plan = plan_that_moves_nothing(group)
+        return attrs.evolve(
+            plan, target=target, assigned=np.ones(4, dtype=np.int32), follow_up=True
+        )
+
+    violations = refusal_of(decided_by(policy=FunctionPolicy(function=everything_at_once)))
+    assert len(violations) >= 1
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 2**31], ids=["negative", "beyond-int32"])
+def test_decide_round_when_the_delay_fits_no_message_moves_nothing(timeout_ms: int) -> None:
+    """A delay that cannot be encoded would fail the round after it was decided."""
+
+    def delayed(group: GroupSnapshot, target: Int32Array) -> RoundPlan:
+        plan = plan_that_moves_nothing(group)
+        return attrs.evolve(plan, scheduled_rebalance_timeout_ms=timeout_ms)
+
+    reasons = refusal_of(decided_by(policy=FunctionPolicy(function=delayed)))
+    assert f"scheduled rebalance timeout of {timeout_ms} ms" in "; ".join(reasons)
+
+
+def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
+    """The arrays are read-only: what the safety check compares with cannot be changed."""
+
+    def meddle(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        group.claim_members[:] = 1
+        return group.owner
+
+    (reason,) = refusal_of(decided_by(assignor=FunctionAssignor(function=meddle)))
+    assert reason == "assignor mine: ValueError: assignment destination is read-only"
+
+
+def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
+    """A round that decides nothing does not end the delay that members wait for."""
+    claims = (
+        attrs.evolve(claim("a", {"orders": [0]}), remaining_delay_ms=0),
+        attrs.evolve(claim("b", {"orders": [1]}), remaining_delay_ms=900),
+        attrs.evolve(claim("c"), remaining_delay_ms=400),
+    )
+    decided = decided_by(assignor=FunctionAssignor(function=raising), claims=claims)
+    assert {a.scheduled_rebalance_timeout_ms for a in member_assignments(decided)} == {400}
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ([(0, NO_LOSS), (300, NO_LOSS)], (300, NO_LOSS)),
+        ([(0, 5_000), (300, NO_LOSS)], (300, 5_000)),
+        ([(0, 200), (300, None)], (200, None)),
+        ([(None, 200), (0, 0)], (200, None)),
+        ([(0, 0), (0, NO_LOSS)], (0, None)),
+    ],
+)
+def test_decide_round_when_refused_tells_pauses_and_waits_apart(
+    known: list[tuple[int | None, int | None]], told: tuple[int, int | None]
+) -> None:
+    """As the members know them: what is due first, and the wait beside it where that is later."""
+    claims = tuple(
+        attrs.evolve(
+            claim(name, {"orders": [place]}), remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms
+        )
+        for place, (name, (delay_ms, loss_ms)) in enumerate(zip("ab", known, strict=True))
+    )
+    decided = decided_by(assignor=FunctionAssignor(function=raising), claims=claims)
+    assert {
+        (answer.scheduled_rebalance_timeout_ms, answer.loss_timeout_ms)
+        for answer in member_assignments(decided)
+    } == {told}
+
+
+def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
+    """A delay is only ever sent in a round in which nobody revokes."""
+    claims = (
+        attrs.evolve(claim("a", {"orders": [0], "gone": [1]}), remaining_delay_ms=900),
+        claim("b", {"orders": [1]}),
+    )
+    decided = decided_by(assignor=FunctionAssignor(function=raising), claims=claims)
+    assert member_assignments(decided) == (
+        Assignment(assigned=orders(0), revoked=ResourceSet({"gone": [1]})),
+        Assignment(assigned=orders(1), revoked=EMPTY),
+    )
+
+
+def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
+    """What was known stays known; who was silent is said anew, as it holds its own again.
+
+    Who came and who went since the last round that was decided is still to be decided upon.
+    """
+    before = PolicyState(generation=0, members=("x",), known=orders(3), silent=("a",))
+    decided = decided_by(
+        assignor=FunctionAssignor(function=raising),
+        state=before,
+        claims=(
+            claim("a", {"orders": [0]}),
+            MemberClaim(member_id="b", topics=(), readable=False),
+        ),
+    )
+    assert decided.state == PolicyState(
+        generation=1, members=("x",), known=orders(0, 3), silent=("b",)
+    )
+
+
+def test_decide_round_when_refused_remembers_who_is_missed_and_what_was_told() -> None:
+    """A round that decides nothing ends nobody's wait, and a stale claim is still being stopped."""
+    before = led(joined("a", {"orders": [0]}), joined("b", {"orders": [1]})).state
+    decided = decided_by(
+        assignor=FunctionAssignor(function=raising),
+        state=before,
+        claims=(claim("a", {"orders": [0]}), claim("c", {"orders": [0]}, generation=0)),
+    )
+    assert (decided.state.members, decided.state.holdings) == (("a", "b"), before.holdings)
+    assert decided.state.stopping.resources == orders(0)

@@ -1,0 +1,146 @@
+"""What a leader reads: members, whatever stands in their subscriptions, and lags."""
+
+import attrs
+import numpy as np
+import pytest
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.errors import ConfigurationError, DecodeError, RemoteProtocolError
+from coopgroup.leader import NO_LAGS, Lags, TopicMetadata, lead, read_members
+from coopgroup.model import MemberClaim, ResourceSet
+from coopgroup.model.group_api import JoinedMember
+from coopgroup.policies.simple import SimplePolicy
+from coopgroup.protocol import (
+    Assignment,
+    Subscription,
+    UserData,
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
+    encode_user_data,
+)
+from coopgroup.telemetry import SubscriptionUnreadable
+from tests.unit.leader.rounds import NOT_A_SUBSCRIPTION, context, joined, orders, unreadable
+
+
+def test_read_members_when_all_is_given_keeps_all() -> None:
+    """Subscription, claims, generation, rack, static id and running delay reach the claim."""
+    subscription = Subscription(
+        topics=("payments", "orders", "orders"),
+        user_data=encode_user_data(
+            UserData(
+                remaining_delay_ms=700, remaining_loss_ms=9_000, consumption_rate_per_s=1_234.5
+            )
+        ),
+        owned=orders(1, 2),
+        generation=7,
+        rack="r1",
+    )
+    member = JoinedMember(
+        member_id="a", group_instance_id="static-a", metadata=encode_subscription(subscription)
+    )
+    request = read_members([joined("b", topics=("refunds",)), member])
+    assert request.claims == (
+        MemberClaim(
+            member_id="a",
+            topics=("orders", "payments"),
+            owned=orders(1, 2),
+            generation=7,
+            instance_id="static-a",
+            rack="r1",
+            remaining_delay_ms=700,
+            remaining_loss_ms=9_000,
+            consumption_rate_per_s=1_234.5,
+        ),
+        MemberClaim(member_id="b", topics=("refunds",), generation=1),
+    )
+    assert request.topics == ("orders", "payments", "refunds")
+    assert request.records == ()
+
+
+@pytest.mark.parametrize(
+    "user_data",
+    [None, b"", b"\x00\x00\x00\x07", encode_user_data(UserData(remaining_delay_ms=7))[:-1]],
+    ids=["null", "empty", "generation", "damaged"],
+)
+def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes | None) -> None:
+    """Whatever stands in the user data, the subscription around it counts."""
+    subscription = Subscription(topics=("orders",), user_data=user_data, owned=orders(3))
+    member = JoinedMember(
+        member_id="a", group_instance_id=None, metadata=encode_subscription(subscription)
+    )
+    assert read_members([member]).claims == (
+        MemberClaim(member_id="a", topics=("orders",), owned=orders(3)),
+    )
+
+
+def test_read_members_when_one_cannot_be_read_says_so() -> None:
+    """The member stays in the round without topics and claims, and a record tells why."""
+    with pytest.raises(DecodeError) as refusal:
+        decode_subscription(NOT_A_SUBSCRIPTION)
+    static = attrs.evolve(unreadable("b"), group_instance_id="static-b")
+    request = read_members([static, joined("a")])
+    assert request.claims[1] == MemberClaim(
+        member_id="b", topics=(), instance_id="static-b", readable=False
+    )
+    assert request.records == (SubscriptionUnreadable(member_id="b", reason=str(refusal.value)),)
+    assert request.topics == ("orders",)
+
+
+def test_read_members_when_an_id_comes_twice_is_refused() -> None:
+    """A coordinator that names a member twice is broken; guessing would drop a claim."""
+    with pytest.raises(RemoteProtocolError, match=r"^members: got 'a' twice, expected every"):
+        read_members([joined("a"), joined("b"), joined("a")])
+
+
+def test_read_members_when_connectors_count_reads_and_answers_them() -> None:
+    """A group that shares connectors has the index -1, in claims and in answers."""
+    subscription = Subscription(topics=("sink",), owned=ResourceSet({"sink": [-1, 0]}))
+    member = JoinedMember(
+        member_id="a",
+        group_instance_id=None,
+        metadata=encode_subscription(subscription, index_min=-1),
+    )
+    round_ = lead(
+        read_members([member], index_min=-1),
+        TopicMetadata(resources=ResourceSet({"sink": [-1, 0, 1]})),
+        NO_LAGS,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=context(),
+    )
+    assert decode_assignment(round_.assignments[0][1], index_min=-1) == Assignment(
+        assigned=ResourceSet({"sink": [-1, 0, 1]})
+    )
+
+
+def test_lags_when_aligned_are_those_of_the_group() -> None:
+    """What the group lacks is passed over, what is unknown or below zero counts as zero."""
+    lags = Lags.from_mapping({"orders": {3: 30, 1: -5}, "gone": {0: 9}, "payments": {0: 2**40}})
+    resources = ResourceSet({"orders": range(4), "payments": [0, 1], "fresh": [0]})
+    assert lags.aligned(resources).tolist() == [0, 0, 0, 0, 30, 2**40, 0]
+
+
+def test_lags_when_figures_and_resources_differ_in_number_are_refused() -> None:
+    """A figure too few would shift all that follow to other partitions."""
+    with pytest.raises(ConfigurationError, match=r"^lags: got '1 figures', expected 2, one per"):
+        Lags(resources=orders(0, 1), values=np.zeros(1, dtype=np.int64))
+
+
+def test_arrivals_when_aligned_are_those_of_the_group() -> None:
+    """Unknown ones are 0, and so are those of a topic that has fewer records than before."""
+    lags = Lags(
+        resources=ResourceSet({"gone": [0], "orders": [1, 3]}),
+        values=np.zeros(3, dtype=np.int64),
+        arrivals_per_s=np.array([9.0, -4.0, 2.5]),
+    )
+    aligned = lags.aligned_arrivals(orders(0, 1, 2, 3))
+    assert aligned is not None
+    assert aligned.tolist() == [0, 0, 0, 2.5]
+    assert NO_LAGS.aligned_arrivals(orders(0)) is None
+
+
+def test_arrivals_when_figures_and_resources_differ_in_number_are_refused() -> None:
+    """As with the lags beside them."""
+    with pytest.raises(ConfigurationError, match=r"^arrivals: got '1 figures', expected 2, one p"):
+        Lags(resources=orders(0, 1), values=np.zeros(2, dtype=np.int64), arrivals_per_s=np.zeros(1))

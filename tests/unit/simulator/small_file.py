@@ -1,0 +1,18 @@
+"""A scenario file with little in it; lines of refusals are counted from its begin."""
+
+__all__ = ["SMALL"]
+
+SMALL = """\
+duration_ms = 60000
+
+[topics.orders]
+partitions = 2
+rate_per_s = 10
+
+[[members]]
+name = "worker"
+count = 3
+
+[[members]]
+name = "solo"
+"""
