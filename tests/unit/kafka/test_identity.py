@@ -1,15 +1,10 @@
-"""Slots of a state directory: who takes which, what is kept in them, and what is refused."""
+"""Slots of a state directory: who takes which, and what is kept in them."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import json
-import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +12,13 @@ import pytest
 
 from coopgroup import CooperativeConsumer
 from coopgroup.errors import ConfigurationError
-from coopgroup.kafka.identity import IdentitySlot, slot_path, take_slot
+from coopgroup.kafka.identity import IdentitySlot, slot_path
 from coopgroup.kafka.leading import SeenTopics
 from coopgroup.member import KeptIdentity
 from coopgroup.model import ResourceSet
 from tests.support.programs import output_of
+from tests.unit.kafka.slots import ANNA, take
 
-ANNA = KeptIdentity(member_id="anna-1", generation=7, topics=("bills", "orders"))
 BERT = KeptIdentity(member_id="bert-1", generation=2**31 - 1, topics=())
 # Holds a slot until its input ends; says which, and who was kept in it.
 HOLDER = """
@@ -50,33 +45,6 @@ sys.stdin.read()
 """
 
 
-class Warnings(list[str]):
-    """What was warned of, in one line each."""
-
-    def __call__(self, event: str, **fields: object) -> None:
-        """Take a note."""
-        self.append(f"{event} {fields}")
-
-
-@pytest.fixture
-def slots() -> Iterator[list[IdentitySlot]]:
-    """Slots put in here are released at the end."""
-    held: list[IdentitySlot] = []
-    yield held
-    for slot in held:
-        slot.release()
-
-
-def no_warning(event: str, **fields: object) -> None:
-    """Nothing is to be warned of."""
-    raise AssertionError(f"{event} {fields}")
-
-
-def take(folder: Path, group_id: str = "g") -> IdentitySlot:
-    """Take a slot; nothing is damaged."""
-    return take_slot(str(folder), group_id, no_warning)
-
-
 def held_by_a_process(folder: Path) -> subprocess.Popen[str]:
     """A process that holds a slot."""
     return subprocess.Popen(
@@ -97,9 +65,6 @@ def end(process: subprocess.Popen[str]) -> None:
     """Kill a process, as SIGKILL does."""
     process.kill()
     process.communicate(timeout=30)
-
-
-# --- who takes which ------------------------------------------------------------------------------
 
 
 def test_slot_is_empty_when_nobody_had_it(tmp_path: Path, slots: list[IdentitySlot]) -> None:
@@ -296,161 +261,7 @@ def test_slots_of_one_group_have_an_end(
     assert slots[2].path == slots[0].path
 
 
-# --- what cannot be read or written ---------------------------------------------------------------
-
-
-def _changed(**fields: object) -> bytes:
-    """What was written, with other fields under the old checksum."""
-    return json.dumps(json.loads(_written()) | fields).encode()
-
-
-def _written() -> bytes:
-    return (
-        b'{"version": 1, "group": "g", "member_id": "anna-1", "generation": 7, '
-        b'"topics": ["bills", "orders"], "seen": null, "checksum": 2187826640}\n'
-    )
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\n",
-        b"\0" * 200,
-        b"\xff",
-        b"[]",
-        b"5",
-        b'"x"',
-        b"{}",
-        b"[" * 100_000,
-        _written()[:50],
-        _written()[:-3],
-        _changed(generation=8),
-        _changed(checksum=1),
-        _changed(version=2),
-        _changed(group="h"),
-    ],
-)
-def test_slot_that_is_damaged_is_empty_and_warns(
-    tmp_path: Path, slots: list[IdentitySlot], content: bytes
-) -> None:
-    """It is no reason not to start; it is whole again after the next round."""
-    path = slot_path(str(tmp_path), "g", 0)
-    path.write_bytes(content)
-    warnings = Warnings()
-    slots.append(take_slot(str(tmp_path), "g", warnings))
-    assert (slots[0].path, slots[0].kept) == (path, None)
-    assert len(warnings) == 1
-    assert warnings[0].startswith("identity_unreadable")
-    assert str(path) in warnings[0]
-    slots[0].keep(ANNA)
-    slots[0].release()
-    slots.append(take(tmp_path))
-    assert slots[1].kept == ANNA
-
-
-def test_slot_is_written_as_ever(tmp_path: Path) -> None:
-    """Another release of coopgroup reads it, and what a longer line left behind is no damage."""
-    slot = take(tmp_path)
-    slot.keep(ANNA)
-    slot.release()
-    assert slot.path.read_bytes() == _written()
-    assert slot.path.stat().st_mode & 0o777 == 0o600
-    slot.path.write_bytes(_written() + b'ers"]}\n')
-    again = take(tmp_path)
-    again.release()
-    assert again.kept == ANNA
-
-
-@pytest.mark.parametrize("other", [b"1", b"2"], ids=["version", "group"])
-def test_slot_of_another_version_or_group_is_empty(
-    tmp_path: Path, slots: list[IdentitySlot], other: bytes
-) -> None:
-    """Whole, but not ours: a file that somebody copied."""
-    names = {b"1": "h", b"2": "other"}
-    theirs = take(tmp_path, names[other])
-    theirs.keep(ANNA)
-    theirs.release()
-    slot_path(str(tmp_path), "g", 0).write_bytes(theirs.path.read_bytes())
-    warnings = Warnings()
-    slots.append(take_slot(str(tmp_path), "g", warnings))
-    assert slots[0].kept is None
-    assert [f"of group {names[other]}" in one for one in warnings] == [True]
-
-
-@pytest.mark.parametrize("broken_at", [0, 50, 75])
-def test_write_that_is_cut_off_leaves_no_identity_at_all(
-    tmp_path: Path,
-    slots: list[IdentitySlot],
-    monkeypatch: pytest.MonkeyPatch,
-    broken_at: int,
-) -> None:
-    """Of two identities, half each, none is right; nothing written leaves the old one."""
-    slot = take(tmp_path)
-    slot.keep(ANNA)
-    whole = os.pwrite
-
-    def full(descriptor: int, content: bytes, offset: int) -> int:
-        if offset >= broken_at:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return whole(descriptor, content[:broken_at], offset)
-
-    monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(OSError, match="No space left"):
-        slot.keep(KeptIdentity(member_id="carl-1", generation=8, topics=("bills", "orders")))
-    monkeypatch.undo()
-    slot.release()
-    slots.append(take_slot(str(tmp_path), "g", Warnings()))
-    assert slots[0].kept == (None if broken_at else ANNA)
-
-
-def test_identity_that_is_too_large_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It could not be read; a group has a member of a million topics more likely by mistake."""
-    monkeypatch.setattr("coopgroup.kafka.identity._BYTES_MAX", 100)
-    slot = take(tmp_path)
-    with pytest.raises(OSError, match="large"):
-        slot.keep(ANNA)
-    slot.release()
-    assert slot.path.read_bytes() == b""
-
-
-@pytest.mark.parametrize(
-    ("folder", "reason"),
-    [
-        ("/dev/null/state", "Not a directory"),
-        ("/proc/state", "No such file or directory"),
-        ("a\0b", "embedded null byte"),
-    ],
-)
-def test_directory_that_cannot_be_is_refused_in_one_line(folder: str, reason: str) -> None:
-    """By the consumer's constructor."""
-    with pytest.raises(ConfigurationError) as caught:
-        CooperativeConsumer(
-            {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "coopgroup.state.dir": folder}
-        )
-    assert str(caught.value) == (
-        f"coopgroup.state.dir: got {folder!r}, "
-        f"expected a directory for files that can be written and locked ({reason})"
-    )
-
-
-def test_file_system_without_locks_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: list[IdentitySlot]
-) -> None:
-    """Two processes could be one member there."""
-
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "lockf", no_locks)
-    with pytest.raises(ConfigurationError, match="No locks available"):
-        take(tmp_path)
-    monkeypatch.undo()
-    slots.append(take(tmp_path))
-
-
-# --- the consumer -------------------------------------------------------------------------------
+# --- the consumer ---------------------------------------------------------------------------------
 
 
 def consumer(folder: Path, **more: Any) -> CooperativeConsumer:  # noqa: ANN401  (configuration)
@@ -494,17 +305,3 @@ CooperativeConsumer({{"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_
 print(os.listdir())
 """
     assert output_of(program) == "[]\n"
-
-
-def test_identity_of_another_protocol_is_kept_so_that_earlier_releases_pass_it_over(
-    tmp_path: Path,
-) -> None:
-    """They would read what the group stores for the member as an assignment of ours."""
-    foreign = KeptIdentity(member_id="m", generation=3, topics=("T",), protocol="range")
-    slot = take_slot(str(tmp_path), "g", print)
-    slot.keep(foreign)
-    slot.release()
-    assert json.loads(slot.path.read_bytes())["version"] == 2
-    again = take_slot(str(tmp_path), "g", print)
-    assert again.kept == foreign
-    again.release()

@@ -1,0 +1,91 @@
+"""The parts of a consumer that serve what the group says, with callbacks that take notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+from confluent_kafka import KafkaError, TopicPartition
+
+from coopgroup.kafka.committing import Committing
+from coopgroup.kafka.fetching import Fetching
+from coopgroup.kafka.notices import Callbacks, GroupNotices
+from coopgroup.kafka.offsets import OffsetStore
+from coopgroup.member.effects import GrantResources
+from coopgroup.member.events import CommitRequested
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record
+
+__all__ = ["BOTH", "CONSUMER", "ONE", "ZERO", "Stage", "revoked"]
+
+BOTH = ResourceSet({"t": [0, 1]})
+ONE = ResourceSet({"t": [1]})
+ZERO = ResourceSet({"t": [0]})
+CONSUMER = object()
+
+
+@define
+class Stage:
+    """The parts of a consumer that serve notices, and what they did."""
+
+    librdkafka: FakeLibrdkafka = field(factory=FakeLibrdkafka)
+    driver: FakeDriver = field(factory=FakeDriver)
+    written: list[Any] = field(factory=list)
+    heard: list[tuple[str, list[int]]] = field(factory=list)
+    committed: list[tuple[Any, list[tuple[int, int]]]] = field(factory=list)
+    fetching: Fetching = field(init=False)
+    committing: Committing = field(init=False)
+    notices: GroupNotices = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Put them together, with callbacks that take notes."""
+        driver: Any = self.driver
+        self.fetching = Fetching(self.librdkafka)
+        self.committing = Committing(
+            driver=driver,
+            store=OffsetStore(self.fetching, automatic=True),
+            on_commit=self._on_commit,
+            interval_ms=1_000,
+            write=self.written.append,
+        )
+        self.notices = GroupNotices(
+            consumer=CONSUMER,
+            driver=driver,
+            fetching=self.fetching,
+            committing=self.committing,
+            write=self.written.append,
+        )
+        self.notices.callbacks = Callbacks(
+            self.hearing("assign"), self.hearing("revoke"), self.hearing("lost")
+        )
+
+    def hearing(self, name: str, error: Exception | None = None) -> Callable[..., None]:
+        """A callback that takes a note, and raises if told."""
+
+        def callback(consumer: object, partitions: list[TopicPartition]) -> None:
+            assert consumer is CONSUMER
+            self.heard.append((name, [one.partition for one in partitions]))
+            if error is not None:
+                raise error
+
+        return callback
+
+    def hold(self, resources: ResourceSet) -> None:
+        """Have partitions granted, and one record of each handed out."""
+        self.driver.inbox.put(GrantResources(resources=resources))
+        self.notices.serve()
+        self.librdkafka.feed(record(partition, 10) for _, partition in resources)
+        self.fetching.fetch(10, 0)
+        self.fetching.hand_out.take(10)
+        for notes in (self.librdkafka.calls, self.written, self.heard):
+            notes.clear()
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        places = [(one.partition, one.offset) for one in partitions]
+        self.committed.append((None if error is None else error.name(), places))
+
+
+def revoked(stage: Stage) -> list[Any]:
+    """What was posted, commits left out."""
+    return [one for one in stage.driver.posted if not isinstance(one, CommitRequested)]

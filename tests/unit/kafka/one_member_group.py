@@ -1,0 +1,231 @@
+"""A group's thread that runs over a transport and a coordinator of one member."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from attrs import define, field
+
+from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.kafka import driver as driver_module
+from coopgroup.kafka.driver import GroupDriver
+from coopgroup.kafka.identity import IdentitySlot
+from coopgroup.kafka.leading import SeenTopics
+from coopgroup.kafka.settings import read_settings
+from coopgroup.kafka.telemetry_sink import TelemetrySink
+from coopgroup.kafka.transport import TransportFailure
+from coopgroup.leader import TopicMetadata
+from coopgroup.member.effects import GrantResources, Lane
+from coopgroup.member.events import CommitRequested, Offset, SubscriptionChanged
+from coopgroup.model import ResourceSet
+from coopgroup.model.group_api import (
+    Answer,
+    Coordinator,
+    FindCoordinatorAnswer,
+    FindCoordinatorRequest,
+    GroupRequest,
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinedMember,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    LeaveGroupAnswer,
+    LeaveGroupRequest,
+    OffsetCommitAnswer,
+    OffsetCommitRequest,
+    SyncGroupAnswer,
+    SyncGroupRequest,
+)
+from coopgroup.policies.simple import SimplePolicy
+
+__all__ = [
+    "ORDERS",
+    "SEEN",
+    "STATE",
+    "WAIT_S",
+    "DriverAndGroup",
+    "OneMemberGroup",
+    "Outcome",
+    "commit",
+    "fail",
+    "running",
+    "subscribe",
+    "usual_answer",
+    "wait_until",
+    "warnings",
+]
+
+WAIT_S = 5.0
+ORDERS = ResourceSet({"orders": [0, 1]})
+SEEN = SeenTopics(topics=("orders",), partitions=ORDERS)
+SETTINGS = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "group.id": "g",
+    "session.timeout.ms": 600,
+    "heartbeat.interval.ms": 20,
+    "max.poll.interval.ms": 800,
+    "socket.timeout.ms": 200,
+}
+STATE = {"coopgroup.state.dir": "the slot counts"}
+Outcome = Answer | TransportFailure | None
+
+
+@define(eq=False)
+class OneMemberGroup:
+    """A transport and a coordinator in one.
+
+    Attributes:
+        requests: kinds of requests, in order.
+        override: answers instead, where it has one; None keeps a request waiting.
+        is_closed: whether the driver ended it.
+        report: where it tells of its own errors.
+        failure: raised instead of taking a request.
+    """
+
+    requests: list[type] = field(factory=list)
+    override: Callable[[GroupRequest], Outcome] | None = None
+    silent: frozenset[type] = frozenset()
+    is_closed: bool = False
+    report: Callable[[BaseException], None] | None = None
+    failure: Exception | None = None
+
+    def start(self) -> None:
+        """Nothing to connect to."""
+
+    def close(self, _timeout_ms: int) -> None:
+        """Remember it."""
+        self.is_closed = True
+
+    def close_lane(self, _lane: Lane) -> None:
+        """No lanes."""
+
+    def send(
+        self,
+        _lane: Lane,
+        request: GroupRequest,
+        on_answer: Callable[[Any], None],
+        *,
+        node: Coordinator | None,
+        timeout_ms: int,
+    ) -> None:
+        """Answer at once."""
+        assert timeout_ms > 0
+        if self.failure is not None:
+            raise self.failure
+        self.requests.append(type(request))
+        if type(request) in self.silent:
+            return
+        answer = None if self.override is None else self.override(request)
+        on_answer(usual_answer(request) if answer is None else answer)
+
+
+def usual_answer(request: GroupRequest) -> Answer:
+    """What a coordinator answers where nothing is wrong."""
+    match request:
+        case FindCoordinatorRequest():
+            here = Coordinator(node_id=1, host="localhost", port=1)
+            return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=here)
+        case JoinGroupRequest():
+            name, subscription = request.protocols[0]
+            member = JoinedMember(member_id="m", group_instance_id=None, metadata=subscription)
+            return JoinGroupAnswer(
+                error_code=0,
+                generation=1,
+                protocol_name=name,
+                leader_id="m",
+                member_id="m",
+                members=(member,),
+                skip_assignment=False,
+            )
+        case SyncGroupRequest():
+            return SyncGroupAnswer(error_code=0, assignment=dict(request.assignments)["m"])
+        case HeartbeatRequest():
+            return HeartbeatAnswer(error_code=0)
+        case LeaveGroupRequest():
+            return LeaveGroupAnswer(error_code=0)
+        case OffsetCommitRequest():
+            codes = tuple((one[0], one[1], 0) for one in request.offsets)
+            return OffsetCommitAnswer(codes=codes)
+
+
+class _Lookup:
+    """A cluster with one topic."""
+
+    def metadata(self, _topics: object) -> TopicMetadata:
+        """What exists."""
+        return TopicMetadata(resources=ORDERS)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+DriverAndGroup = tuple[GroupDriver, OneMemberGroup]
+
+
+@contextmanager
+def running(
+    monkeypatch: pytest.MonkeyPatch,
+    slot: IdentitySlot | None = None,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> Iterator[DriverAndGroup]:
+    """A driver with settings of its own."""
+    settings = SETTINGS | dict(more)
+    group = OneMemberGroup()
+
+    def transport(_settings: object, report: Callable[[BaseException], None]) -> OneMemberGroup:
+        group.report = report
+        return group
+
+    monkeypatch.setattr(driver_module, "GroupTransport", transport)
+    lookup: Any = _Lookup()
+    driver = GroupDriver(
+        settings=read_settings(settings),
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        lookup=lookup,
+        sink=TelemetrySink("g"),
+        slot=slot,
+    )
+    driver.start()
+    yield driver, group
+    driver.stop()
+    assert group.is_closed
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait for the group's thread."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def subscribe(driver: GroupDriver) -> None:
+    """Be in the group, the grant taken from the inbox."""
+    driver.post(SubscriptionChanged(topics=("orders",)))
+    wait_until(lambda: driver.inbox.waiting)
+    assert driver.inbox.take() == GrantResources(resources=ORDERS)
+    assert driver.inbox.take_call() is None
+
+
+def commit(driver: GroupDriver) -> list[tuple[tuple[str, int, int], ...]]:
+    """Ask for a commit; the list gets the outcome."""
+    outcome: list[tuple[tuple[str, int, int], ...]] = []
+    commit_id = driver.new_commit(outcome.append)
+    driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
+    return outcome
+
+
+def fail(*_: object, **__: object) -> Any:  # noqa: ANN401  (never returns)
+    """Stand in for a part that has a bug."""
+    raise LookupError("a bug")
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> str:
+    """What was logged so far."""
+    return "\n".join(one.getMessage() for one in caplog.records)

@@ -1,0 +1,190 @@
+"""The files of a state directory: what is written, what is damaged, and what cannot be one."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from coopgroup import CooperativeConsumer
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.identity import IdentitySlot, slot_path, take_slot
+from coopgroup.member import KeptIdentity
+from tests.unit.kafka.slots import ANNA, take
+
+
+class Warnings(list[str]):
+    """What was warned of, in one line each."""
+
+    def __call__(self, event: str, **fields: object) -> None:
+        """Take a note."""
+        self.append(f"{event} {fields}")
+
+
+def _changed(**fields: object) -> bytes:
+    """What was written, with other fields under the old checksum."""
+    return json.dumps(json.loads(_written()) | fields).encode()
+
+
+def _written() -> bytes:
+    return (
+        b'{"version": 1, "group": "g", "member_id": "anna-1", "generation": 7, '
+        b'"topics": ["bills", "orders"], "seen": null, "checksum": 2187826640}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n",
+        b"\0" * 200,
+        b"\xff",
+        b"[]",
+        b"5",
+        b'"x"',
+        b"{}",
+        b"[" * 100_000,
+        _written()[:50],
+        _written()[:-3],
+        _changed(generation=8),
+        _changed(checksum=1),
+        _changed(version=2),
+        _changed(group="h"),
+    ],
+)
+def test_slot_that_is_damaged_is_empty_and_warns(
+    tmp_path: Path, slots: list[IdentitySlot], content: bytes
+) -> None:
+    """It is no reason not to start; it is whole again after the next round."""
+    path = slot_path(str(tmp_path), "g", 0)
+    path.write_bytes(content)
+    warnings = Warnings()
+    slots.append(take_slot(str(tmp_path), "g", warnings))
+    assert (slots[0].path, slots[0].kept) == (path, None)
+    assert len(warnings) == 1
+    assert warnings[0].startswith("identity_unreadable")
+    assert str(path) in warnings[0]
+    slots[0].keep(ANNA)
+    slots[0].release()
+    slots.append(take(tmp_path))
+    assert slots[1].kept == ANNA
+
+
+def test_slot_is_written_as_ever(tmp_path: Path) -> None:
+    """Another release of coopgroup reads it, and what a longer line left behind is no damage."""
+    slot = take(tmp_path)
+    slot.keep(ANNA)
+    slot.release()
+    assert slot.path.read_bytes() == _written()
+    assert slot.path.stat().st_mode & 0o777 == 0o600
+    slot.path.write_bytes(_written() + b'ers"]}\n')
+    again = take(tmp_path)
+    again.release()
+    assert again.kept == ANNA
+
+
+@pytest.mark.parametrize("other", [b"1", b"2"], ids=["version", "group"])
+def test_slot_of_another_version_or_group_is_empty(
+    tmp_path: Path, slots: list[IdentitySlot], other: bytes
+) -> None:
+    """Whole, but not ours: a file that somebody copied."""
+    names = {b"1": "h", b"2": "other"}
+    theirs = take(tmp_path, names[other])
+    theirs.keep(ANNA)
+    theirs.release()
+    slot_path(str(tmp_path), "g", 0).write_bytes(theirs.path.read_bytes())
+    warnings = Warnings()
+    slots.append(take_slot(str(tmp_path), "g", warnings))
+    assert slots[0].kept is None
+    assert [f"of group {names[other]}" in one for one in warnings] == [True]
+
+
+@pytest.mark.parametrize("broken_at", [0, 50, 75])
+def test_write_that_is_cut_off_leaves_no_identity_at_all(
+    tmp_path: Path,
+    slots: list[IdentitySlot],
+    monkeypatch: pytest.MonkeyPatch,
+    broken_at: int,
+) -> None:
+    """Of two identities, half each, none is right; nothing written leaves the old one."""
+    slot = take(tmp_path)
+    slot.keep(ANNA)
+    whole = os.pwrite
+
+    def full(descriptor: int, content: bytes, offset: int) -> int:
+        if offset >= broken_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(descriptor, content[:broken_at], offset)
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left"):
+        slot.keep(KeptIdentity(member_id="carl-1", generation=8, topics=("bills", "orders")))
+    monkeypatch.undo()
+    slot.release()
+    slots.append(take_slot(str(tmp_path), "g", Warnings()))
+    assert slots[0].kept == (None if broken_at else ANNA)
+
+
+def test_identity_that_is_too_large_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not be read; a group has a member of a million topics more likely by mistake."""
+    monkeypatch.setattr("coopgroup.kafka.identity._BYTES_MAX", 100)
+    slot = take(tmp_path)
+    with pytest.raises(OSError, match="large"):
+        slot.keep(ANNA)
+    slot.release()
+    assert slot.path.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("/dev/null/state", "Not a directory"),
+        ("/proc/state", "No such file or directory"),
+        ("a\0b", "embedded null byte"),
+    ],
+)
+def test_directory_that_cannot_be_is_refused_in_one_line(folder: str, reason: str) -> None:
+    """By the consumer's constructor."""
+    with pytest.raises(ConfigurationError) as caught:
+        CooperativeConsumer(
+            {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "coopgroup.state.dir": folder}
+        )
+    assert str(caught.value) == (
+        f"coopgroup.state.dir: got {folder!r}, "
+        f"expected a directory for files that can be written and locked ({reason})"
+    )
+
+
+def test_file_system_without_locks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: list[IdentitySlot]
+) -> None:
+    """Two processes could be one member there."""
+
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "lockf", no_locks)
+    with pytest.raises(ConfigurationError, match="No locks available"):
+        take(tmp_path)
+    monkeypatch.undo()
+    slots.append(take(tmp_path))
+
+
+def test_identity_of_another_protocol_is_kept_so_that_earlier_releases_pass_it_over(
+    tmp_path: Path,
+) -> None:
+    """They would read what the group stores for the member as an assignment of ours."""
+    foreign = KeptIdentity(member_id="m", generation=3, topics=("T",), protocol="range")
+    slot = take_slot(str(tmp_path), "g", print)
+    slot.keep(foreign)
+    slot.release()
+    assert json.loads(slot.path.read_bytes())["version"] == 2
+    again = take_slot(str(tmp_path), "g", print)
+    assert again.kept == foreign
+    again.release()

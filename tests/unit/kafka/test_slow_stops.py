@@ -1,0 +1,239 @@
+"""Stops that take their time: put off, finished later, lost meanwhile or never finished."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from confluent_kafka import KafkaException, TopicPartition
+
+from coopgroup.kafka import notices as notices_module
+from coopgroup.kafka.notices import Callbacks
+from coopgroup.kafka.slow_stops import PutOff
+from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
+from coopgroup.member.events import CommitRequested, LossHandled, Offset, RevocationCompleted
+from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.telemetry import ResourcesStopped, StopReason
+from tests.unit.kafka.fakes import record
+from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, revoked
+
+
+def stopping_later(stage: Stage, resources: ResourceSet, answers: list[bool]) -> None:
+    """Have `on_revoke` put off some of what it is given."""
+
+    def revoke(_: object, partitions: list[TopicPartition]) -> None:
+        stage.heard.append(("revoke", [one.partition for one in partitions]))
+        late = [one for one in partitions if (one.topic, one.partition) in resources]
+        answers.append(stage.notices.revoke_later(late) is not None)
+
+    stage.notices.callbacks = Callbacks(stage.hearing("assign"), revoke, stage.hearing("lost"))
+
+
+def stops(stage: Stage) -> list[tuple[ResourceSet, StopReason]]:
+    """What was written of stops."""
+    written = [one for one in stage.written if isinstance(one, ResourcesStopped)]
+    return [(one.resources, one.reason) for one in written]
+
+
+def test_revocation_that_is_put_off_in_part_completes_in_parts() -> None:
+    """The rest is given up at once; the late part is committed and given up when it has stopped."""
+    stage, answers = Stage(), list[bool]()
+    stage.hold(BOTH)
+    stopping_later(stage, ONE, answers)
+    stage.driver.inbox.put(RevokeResources(resources=BOTH))
+    stage.notices.serve()
+    assert answers == [True]
+    assert revoked(stage) == [RevocationCompleted(resources=ZERO)]
+    assert (stage.notices.held, stage.notices.stopping) == (ONE, ONE)
+    assert ("pause", [(1, -1001)]) in stage.librdkafka.calls
+    stage.librdkafka.feed([record(1, 11)])
+    stage.notices.finish_revoke([TopicPartition("t", 1), TopicPartition("t", 5)])
+    assert len(revoked(stage)) == 1  # not before the application polls
+    stage.notices.serve()
+    assert revoked(stage)[1:] == [RevocationCompleted(resources=ONE)]
+    assert (stage.notices.held, stage.notices.stopping) == (EMPTY, EMPTY)
+    assert stops(stage) == [(ZERO, StopReason.REVOKED), (ONE, StopReason.REVOKED)]
+    commits = [one.offsets for one in stage.driver.posted if isinstance(one, CommitRequested)]
+    assert commits == [(Offset("t", 0, 11),), (Offset("t", 1, 11),)]
+    assert stage.heard == [("revoke", [0, 1])]
+
+
+def test_revocation_that_is_put_off_as_a_whole_completes_later() -> None:
+    """The group hears nothing before; finishing twice is no error."""
+    stage = Stage()
+    stage.hold(BOTH)
+    stopping_later(stage, BOTH, [])
+    stage.driver.inbox.put(RevokeResources(resources=BOTH))
+    stage.notices.serve()
+    assert revoked(stage) == []
+    for _ in range(2):
+        stage.notices.finish_revoke([TopicPartition("t", 1)])
+    stage.notices.serve()
+    stage.notices.finish_revoke([TopicPartition("t", 0)])
+    stage.notices.serve()
+    assert revoked(stage) == [
+        RevocationCompleted(resources=ONE),
+        RevocationCompleted(resources=ZERO),
+    ]
+
+
+def test_revocation_that_is_put_off_and_raises_is_put_off_all_the_same() -> None:
+    """The application said so before it failed."""
+    stage = Stage()
+    stage.hold(BOTH)
+
+    def revoke(_: object, partitions: list[TopicPartition]) -> None:
+        stage.notices.revoke_later([one for one in partitions if one.partition == 1])
+        raise LookupError("no")
+
+    stage.notices.callbacks = Callbacks(on_revoke=revoke)
+    stage.driver.inbox.put(RevokeResources(resources=BOTH))
+    with pytest.raises(LookupError):
+        stage.notices.serve()
+    assert revoked(stage) == [RevocationCompleted(resources=ZERO)]
+    assert stage.notices.stopping == ONE
+
+
+def test_what_is_lost_while_it_stops_is_lost() -> None:
+    """on_lost hears of it, and the word that it has stopped comes too late."""
+    stage = Stage()
+    stage.hold(BOTH)
+    stopping_later(stage, ONE, [])
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.notices.serve()
+    stage.driver.inbox.put(LoseResources(resources=BOTH, cause="lease expired"))
+    stage.notices.finish_revoke([TopicPartition("t", 1)])
+    stage.notices.serve()
+    assert stage.heard == [("revoke", [1]), ("lost", [0, 1])]
+    assert revoked(stage) == [LossHandled()]
+    assert stops(stage) == [(BOTH, StopReason.LOST)]
+    stage.driver.inbox.put(GrantResources(resources=ONE))
+    stage.notices.serve()
+    assert (stage.notices.held, stage.notices.stopping) == (ONE, EMPTY)
+
+
+def test_give_up_while_something_stops_does_not_wait_for_it() -> None:
+    """There is no later then: what stops is not told again, what is told now is told so."""
+    stage, answers = Stage(), list[bool]()
+    stage.hold(BOTH)
+    stopping_later(stage, BOTH, answers)
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.notices.serve()
+    stage.notices.give_up()
+    assert answers == [True, False]
+    assert stage.heard == [("revoke", [1]), ("revoke", [0])]
+    assert stops(stage) == [(ZERO, StopReason.CLOSED), (ONE, StopReason.CLOSED)]
+    assert (stage.notices.held, stage.notices.stopping) == (EMPTY, EMPTY)
+    stage.hold(BOTH)  # subscribed again
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.notices.serve()
+    assert answers[2:] == [True]
+
+
+def test_revoke_later_elsewhere_is_refused() -> None:
+    """In on_revoke only, for partitions given there."""
+    stage = Stage()
+    stage.hold(BOTH)
+    heard: list[object] = []
+
+    def revoke(_: object, partitions: list[TopicPartition]) -> None:
+        with pytest.raises(KafkaException, match="the group revokes"):
+            stage.notices.revoke_later([TopicPartition("t", 0)])
+        with pytest.raises(TypeError, match="requires list of TopicPartition"):
+            stage.notices.revoke_later(None)  # type: ignore[arg-type]
+        heard.extend(partitions)
+
+    stage.notices.callbacks = Callbacks(on_revoke=revoke)
+    with pytest.raises(KafkaException, match="the group revokes"):
+        stage.notices.revoke_later([TopicPartition("t", 0)])
+    with pytest.raises(TypeError, match="requires list of TopicPartition"):
+        stage.notices.finish_revoke([1])  # type: ignore[list-item]
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.notices.serve()
+    assert heard == [TopicPartition("t", 1)]
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+
+
+def test_finish_of_an_earlier_stop_does_not_end_a_later_one() -> None:
+    """Lost, granted and put off again: the thread of the first stop says that it has stopped."""
+    stage, tokens = Stage(), list[PutOff]()
+
+    def revoke(_: object, partitions: list[TopicPartition]) -> None:
+        for one in partitions:  # a token of each
+            token = stage.notices.revoke_later([one])
+            assert token is not None
+            tokens.append(token)
+
+    stage.notices.callbacks = Callbacks(on_revoke=revoke, on_lost=stage.hearing("lost"))
+    for notice in (
+        RevokeResources(resources=BOTH),
+        LoseResources(resources=BOTH, cause="lease expired"),
+        RevokeResources(resources=BOTH),
+    ):
+        stage.hold(BOTH - stage.notices.held)
+        stage.driver.inbox.put(notice)
+        stage.notices.serve()
+    assert (len(tokens), stage.notices.stopping) == (4, BOTH)
+    for stale in tokens[:2]:
+        stage.notices.finish_revoke(stale)
+    stage.notices.serve()
+    assert (revoked(stage), stage.notices.stopping) == ([LossHandled()], BOTH)
+    stage.notices.finish_revoke(tokens[3])
+    stage.notices.finish_revoke(tokens[3])
+    stage.notices.serve()
+    assert revoked(stage)[1:] == [RevocationCompleted(resources=ONE)]
+    assert stage.notices.stopping == ZERO
+
+
+def at(monkeypatch: pytest.MonkeyPatch, now: float) -> None:
+    """Stop the application's clock there, in seconds."""
+    monkeypatch.setattr(notices_module, "now_s", lambda: now)
+
+
+def test_stop_that_is_never_finished_is_lost_after_max_poll_interval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a warning before; what else is held stays, and the group gets the rest."""
+    stage = Stage()
+    stage.hold(BOTH)
+    stopping_later(stage, ONE, [])
+    at(monkeypatch, 100.0)
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.notices.serve()
+    assert stage.driver.reminders[-1] == 130.0
+    for now in (129.0, 130.0, 131.0, 159.9):
+        at(monkeypatch, now)
+        stage.driver.inbox.wake()
+        stage.notices.serve()
+        assert [event for event, _ in stage.driver.warned] == ["stop_takes_long"] * (now >= 130)
+    assert (revoked(stage), stage.notices.stopping) == ([], ONE)
+    assert stage.driver.reminders[-1] == 160.0
+    at(monkeypatch, 160.0)
+    stage.driver.inbox.wake()
+    stage.notices.serve()
+    assert stage.driver.warned[1:] == [("stop_never_finished", {"resources": {"t": [1]}})]
+    assert stage.heard == [("revoke", [1]), ("lost", [1])]
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert stops(stage) == [(ONE, StopReason.LOST)]
+    assert (stage.notices.held, stage.notices.stopping) == (ZERO, EMPTY)
+    assert (stage.driver.polled_at_s, stage.driver.reminders[-1]) == (160.0, math.inf)
+    assert not any(isinstance(one, CommitRequested) for one in stage.driver.posted)
+
+
+def test_stop_that_is_never_finished_when_on_lost_raises_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group waits for it, whatever the callback does."""
+    stage = Stage()
+    stage.hold(BOTH)
+    stopping_later(stage, ONE, [])
+    at(monkeypatch, 100.0)
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.notices.serve()
+    stage.notices.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
+    at(monkeypatch, 160.0)
+    stage.driver.inbox.wake()
+    with pytest.raises(LookupError):
+        stage.notices.serve()
+    assert revoked(stage) == [RevocationCompleted(resources=ONE)]
+    assert stage.driver.reminders[-1] == math.inf
