@@ -133,13 +133,17 @@ def test_tests_have_docstrings() -> None:
 
 
 def test_unit_tests_mirror_modules() -> None:
-    """tests/unit/<package>/test_x.py is where a reader of <package>/x.py looks."""
+    """tests/unit/<package>/test_x.py is where a reader of <package>/x.py looks.
+
+    What would be too long for one file is in several: test_x.py, test_x_of_one_idea.py and so on.
+    """
     strays = []
     for path in python_files("tests/unit"):
         if not path.name.startswith("test_"):
             continue
         folder = SOURCE / path.parent.relative_to(SOURCE.parents[1] / "tests" / "unit")
-        name = path.stem.removeprefix("test_")
-        if not ((folder / f"{name}.py").exists() or (folder / name).is_dir()):
+        words = path.stem.removeprefix("test_").split("_")
+        names = ["_".join(words[:count]) for count in range(1, len(words) + 1)]
+        if not ((folder / names[-1]).is_dir() or any((folder / f"{x}.py").exists() for x in names)):
             strays.append(name_in_tree(path))
     assert strays == []
