@@ -101,7 +101,7 @@ def decide_round(
         group=group,
         plan=staged.plan,
         state=staged.state,
-        records=(_led(group, staged.plan, assignor, policy),),
+        records=(_led(group, staged.plan, assignor, policy, context),),
         refused=False,
     )
 
@@ -134,7 +134,10 @@ def refused_round(
         group=group,
         plan=plan,
         state=_state_after_refusal(group, context, plan.assigned),
-        records=(RoundRefused(violations=problems), _led(group, plan, assignor, policy)),
+        records=(
+            RoundRefused(violations=problems),
+            _led(group, plan, assignor, policy, context),
+        ),
         refused=True,
     )
 
@@ -238,7 +241,13 @@ def _state_after_refusal(
     )
 
 
-def _led(group: GroupSnapshot, plan: RoundPlan, assignor: Assignor, policy: Policy) -> RoundLed:
+def _led(
+    group: GroupSnapshot,
+    plan: RoundPlan,
+    assignor: Assignor,
+    policy: Policy,
+    context: RoundContext,
+) -> RoundLed:
     stopped = revoked_claims(group, plan.assigned)
     kept = np.zeros(len(group.resources), dtype=np.bool_)
     kept[group.claim_resources[~stopped]] = True
@@ -257,4 +266,5 @@ def _led(group: GroupSnapshot, plan: RoundPlan, assignor: Assignor, policy: Poli
         contested=take(group.contested),
         follow_up=plan.follow_up,
         scheduled_rebalance_timeout_ms=plan.scheduled_rebalance_timeout_ms,
+        protocol=context.protocol,
     )

@@ -208,6 +208,7 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         revoked=stopping,
         follow_up=assignment.revoked is not None,
         scheduled_rebalance_timeout_ms=assignment.scheduled_rebalance_timeout_ms,
+        protocol=member.protocol_chosen,
     )
     turn.emit(Report(record=record))
     commits, lapsed = commit_queue.lapse(member.commits, gained)

@@ -50,6 +50,7 @@ class RoundContext:
         balance: whether the leader asked for the round because lags were uneven for long, by the
             rule of this policy. Others may have asked for the same round for other reasons.
         lags: what the assignor is given; None where nobody looked them up.
+        protocol: that the coordinator chose for the round; "" where that is not said.
     """
 
     leader_id: str
@@ -58,6 +59,7 @@ class RoundContext:
     state: PolicyState | None
     balance: bool = False
     lags: LagFigures | None = None
+    protocol: str = ""
 
 
 @frozen(kw_only=True, eq=False)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from attrs import frozen
 
 from coopgroup.model import ResourceSet
+from coopgroup.protocol import kafka_protocol
 from coopgroup.report.palette import ranks
 from coopgroup.report.wording import counted, listed, seconds
 from coopgroup.telemetry import Envelope, RoundLed, RoundRefused
@@ -93,7 +94,7 @@ def _led(envelope: Envelope, record: RoundLed, leader: str, reasons: tuple[str, 
         held_back=len(record.lost),
         waiting=len(record.waiting),
         timeout_ms=record.scheduled_rebalance_timeout_ms,
-        sentences=(*reasons, *_decisions(record), *_outlook(record)),
+        sentences=(*reasons, *_language(record), *_decisions(record), *_outlook(record)),
     )
 
 
@@ -119,6 +120,12 @@ def _change(before: frozenset[str] | None, record: RoundLed, names: Names) -> It
         yield f"Gone: {_people(gone, names)}."
     if came == gone:  # both empty
         yield "The same members as before."
+
+
+def _language(record: RoundLed) -> Iterator[str]:
+    """Which protocol the group spoke, where it is not ours."""
+    if kafka_protocol(record.protocol) is not None:
+        yield f"The group spoke {record.protocol}, a protocol of Kafka's own clients."
 
 
 def _decisions(record: RoundLed) -> Iterator[str]:

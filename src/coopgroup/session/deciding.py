@@ -45,16 +45,14 @@ class LeadRound:
         generation: of the round.
         members: all members, subscriptions still encoded; `read_members` decodes them and says
             which topics to look up.
-        context: circumstances of the round.
-        protocol: that the coordinator chose for the round. In one of Kafka's own the round is
-            led by its rules, whatever assignor and policy are.
+        context: circumstances of the round. In a protocol of Kafka's own the round is led by its
+            rules, whatever assignor and policy are.
     """
 
     generation: int
     members: tuple[JoinedMember, ...]
     context: RoundContext
     number: int = 0
-    protocol: str = ""
 
 
 @frozen(kw_only=True)
@@ -98,7 +96,7 @@ def lead_round(
         failure: why there is no metadata, or no request, for the record.
     """
     context = attrs.evolve(duty.context, lags=lags)
-    foreign = kafka_protocol(duty.protocol)
+    foreign = kafka_protocol(context.protocol)
     if foreign is not None:
         led = _led_as_kafka(duty, foreign, metadata, failure)
         return RoundLed(generation=duty.generation, led=led, number=duty.number)

@@ -295,13 +295,13 @@ def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionE
         number=effect.number,
         generation=effect.generation,
         members=effect.members,
-        protocol=session.member.protocol_chosen,
         context=RoundContext(
             leader_id=effect.member_id,
             generation=effect.completed_generation,
             now_ms=now_ms,
             state=session.policy_state,
             balance=session.asks_balance,
+            protocol=session.member.protocol_chosen,
         ),
     )
 

@@ -31,7 +31,7 @@ from coopgroup.model.group_api import (
     SyncGroupAnswer,
     SyncGroupRequest,
 )
-from coopgroup.protocol import decode_assignment, decode_subscription
+from coopgroup.protocol import decode_assignment, decode_subscription, kafka_protocol
 from coopgroup.telemetry import OffsetsCommitted, StateChanged
 
 if TYPE_CHECKING:
@@ -183,6 +183,11 @@ def _record_in_words(record: Record) -> str:
         elif isinstance(value, tuple):
             if value:
                 words.append(f"{one.name}=({', '.join(map(str, value))})")
-        elif value not in {"", 0}:
+        elif value not in {"", 0} and not _goes_without_saying(one.name, value):
             words.append(f"{one.name}={value}")
     return " ".join(words)
+
+
+def _goes_without_saying(name: str, value: object) -> bool:
+    """Whether a round was in our own protocol, as nearly all are."""
+    return name == "protocol" and kafka_protocol(str(value)) is None

@@ -80,6 +80,8 @@ class AssignmentReceived:
         revoked: to be stopped now.
         follow_up: whether the leader announced another round.
         scheduled_rebalance_timeout_ms: delay that the leader announced, in ms; 0 for none.
+        protocol: that the group spoke in the round: ours, or one of Kafka's own clients; "" where
+            the writer does not say.
     """
 
     leader: bool
@@ -88,6 +90,7 @@ class AssignmentReceived:
     revoked: ResourceSet = EMPTY
     follow_up: bool = False
     scheduled_rebalance_timeout_ms: int = 0
+    protocol: str = ""
 
 
 @frozen(kw_only=True)
@@ -173,6 +176,7 @@ class RoundLed:
         contested: claimed twice in one generation, granted to nobody.
         follow_up: whether another round was announced.
         scheduled_rebalance_timeout_ms: announced delay, in ms; 0 for none.
+        protocol: that the group spoke in the round, as in `AssignmentReceived`.
     """
 
     policy: str
@@ -186,6 +190,7 @@ class RoundLed:
     contested: ResourceSet = EMPTY
     follow_up: bool = False
     scheduled_rebalance_timeout_ms: int = 0
+    protocol: str = ""
 
 
 @frozen(kw_only=True)

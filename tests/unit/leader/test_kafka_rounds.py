@@ -24,7 +24,7 @@ from coopgroup.protocol import (
     encode_subscription,
 )
 from coopgroup.session import LeadRound, lead_round
-from coopgroup.telemetry import RoundRefused, SubscriptionUnreadable
+from coopgroup.telemetry import RoundLed, RoundRefused, SubscriptionUnreadable
 
 T6 = TopicMetadata(resources=ResourceSet({"T": range(6)}))
 COOPERATIVE = KafkaProtocol.COOPERATIVE_STICKY
@@ -240,21 +240,21 @@ def test_session_leads_by_the_protocol_whatever_assignor_and_policy_are() -> Non
         number=1,
         generation=5,
         members=(member("a"), member("b")),
-        context=CONTEXT,
-        protocol="range",
+        context=attrs.evolve(CONTEXT, protocol="range"),
     )
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
     told = lead_round(duty, None, T6, None, assignor=StickyAssignor(), policy=policy)
     assert shares(told.led) == {"a": [0, 1, 2], "b": [3, 4, 5]}
+    (record,) = told.led.records
+    assert isinstance(record, RoundLed)
+    assert (record.protocol, record.assignor) == ("range", "range")
 
 
 def test_session_whose_memory_is_broken_leads_without_it() -> None:
     """A round is always answered."""
     memory: Any = object()
-    broken = attrs.evolve(CONTEXT, state=memory)
-    duty = LeadRound(
-        number=1, generation=5, members=(member("a"),), context=broken, protocol="range"
-    )
+    broken = attrs.evolve(CONTEXT, state=memory, protocol="range")
+    duty = LeadRound(number=1, generation=5, members=(member("a"),), context=broken)
     told = lead_round(
         duty,
         None,

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from coopgroup.member import ErrorCode, KeptIdentity, MemberState, RequestKind, new_member
-from coopgroup.member.effects import FailMember, GrantResources, RevokeResources
+from coopgroup.member.effects import FailMember, GrantResources, Report, RevokeResources
 from coopgroup.member.events import (
     CommitRequested,
     Offset,
@@ -32,6 +32,7 @@ from coopgroup.protocol import (
     has_mark,
     with_mark,
 )
+from coopgroup.telemetry import AssignmentReceived
 from tests.support.members import (
     CONFIG,
     HELD,
@@ -60,6 +61,14 @@ def told(driven: DrivenMember, assigned: ResourceSet) -> DrivenMember:
     """The member, when a leader that speaks Kafka's protocols has assigned."""
     content = encode_kafka_assignment(KafkaAssignment(assigned=assigned))
     return driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
+
+
+def spoken_in_round(driven: DrivenMember) -> str:
+    """The protocol that the record of the round names."""
+    (record,) = (
+        one.record for one in driven.found(Report) if isinstance(one.record, AssignmentReceived)
+    )
+    return record.protocol
 
 
 def yielding() -> DrivenMember:
@@ -223,10 +232,12 @@ def test_member_after_an_eager_round_tries_first_to_hold_on() -> None:
     """When the last eager member has gone the group goes on without giving anything up."""
     driven = yielding().give(RevocationCompleted(resources=HELD)).join(2, protocol="range")
     told(driven, HELD)
+    assert spoken_in_round(driven) == "range"
     assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
     driven.join(3).sync(HELD)
+    assert spoken_in_round(driven) == "coopgroup"
     assert (driven.found(RevokeResources), driven.found(GrantResources)) == ([], [])
     assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
 

@@ -45,6 +45,16 @@ def test_members_that_come_and_go_are_the_reason_of_a_round() -> None:
     )
 
 
+def test_protocol_of_another_client_is_named_and_ours_is_not() -> None:
+    """While others are in the group, and not when they have gone."""
+    story = Story()
+    story.lead(0, ["a"], protocol="cooperative-sticky")
+    story.lead(1, ["a"], protocol="coopgroup")
+    mixed, ours = (" ".join(row.sentences) for row in told(story))
+    assert "The group spoke cooperative-sticky, a protocol of Kafka's own clients." in mixed
+    assert "spoke" not in ours
+
+
 def test_revocation_says_that_owners_stop_first() -> None:
     """What is revoked is not said to wait as well; what others still hold is."""
     story = Story()
