@@ -8,7 +8,7 @@ arrays.
 
 from __future__ import annotations
 
-import itertools
+from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
-from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array, ResourceSet
+from coopgroup.model.ascending import distinct
+from coopgroup.model.resource_set import EMPTY, BoolArray, Int32Array, Int64Array, ResourceSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -86,20 +87,28 @@ class ReplicaRacks:
         resources: ResourceSet,
         racks_by_name: Mapping[str, Mapping[int, Sequence[str]]],
     ) -> ReplicaRacks:
-        """Pack racks given by name and index; resources without any stay empty."""
-        racks = tuple(
-            sorted({r for by in racks_by_name.values() for names in by.values() for r in names})
-        )
+        """Pack racks given by name and index; resources without any stay empty.
+
+        A million partitions have as many lists of racks: they are read in one pass, not one by one.
+        """
+        known = chain.from_iterable(by_index.values() for by_index in racks_by_name.values())
+        racks = tuple(sorted(set(chain.from_iterable(known))))
         number_of = {rack: number for number, rack in enumerate(racks)}
-        rows = [
-            sorted({number_of[rack] for rack in racks_by_name.get(name, {}).get(index, ())})
-            for name, index in resources
-        ]
-        return cls(
-            racks=racks,
-            starts=np.cumsum([0, *(len(row) for row in rows)], dtype=np.int64),
-            numbers=np.array([number for row in rows for number in row], dtype=np.int32),
+        rows: list[Sequence[str]] = []
+        for name, indices in resources.items():
+            rows += map(racks_by_name.get(name, {}).get, indices.tolist(), repeat(()))
+        counts = np.fromiter(map(len, rows), dtype=np.int64, count=len(rows))
+        numbers = np.fromiter(
+            map(number_of.__getitem__, chain.from_iterable(rows)),
+            dtype=np.int64,
+            count=int(counts.sum()),
         )
+        numbers += (np.arange(len(rows)) * len(racks)).repeat(counts)
+        numbers.sort()
+        row_of, numbers = np.divmod(distinct(numbers), max(len(racks), 1))
+        starts = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.bincount(row_of, minlength=len(rows)).cumsum(out=starts[1:])
+        return cls(racks=racks, starts=starts, numbers=numbers.astype(np.int32))
 
 
 @frozen(kw_only=True, eq=False)
@@ -188,9 +197,14 @@ class GroupSnapshot:
         Returns:
             One set per member, in the order of `members`.
         """
-        held = np.flatnonzero(holder != NOBODY)
-        order = held[np.argsort(holder[held], kind="stable")]
-        return split_by_member(self.resources, holder[order], order, len(self.members))
+        # Sorting keys that carry what they order is several times faster than an argsort.
+        resource_bits = holder.size.bit_length()
+        keys = holder.astype(np.int64) << resource_bits
+        keys |= np.arange(holder.size)
+        keys = keys[keys >= 0]  # NOBODY's are below
+        keys.sort()
+        order = keys & ((1 << resource_bits) - 1)
+        return split_by_member(self.resources, keys >> resource_bits, order, len(self.members))
 
     def view(
         self,
@@ -205,26 +219,27 @@ class GroupSnapshot:
 
 def split_by_member(
     resources: ResourceSet,
-    member_numbers: Int32Array,
+    member_numbers: npt.NDArray[np.integer],
     resource_numbers: npt.NDArray[np.integer],
     member_count: int,
 ) -> tuple[ResourceSet, ...]:
     """Cut (member, resource) pairs, ascending in that order, into one set per member."""
-    bounds = np.searchsorted(member_numbers, np.arange(member_count + 1)).tolist()
     indices = resources.flat_indices[resource_numbers]
-    names = resources.name_numbers[resource_numbers]
+    name_numbers = resources.name_numbers[resource_numbers]
+    begins = np.ones(name_numbers.size, dtype=np.bool_)  # a name of a member
+    np.not_equal(name_numbers[1:], name_numbers[:-1], out=begins[1:])
+    begins[1:] |= member_numbers[1:] != member_numbers[:-1]
+    starts = np.append(begins.nonzero()[0], name_numbers.size)
+    names = [resources.names[number] for number in name_numbers[starts[:-1]].tolist()]
+    bounds = member_numbers[starts[:-1]].searchsorted(np.arange(member_count + 1)).tolist()
     return tuple(
-        _set_of_rows(resources.names, names[low:high], indices[low:high])
-        for low, high in itertools.pairwise(bounds)
+        _set_of_rows(tuple(names[low:high]), starts[low : high + 1], indices)
+        for low, high in pairwise(bounds)
     )
 
 
-def _set_of_rows(
-    names: tuple[str, ...], name_numbers: Int64Array, indices: Int32Array
-) -> ResourceSet:
-    if not indices.size:
-        return ResourceSet.from_flat((), np.zeros(1, dtype=np.int64), indices.copy())
-    edges = np.flatnonzero(name_numbers[1:] != name_numbers[:-1]) + 1
-    starts = np.concatenate([[0], edges, [indices.size]]).astype(np.int64)
-    used = tuple(names[number] for number in name_numbers[starts[:-1]].tolist())
-    return ResourceSet.from_flat(used, starts, indices.copy())
+def _set_of_rows(names: tuple[str, ...], starts: Int64Array, indices: Int32Array) -> ResourceSet:
+    """The set with these of the indices of all members, from the first start to the last one."""
+    if not names:
+        return EMPTY
+    return ResourceSet.from_flat(names, starts - starts[0], indices[starts[0] : starts[-1]].copy())
