@@ -24,6 +24,7 @@ from attrs import field, frozen
 from coopgroup.assignors.lag_dealing import Window, deal_by_lag
 from coopgroup.assignors.lag_exchange import Thrift
 from coopgroup.assignors.lag_pools import place_pools
+from coopgroup.assignors.lag_singles import place_singles
 from coopgroup.assignors.lag_sticky import Deals, placed_beside_owners
 from coopgroup.assignors.lag_topics import deal_topics
 from coopgroup.assignors.options import count, count_or_none, share, yes_or_no
@@ -111,24 +112,47 @@ class LagAwareAssignor:
         lags: Int64Array,
         shift: int,
         thrift: Thrift | None,
-    ) -> Int64Array:
-        """Place one pool: int64 (P,), columns."""
+    ) -> Int32Array | Int64Array:
+        """Place one pool: (P,), columns."""
         size = pool.subscribers.size
         if size == 1:
             return np.zeros(pool.resources.size, dtype=np.int64)
-        counts = self._counts(group, pool)
-        if self.max_skew == 1:
-            columns = deal_topics(counts, lags[pool.resources], size)
-        else:
-            columns = self._skewed(counts, _weights(lags[pool.resources], shift), size)
+        counts, some = self._counts(group, pool), lags[pool.resources]
         if thrift is None:
-            return columns
+            return self._fresh(counts, some, shift, size)
+        owner = owner_columns(group, pool)
+        single = counts <= (size if self.max_skew == 1 else 0)
+        if single.all():
+            return place_singles(counts, some, owner, size)
+        if not single.any():
+            return self._beside_owners(counts, some, owner, shift, size, thrift)
+        columns, part = owner.copy(), np.repeat(single, counts)
+        columns[part] = place_singles(counts[single], some[part], owner[part], size)
+        single, part = ~single, ~part
+        columns[part] = self._beside_owners(
+            counts[single], some[part], owner[part], shift, size, thrift
+        )
+        return columns
+
+    def _fresh(self, counts: Int64Array, lags: Int64Array, shift: int, size: int) -> Int64Array:
+        """Place deals of P partitions of which nothing is owned: int64 (P,), columns."""
+        if self.max_skew == 1:
+            return deal_topics(counts, lags, size)
+        return self._skewed(counts, _weights(lags.copy(), shift), size)
+
+    def _beside_owners(
+        self,
+        counts: Int64Array,
+        lags: Int64Array,
+        owner: Int32Array,
+        shift: int,
+        size: int,
+        thrift: Thrift,
+    ) -> Int64Array:
+        """Place deals of P partitions of which something may be owned: int64 (P,), columns."""
+        fresh = self._fresh(counts, lags, shift, size)
         deals = Deals(
-            counts=counts,
-            lags=_weights(lags[pool.resources], shift),
-            owner=owner_columns(group, pool),
-            fresh=columns,
-            size=size,
+            counts=counts, lags=_weights(lags, shift), owner=owner, fresh=fresh, size=size
         )
         return placed_beside_owners(deals, self.max_skew, thrift)
 

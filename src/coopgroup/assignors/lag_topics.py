@@ -19,7 +19,7 @@ from attrs import frozen
 if TYPE_CHECKING:
     from coopgroup.model.resource_set import Int64Array
 
-__all__ = ["deal_topics"]
+__all__ = ["by_falling_lag", "deal_topics", "ranks_within"]
 
 _KEY_BITS_MAX: Final = 62
 _TABLE_TOPICS_MIN: Final = 16
@@ -37,7 +37,10 @@ def deal_topics(counts: Int64Array, lags: Int64Array, subscriber_count: int) -> 
     Returns:
         int64 (P,): column (0 to `subscriber_count` - 1) of who gets each partition.
     """
-    topics = _sorted_topics(counts, lags)
+    order = by_falling_lag(counts, lags)
+    topics = _Topics(
+        counts=counts, starts=np.cumsum(counts) - counts, order=order, lags=lags[order]
+    )
     del lags  # as large as all that is needed from here on
     dealt = _dealt(topics, subscriber_count)
     columns = np.empty_like(dealt)
@@ -62,32 +65,43 @@ class _Topics:
     lags: Int64Array
 
 
-def _sorted_topics(counts: Int64Array, lags: Int64Array) -> _Topics:
+def by_falling_lag(counts: Int64Array, lags: Int64Array) -> Int64Array:
+    """Order partitions inside their topics by decreasing lag, those of equal lag by place.
+
+    Args:
+        counts: int64 (T,): how many partitions each topic has, none of them 0.
+        lags: int64 (P,): lag of each partition, topic by topic.
+
+    Returns:
+        int64 (P,): places, topic by topic.
+    """
     starts = np.cumsum(counts) - counts
     highest = int(lags.max())
     rank_bits = (int(counts.max()) - 1).bit_length()
     lag_bits = (highest - int(lags.min())).bit_length()
     topic_bits = (counts.size - 1).bit_length()
-    if topic_bits + lag_bits + rank_bits <= _KEY_BITS_MAX:
-        # Sorting keys that carry what they order is several times faster than an argsort. They
-        # are made in place: a million partitions are eight megabytes an array.
-        keys = np.repeat(np.arange(counts.size) << lag_bits, counts)
-        keys += highest
-        keys -= lags
-        keys <<= rank_bits
-        keys += _ranks(counts)
-        keys.sort()
-        keys &= (1 << rank_bits) - 1
-        keys += np.repeat(starts, counts)
-        order = keys
-    else:
+    if topic_bits + lag_bits + rank_bits > _KEY_BITS_MAX:
         topic_of = np.repeat(np.arange(counts.size), counts)
-        order = np.lexsort((~lags, topic_of))  # ~lag falls as lag rises, and never overflows
-    return _Topics(counts=counts, starts=starts, order=order, lags=lags[order])
+        return np.lexsort((~lags, topic_of))  # ~lag falls as lag rises, and never overflows
+    # Sorting keys that carry what they order is several times faster than an argsort. They are made
+    # in place: a million partitions are eight megabytes an array.
+    keys = np.repeat(np.arange(counts.size) << lag_bits, counts)
+    keys += highest
+    keys -= lags
+    keys <<= rank_bits
+    keys += ranks_within(counts)
+    keys.sort()
+    keys &= (1 << rank_bits) - 1
+    keys += np.repeat(starts, counts)
+    return keys
 
 
-def _ranks(counts: Int64Array) -> Int64Array:
-    """Rank of each place inside its topic, from 0: int64 (P,)."""
+def ranks_within(counts: Int64Array) -> Int64Array:
+    """Rank of each place inside its topic, from 0: int64 (P,).
+
+    Args:
+        counts: int64 (T,): how many places each topic has; some may have none.
+    """
     ranks = np.arange(int(counts.sum()))
     ranks -= np.repeat(np.cumsum(counts) - counts, counts)
     return ranks
@@ -99,7 +113,9 @@ def _dealt(topics: _Topics, subscriber_count: int) -> Int64Array:
     Returns:
         int64 (P,): column (0 to S - 1) of the taker of each place.
     """
-    columns = _ranks(topics.counts)  # of the first level: nobody has lag, so it goes by number
+    columns = ranks_within(
+        topics.counts
+    )  # of the first level: nobody has lag, so it goes by number
     deep = np.flatnonzero(topics.counts > subscriber_count)
     if not deep.size:
         return columns
