@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from coopgroup.assignors.pools import Pool
     from coopgroup.model.group import GroupMember, GroupSnapshot
-    from coopgroup.model.resource_set import Int32Array
+    from coopgroup.model.resource_set import Int32Array, Int64Array
 
-__all__ = ["members_in_order"]
+__all__ = ["members_in_order", "seats_of"]
 
 
 def members_in_order(group: GroupSnapshot) -> Int32Array:
@@ -25,6 +26,13 @@ def members_in_order(group: GroupSnapshot) -> Int32Array:
     members = group.members
     order = sorted(range(len(members)), key=lambda number: _sort_key(members[number]))
     return np.array(order, dtype=np.int32)
+
+
+def seats_of(pool: Pool, order: Int32Array) -> Int64Array:
+    """Where along the order of all members a pool's S subscribers stand: int64 (S,), ascending."""
+    subscribes = np.zeros(order.size, dtype=np.bool_)
+    subscribes[pool.subscribers] = True
+    return np.flatnonzero(subscribes[order])
 
 
 def _sort_key(member: GroupMember) -> tuple[bool, str, str]:

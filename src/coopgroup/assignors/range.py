@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from attrs import frozen
 
-from coopgroup.assignors.member_order import members_in_order
+from coopgroup.assignors.member_order import members_in_order, seats_of
 from coopgroup.assignors.pools import subscriber_pools
 from coopgroup.assignors.range_racks import RackMatcher
 from coopgroup.model import NOBODY
@@ -54,7 +54,7 @@ class RangeAssignor:
         order = members_in_order(group)
         matcher = RackMatcher.of(group, pools)
         for pool in pools:
-            members = order[np.isin(order, pool.subscribers)]
+            members = order[seats_of(pool, order)]
             topics = _topics(group, pool)
             columns = _ranges(topics, members.size)
             if matcher is not None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from attrs import frozen
 
-from coopgroup.assignors.member_order import members_in_order
+from coopgroup.assignors.member_order import members_in_order, seats_of
 from coopgroup.assignors.pools import subscriber_pools
 from coopgroup.model import NOBODY
 
@@ -48,7 +48,7 @@ class RoundRobinAssignor:
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         circle = members_in_order(group)
         pools = subscriber_pools(group)
-        seats = [_seats(pool, circle) for pool in pools]
+        seats = [seats_of(pool, circle) for pool in pools]
         turn = 0
         for number, run in _runs(pools, len(group.resources)):
             seated = seats[number]
@@ -57,13 +57,6 @@ class RoundRobinAssignor:
             target[run] = circle[takers]
             turn = int(takers[-1]) + 1
         return target
-
-
-def _seats(pool: Pool, circle: Int32Array) -> Int64Array:
-    """Where along the circle of M members a pool's subscribers sit: int64 (S,), ascending."""
-    subscribes = np.zeros(circle.size, dtype=np.bool_)
-    subscribes[pool.subscribers] = True
-    return np.flatnonzero(subscribes[circle])
 
 
 def _runs(pools: tuple[Pool, ...], resource_count: int) -> list[tuple[int, Int64Array]]:
