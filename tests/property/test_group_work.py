@@ -47,6 +47,7 @@ class Play:
     steps: int = 0
     member: Any = field(factory=lambda: SimpleNamespace(claim_generation=1))
     lease_until_s: float = math.inf
+    waits_since_s: float = math.inf
     work: ResourceWork = field(init=False)
 
     def __attrs_post_init__(self) -> None:

@@ -8,10 +8,13 @@ end when they are not; none of them keeps the interpreter from ending, whatever 
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
+
+from coopgroup.kafka.clock import now_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +44,22 @@ class CallbackPool:
     _idle: int = field(default=0, init=False)
     _closed: bool = field(default=False, init=False)
     _own: set[int] = field(factory=set, init=False)
+    # When a call was last taken by a thread, or began to wait where none did.
+    _moved_on_s: float = field(default=0.0, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
+
+    @property
+    def waits_since_s(self) -> float:
+        """Since when calls wait and no thread has come free; infinite while none waits."""
+        with self._changed:
+            return self._moved_on_s if self._calls else math.inf
 
     def submit(self, urgency: int, call: Callable[[], None]) -> None:
         """Have a call run; of those that wait, the one with the least number goes first."""
         with self._changed:
             self._number += 1
+            if not self._calls:
+                self._moved_on_s = now_s()
             heapq.heappush(self._calls, (urgency, self._number, call))
             is_full = self._threads >= self.threads_max and urgency > URGENT
             if self._idle >= len(self._calls) or is_full:
@@ -90,4 +103,5 @@ class CallbackPool:
                     self._changed.notify_all()
                     return
                 _, _, call = heapq.heappop(self._calls)
+                self._moved_on_s = now_s()
             call()

@@ -1,7 +1,7 @@
 """The work on each resource: started, stopped and lost by itself, whatever the others do.
 
 Theory of operation. The group's thread says what is granted, revoked and lost, and never waits
-here. For each resource there is one `_Work` with a wish (run, stop, end) and what is the case (runs
+here. For each resource there is one `Work` with a wish (run, stop, end) and what is the case (runs
 or not, callbacks under way). Whenever either changes the next step follows from both:
 
     a callback is under way     wait for it: two callbacks of a resource never run at once
@@ -19,16 +19,17 @@ and should the resource come back, it is not started before that stop has return
 
 from __future__ import annotations
 
-import enum
+import math
 import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from attrs import define, field, frozen
 
+from coopgroup.groups.one_resource import Action, Wish, Work
 from coopgroup.kafka.clock import now_s
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import LossHandled, RevocationCompleted
+from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.session import one_line
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
@@ -47,6 +48,8 @@ ResourceCallback: TypeAlias = "Callable[[Resource], object]"
 # The share of its time after which a stop is worth a warning.
 _WARN_SHARE: Final = 0.5
 _DOUBLINGS_MAX: Final = 20
+# Calls that wait so long while no thread comes free are worth one, too.
+_NO_THREAD_WARN_S: Final = 10.0
 
 
 @frozen(kw_only=True)
@@ -104,82 +107,13 @@ class WorkDriver(Protocol):
         """Until when it may work on what it holds."""
         ...
 
-    def post(self, event: LossHandled | RevocationCompleted) -> None:
+    def post(self, event: LossHandled | RevocationCompleted | SubscriptionChanged) -> None:
         """Give the session an event, from any thread."""
         ...
 
     def remind(self, at_s: float) -> None:
         """Have `wake` called at a time."""
         ...
-
-
-class _Wish(enum.Enum):
-    RUN = "run"
-    STOP = "stop"
-    END = "end"
-
-
-class _Action(enum.Enum):
-    """Callbacks, with the urgency of each: what must not go on comes first."""
-
-    LOST = 0
-    STOP = 1
-    START = 2
-
-
-@define(eq=False)
-class _Work:
-    """One resource.
-
-    Attributes:
-        resource: which.
-        token: generation in which it was granted.
-        wish: what should be the case.
-        runs: whether `start` has returned, and neither `stop` nor `lost` since.
-        is_stale: whether what runs is of a grant that has ended.
-        busy: callbacks under way.
-        is_revoked: whether the group waits for the stop.
-        is_told: whether telemetry says that it runs.
-        reason: why it stops.
-        began_s: when it was told to stop.
-        is_warned: whether it was warned of how long that takes.
-        attempts: callbacks in a row that have raised.
-        retry_at_s: not tried again before.
-    """
-
-    resource: Resource
-    token: int
-    wish: _Wish = _Wish.RUN
-    runs: bool = False
-    is_stale: bool = False
-    busy: int = 0
-    is_revoked: bool = False
-    is_told: bool = False
-    reason: StopReason = StopReason.REVOKED
-    began_s: float = 0.0
-    is_warned: bool = False
-    attempts: int = 0
-    retry_at_s: float = 0.0
-
-    @property
-    def next_action(self) -> _Action | None:
-        """The callback that is due if none is under way; None for none."""
-        if self.runs and (self.is_stale or self.wish is not _Wish.RUN):
-            is_lost = self.is_stale or self.wish is _Wish.END
-            return _Action.LOST if is_lost else _Action.STOP
-        return _Action.START if self.wish is _Wish.RUN and not self.runs else None
-
-    def want(self, wish: _Wish, reason: StopReason = StopReason.REVOKED) -> None:
-        """Change the wish; what failed before is tried again at once."""
-        self.wish, self.reason, self.began_s = wish, reason, now_s()
-        self.is_revoked = self.is_warned = False
-        self.attempts, self.retry_at_s = 0, 0.0
-
-    def finished(self, action: _Action) -> None:
-        """A callback has returned; another one may be caught still."""
-        self.runs = action is _Action.START
-        self.is_stale = self.is_stale if self.runs else self.busy > 0
-        self.attempts, self.retry_at_s = 0, 0.0
 
 
 @define(eq=False)
@@ -203,8 +137,11 @@ class ResourceWork:
     warn: Callable[..., None]
     driver: WorkDriver = field(init=False)
     failure: FailMember | None = field(default=None, init=False)
-    _works: dict[Resource, _Work] = field(factory=dict, init=False)
+    _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
+    _hands_over: bool = field(default=False, init=False)
+    # Since when calls waited for a thread when it was warned of that.
+    _warned_since_s: float = field(default=math.inf, init=False)
     _changed: threading.Condition = field(
         factory=lambda: threading.Condition(threading.RLock()), init=False
     )
@@ -214,7 +151,7 @@ class ResourceWork:
     def holds(self, resource: tuple[str, int]) -> bool:
         """Whether it is to be worked on at this moment."""
         work = self._owned(resource)
-        return work is not None and work.wish is _Wish.RUN
+        return work is not None and work.wish is Wish.RUN
 
     def token(self, resource: tuple[str, int]) -> int | None:
         """Generation in which it was granted; None when somebody else might have it."""
@@ -226,13 +163,13 @@ class ResourceWork:
         work = self._works.get(Resource(*resource))
         return None if work is None else work.token
 
-    def _owned(self, resource: tuple[str, int]) -> _Work | None:
+    def _owned(self, resource: tuple[str, int]) -> Work | None:
         """The work on what nobody else can have: to be done, or being stopped."""
         # The lease first: when it stops to matter, the works already say why.
         if now_s() >= self.driver.lease_until_s:
             return None
         work = self._works.get(Resource(*resource))
-        return None if work is None or work.is_stale or work.wish is _Wish.END else work
+        return None if work is None or work.is_stale or work.wish is Wish.END else work
 
     def held(self) -> ResourceSet:
         """All that is to be worked on at this moment."""
@@ -253,8 +190,8 @@ class ResourceWork:
         with self._changed:
             self._is_closing = True
             for work in tuple(self._works.values()):
-                if work.wish is _Wish.RUN:
-                    work.want(_Wish.STOP, StopReason.CLOSED)
+                if work.wish is Wish.RUN:
+                    work.want(Wish.STOP, StopReason.CLOSED)
                     self._go_on(work)
             self._remind()
             if self._changed.wait_for(lambda: not self._works, timeout_s):
@@ -289,7 +226,7 @@ class ResourceWork:
         """The group is left: all has been stopped before."""
 
     def wake(self) -> None:
-        """Try again what has failed; end what takes too long to stop."""
+        """Try again what has failed; end what takes too long to stop; warn of what waits."""
         now = now_s()
         with self._changed:
             for work in tuple(self._works.values()):
@@ -300,19 +237,35 @@ class ResourceWork:
                     work.is_warned = True
                     self.warn("stop_takes_long", resources=_said(work.resource))
                 self._go_on(work)
+            since_s = self.pool.waits_since_s
+            if since_s != self._warned_since_s and now >= since_s + _NO_THREAD_WARN_S:
+                self._warned_since_s = since_s
+                self.warn("callbacks_wait", threads=self.pool.threads_max)
             self._remind()
 
     def _grant(self, resources: ResourceSet) -> None:
         token = self.driver.member.claim_generation
-        if self._is_closing or token < 0:  # the latter: granted late, and lost in the same step
+        if token < 0:  # granted late, and lost in the same step
+            return
+        if self._is_closing:
+            self._hand_over()
             return
         for resource in resources:
             work = self._works.get(resource)
             if work is None:
-                work = self._works[resource] = _Work(resource=resource, token=token)
-            work.want(_Wish.RUN)
+                work = self._works[resource] = Work(resource=resource, token=token)
+            work.want(Wish.RUN)
             work.token = token
             self._go_on(work)
+
+    def _hand_over(self) -> None:
+        """Have what is granted to a closing process, and what it has, go elsewhere at once.
+
+        Nobody else would be given it before this process has left, however long its stops take.
+        """
+        if not self._hands_over:
+            self._hands_over = True
+            self.driver.post(SubscriptionChanged(topics=()))
 
     def _revoke(self, resources: ResourceSet) -> None:
         gone = [one for one in resources if one not in self._works]
@@ -321,42 +274,42 @@ class ResourceWork:
         for resource in resources:
             work = self._works.get(resource)
             if work is not None:
-                if work.wish is _Wish.RUN:
-                    work.want(_Wish.STOP)
+                if work.wish is Wish.RUN:
+                    work.want(Wish.STOP)
                 work.is_revoked = True
                 self._go_on(work)
 
     def _lose(self) -> None:
         for work in tuple(self._works.values()):
-            work.want(_Wish.END, StopReason.LOST)
+            work.want(Wish.END, StopReason.LOST)
             work.is_stale = True
             self._go_on(work)
 
     # --- one resource -----------------------------------------------------------------------------
 
-    def _go_on(self, work: _Work) -> None:
+    def _go_on(self, work: Work) -> None:
         if work.busy or self._works.get(work.resource) is not work:
             return
         action = work.next_action
         if action is not None:
             if now_s() >= work.retry_at_s:
                 self._begin(work, action)
-        elif work.wish is not _Wish.RUN:
+        elif work.wish is not Wish.RUN:
             self._end(work)
 
-    def _begin(self, work: _Work, action: _Action) -> None:
+    def _begin(self, work: Work, action: Action) -> None:
         work.busy += 1
         self.pool.submit(action.value, partial(self._run, work, action))
 
-    def _run(self, work: _Work, action: _Action) -> None:
+    def _run(self, work: Work, action: Action) -> None:
         """Make one callback, on a thread of the pool, unless it is not wanted any more."""
         with self._changed:
-            abandons = action is _Action.LOST and work.is_stale
+            abandons = action is Action.LOST and work.is_stale
             if not abandons and work.next_action is not action:
                 work.busy -= 1
                 self._go_on(work)
                 return
-            if action is _Action.START:
+            if action is Action.START:
                 work.is_stale = False  # it begins under the grant of today
         callback: ResourceCallback = getattr(self.callbacks, action.name.lower())
         failure: BaseException | None = None
@@ -375,7 +328,7 @@ class ResourceWork:
             if failure is not None:
                 self._remind()
 
-    def _back_off(self, work: _Work, action: _Action, error: BaseException) -> None:
+    def _back_off(self, work: Work, action: Action, error: BaseException) -> None:
         work.attempts += 1
         if work.next_action is action:  # else another one is due, and at once
             factor = 1 << min(work.attempts - 1, _DOUBLINGS_MAX)
@@ -400,7 +353,7 @@ class ResourceWork:
             except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
                 self.warn("internal_error", error=repr(error))
 
-        self.pool.submit(_Action.LOST.value, call)  # all other threads may be caught
+        self.pool.submit(Action.LOST.value, call)  # all other threads may be caught
 
     def _tell(self, record: Record) -> None:
         try:
@@ -408,12 +361,12 @@ class ResourceWork:
         except Exception as error:  # noqa: BLE001 -- the work goes on, told or not
             self.warn("internal_error", error=repr(error))
 
-    def _tell_started(self, work: _Work) -> None:
+    def _tell_started(self, work: Work) -> None:
         if work.runs and not work.is_told and not work.is_stale:
             work.is_told = True
             self._tell(ResourcesStarted(resources=ResourceSet.from_pairs([work.resource])))
 
-    def _tell_stopped(self, work: _Work) -> None:
+    def _tell_stopped(self, work: Work) -> None:
         if work.is_told:
             work.is_told = False
             self._tell(
@@ -424,35 +377,35 @@ class ResourceWork:
                 )
             )
 
-    def _end(self, work: _Work) -> None:
+    def _end(self, work: Work) -> None:
         """Nothing runs any more: whoever waits for that may hear it."""
         del self._works[work.resource]
         self._complete(work)  # first: the group waits for it, whatever telemetry does
         self._tell_stopped(work)
         self._changed.notify_all()
 
-    def _complete(self, work: _Work) -> None:
+    def _complete(self, work: Work) -> None:
         if work.is_revoked:
             work.is_revoked = False
             stopped = ResourceSet.from_pairs([work.resource])
             self.driver.post(RevocationCompleted(resources=stopped))
 
-    def _end_overdue(self, work: _Work) -> None:
+    def _end_overdue(self, work: Work) -> None:
         """Take what has had all its time to stop for lost, and give it up."""
         is_revoked, began_s = work.is_revoked, work.began_s
-        work.want(_Wish.END, StopReason.LOST)
+        work.want(Wish.END, StopReason.LOST)
         work.is_revoked, work.began_s = is_revoked, began_s
         work.is_stale = True
         self._complete(work)  # first: the group waits for it, whatever telemetry does
         self._tell_stopped(work)
         if work.busy:
-            self._begin(work, _Action.LOST)
+            self._begin(work, Action.LOST)
         else:
             self._go_on(work)
 
     # --- time -------------------------------------------------------------------------------------
 
-    def _stops_late(self, work: _Work, now: float, share: float) -> bool:
+    def _stops_late(self, work: Work, now: float, share: float) -> bool:
         return work.is_revoked and now >= work.began_s + share * self.limits.stop_s
 
     def _remind(self) -> None:
@@ -465,7 +418,10 @@ class ResourceWork:
             for work in self._works.values()
             if work.is_revoked
         ]
-        self.driver.remind(min(due_s, default=float("inf")))
+        since_s = self.pool.waits_since_s
+        if since_s != self._warned_since_s:
+            due_s.append(since_s + _NO_THREAD_WARN_S)
+        self.driver.remind(min(due_s, default=math.inf))
 
 
 def _said(resource: Resource) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from typing import Any, cast
 import pytest
 from attrs import define, field
 
+from coopgroup.groups import work as work_module
 from coopgroup.groups.pool import CallbackPool
 from coopgroup.groups.work import Callbacks, ResourceWork, WorkFailure, WorkLimits
 from coopgroup.kafka.clock import now_s
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
-from coopgroup.member.events import LossHandled, RevocationCompleted
+from coopgroup.member.events import LossHandled, RevocationCompleted, SubscriptionChanged
 from coopgroup.model import Resource, ResourceSet
 from coopgroup.telemetry import Record, ResourcesStarted, ResourcesStopped, WorkFailed
 
@@ -289,6 +290,26 @@ def test_start_that_waits_for_a_thread_when_all_is_lost_is_not_made() -> None:
     bench.pool.close()
 
 
+def test_callbacks_that_wait_for_a_thread_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each time that no thread comes free for long."""
+    monkeypatch.setattr(work_module, "_NO_THREAD_WARN_S", 0.02)
+    bench = Bench(pool=CallbackPool(name="one", threads_max=1))
+    gates = [bench.hold("start", HEAVY), bench.hold("start", LIGHT)]
+    bench.work.put(GrantResources(resources=ONLY_HEAVY))
+    until(lambda: bench.calls == [("start", HEAVY)], "the only thread is busy")
+    assert bench.reminder_s == math.inf
+    bench.work.put(GrantResources(resources=ONLY_LIGHT))
+    bench.wake_until(lambda: bench.warned == ["callbacks_wait"], "it is warned of")
+    assert bench.reminder_s == math.inf
+    gates[0].set()
+    until(lambda: ("start", LIGHT) in bench.calls, "the other one has the thread")
+    bench.work.put(RevokeResources(resources=ONLY_HEAVY))
+    bench.wake_until(lambda: bench.warned == ["callbacks_wait"] * 2, "it is warned of again")
+    gates[1].set()
+    until(lambda: bench.given_up() == [HEAVY], "all goes on")
+    bench.pool.close()
+
+
 def test_work_when_the_lease_is_over_is_held_no_more(bench: Bench) -> None:
     """By the clock, before the group has said a word."""
     bench.grant()
@@ -328,6 +349,26 @@ def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
     assert not bench.work.held()
     bench.work.put(RevokeResources(resources=ONLY_LIGHT))
     assert bench.given_up() == [LIGHT]
+
+
+def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
+    """Once: nobody waits until the heavy one has stopped; what is light goes at once."""
+    gate = bench.hold("stop", HEAVY)
+    bench.grant()
+    closing = threading.Thread(target=bench.work.close, args=(WAIT_S,))
+    closing.start()
+    until(lambda: bench.stops() == [(LIGHT, "closed")], "the light one has stopped")
+    assert bench.posted == []
+    fresh = ResourceSet({"fresh": [0]})
+    for _ in range(2):
+        bench.work.put(GrantResources(resources=fresh))
+    assert bench.posted == [SubscriptionChanged(topics=())]
+    bench.work.put(RevokeResources(resources=BOTH | fresh))
+    assert sorted(bench.given_up()) == [("fresh", 0), LIGHT]
+    gate.set()
+    closing.join()
+    assert bench.given_up()[-1] == HEAVY
+    assert {one for _, one in bench.calls} == set(BOTH)
 
 
 def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
