@@ -166,15 +166,21 @@ class CooperativeConsumer:
         """
         ready = self._ready
         if ready:
-            message = ready.popleft()
             driver = self._driver
             now = clock_gettime(CLOCK)
             # The lease first: when it stops to matter, the inbox already says why.
-            lease_holds = now < driver.lease_until_s
-            if lease_holds and now < self._committing.due_at_s and not self._inbox.waiting:
+            if (
+                now < driver.lease_until_s
+                and now < self._committing.due_at_s
+                and not self._inbox.waiting
+                and ready
+            ):
+                # No call from here on: it could let a signal in, whose exception would lose the
+                # record. (One that was let in by the clock may have closed the consumer.)
+                message = ready[0]
+                del ready[0]
                 driver.polled_at_s = now
                 return message
-            ready.appendleft(message)
         self._check_open()
         messages = self._delivery.take(1, timeout)
         return messages[0] if messages else None
@@ -200,11 +206,18 @@ class CooperativeConsumer:
 
     def __iter__(self) -> Iterator[Message]:
         """Records one after the other, until the consumer is closed; errors are raised."""
+        hand_out = self._fetching.hand_out
         while not self._closed:
             message = self.poll(1.0)
             if message is None:
                 continue
-            error = message.error()
+            hand_out.leaving = (message,)
+            try:
+                error = message.error()
+            except BaseException:  # Ctrl-C in this very moment
+                self._delivery.put_back([message])
+                raise
+            hand_out.leaving = ()
             if error is not None:
                 raise KafkaException(error)
             yield message

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Final
 from attrs import define
 
 from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.handout import partition_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from confluent_kafka import Message
 
     from coopgroup.kafka.committing import Committing
@@ -62,11 +65,28 @@ class Delivery:
         called_s, hand_out = now_s(), self.fetching.hand_out
         self.meter.pause(called_s, len(hand_out.ready), hand_out.rearranged)
         limit_s = math.inf if timeout_s is None or timeout_s < 0 else timeout_s
-        taken = self._take(count, called_s + limit_s)
-        self.meter.go_on(now_s(), len(taken), len(hand_out.ready), hand_out.rearranged)
+        taken = hand_out.leaving = self._take(count, called_s + limit_s)
+        try:
+            waiting = max(0, len(hand_out.ready) - len(taken))
+            self.meter.go_on(now_s(), len(taken), waiting, hand_out.rearranged)
+            hand_out.take(len(taken))
+        except BaseException:
+            self.put_back(taken)
+            raise
+        hand_out.leaving = ()  # nothing is called from here on, so no signal strikes
         return taken
 
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """Have records wait again that a signal's exception kept from the application.
+
+        Not those of partitions that the handler of the signal gave up.
+        """
+        fetched = self.fetching.fetched
+        kept = [one for one in messages if partition_of(one) in fetched]
+        self.fetching.hand_out.put_back(kept)
+
     def _take(self, count: int, deadline_s: float) -> list[Message]:
+        """The records to hand out; those of the hand-out are the first of it, and still in it."""
         hand_out = self.fetching.hand_out
         while True:
             self.notices.serve()
@@ -80,7 +100,6 @@ class Delivery:
             is_over = now_s() >= deadline_s
             if self._may_leave():
                 if len(taken) >= count or is_over:
-                    hand_out.take(len(taken))
                     return taken
             elif is_over:
                 return []
@@ -92,11 +111,16 @@ class Delivery:
         if now >= driver.lease_until_s:
             return []
         driver.polled_at_s = math.inf
+        taken: list[Message] = []
         try:
             wait_s = max(0.0, min(_SLICE_BUSY_S, deadline_s - now))
-            return self.fetching.fetch_past(count, wait_s, self._may_leave)
-        finally:
+            taken = self.fetching.fetch_past(count, wait_s, self._may_leave)
             driver.polled_at_s = now_s()
+        except BaseException:
+            self.put_back(taken)
+            driver.polled_at_s = now_s()
+            raise
+        return taken
 
     def _may_leave(self) -> bool:
         # The lease first: when it stops to matter, the inbox already says why.

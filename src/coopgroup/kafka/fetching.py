@@ -150,7 +150,8 @@ class Fetching:
             may_leave: asked when they are there.
 
         Returns:
-            The batch; none if it is not full or may not leave: its records are in the hand-out.
+            The batch, which is leaving; none if it is not full or may not leave: its records are in
+            the hand-out.
 
         Raises:
             BaseException: what a signal or a callback of the configuration raised meanwhile.
@@ -159,6 +160,7 @@ class Fetching:
         try:
             messages: list[Message] = self.consumer.consume(count, wait_s)
             if len(messages) == count and not self.hand_out.paused and may_leave():
+                self.hand_out.leaving = messages
                 return messages
             self.hand_out.add(messages)
         except BaseException:

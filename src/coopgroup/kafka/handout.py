@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import define, field
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from confluent_kafka import Message
 
@@ -39,10 +39,13 @@ class HandOut:
     Attributes:
         ready: to be handed out next, in order. The deque stays the same object for ever.
         rearranged: how often records came to it, or left it, in any other way than the usual ones.
+        leaving: records on their way to the application. They wait until they are there: the
+            handler of a signal may close the consumer meanwhile, or end the way by raising.
     """
 
     ready: deque[Message] = field(factory=deque, init=False)
     rearranged: int = field(default=0, init=False)
+    leaving: Sequence[Message] = field(default=(), init=False)
     _aside: dict[Partition, list[Message]] = field(factory=dict, init=False)
 
     @property
@@ -72,6 +75,17 @@ class HandOut:
             return
         for _ in range(count):
             self.ready.popleft()
+
+    def put_back(self, messages: Sequence[Message]) -> None:
+        """Have records wait again that were leaving and reached nobody.
+
+        Args:
+            messages: the first that waited before; some of them may wait still, as the first.
+        """
+        self.leaving = ()
+        first = self.ready[0] if self.ready else None
+        gone = next((at for at, one in enumerate(messages) if one is first), len(messages))
+        self.ready.extendleft(reversed(messages[:gone]))
 
     def drop(self, partitions: Iterable[Partition]) -> None:
         """Forget partitions that are given up, and that they were paused."""
@@ -114,10 +128,11 @@ class HandOut:
         return {partition_of(message): message for message in self._all()}
 
     def _all(self) -> list[Message]:
-        """All records; what waits aside is older than what of it may follow in `ready`."""
+        """All records, the older ones of each partition first; those that leave may come twice."""
         aside = [message for messages in tuple(self._aside.values()) for message in messages]
         # A copy of the deque is made in one go, so another thread may take records meanwhile.
-        return [one for one in (*aside, *self.ready.copy()) if one.error() is None]
+        ready = self.ready.copy()
+        return [one for one in (*self.leaving, *aside, *ready) if one.error() is None]
 
     def _keep(self, wanted: Callable[[Message], bool]) -> None:
         self.rearranged += 1

@@ -63,7 +63,8 @@ class TelemetrySink:
     listener: Callable[[Envelope], None] | None = None
     _log: Any = field(init=False)
     _file: IO[str] | None = field(default=None, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    # A signal handler may close the consumer while its thread is in here.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
     # Rounds in a row that failed at the broker; only the group's thread writes about them.
     _refusals: int = field(default=0, init=False)
 

@@ -32,6 +32,7 @@ class FakeLibrdkafka:
         failure: raised by the next fetch after it took its records, which are lost then.
         on_fetch: called while records are on their way.
         unassign_failure: raised instead of letting partitions go.
+        log: what the broker has: fetched when a partition is assigned, from where it begins.
     """
 
     queue: list[Message] = field(factory=list)
@@ -39,6 +40,7 @@ class FakeLibrdkafka:
     failure: BaseException | None = None
     on_fetch: Callable[[], None] | None = None
     unassign_failure: BaseException | None = None
+    log: list[Message] = field(factory=list)
     _positions: dict[Partition, int] = field(factory=dict)
 
     def feed(self, messages: Iterable[Message]) -> None:
@@ -78,8 +80,14 @@ class FakeLibrdkafka:
         assert timeout > 0
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Noted."""
+        """Noted, and fetched from then on."""
         self._note("assign", partitions)
+        for one in partitions:
+            self.feed(
+                message
+                for message in self.log
+                if message.partition() == one.partition and (message.offset() or 0) >= one.offset
+            )
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
         """The position is forgotten, as there."""
@@ -88,6 +96,9 @@ class FakeLibrdkafka:
         self._note("unassign", partitions)
         for one in partitions:
             self._positions.pop((one.topic, one.partition), None)
+        if self.log:
+            ended = {one.partition for one in partitions}
+            self.queue = [one for one in self.queue if one.partition() not in ended]
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Noted."""

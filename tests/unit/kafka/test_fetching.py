@@ -219,10 +219,12 @@ def test_slow_look_ups_of_topics_share_one_limit() -> None:
 
 
 def test_fetch_past_when_the_batch_is_full_gives_it_straight_away() -> None:
-    """Nothing waits in the hand-out then."""
+    """Nothing waits in the hand-out then; it counts as handed out when it has left."""
     fetching, _ = begun(record(0, 7), record(1, 50), record(0, 8))
     batch = fetching.fetch_past(3, 0, lambda: True)
     assert [(one.partition(), one.offset()) for one in batch] == [(0, 7), (1, 50), (0, 8)]
+    assert positions(fetching) == [7, 50]
+    fetching.hand_out.leaving = ()
     assert (ready(fetching), positions(fetching)) == ([], [9, 51])
 
 

@@ -2,7 +2,10 @@
 
 import json
 import logging
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import attrs
 import pytest
@@ -25,6 +28,7 @@ from coopgroup.telemetry import (
     from_json,
 )
 
+WAIT_S = 5.0
 STARTED = ResourcesStarted(resources=ResourceSet({"t": [0, 1, 2]}))
 
 
@@ -57,6 +61,33 @@ def test_records_when_the_sink_is_closed_are_left_out_of_the_file(tmp_path: Path
     sink.write(STARTED, member_id="m-1", generation=7)
     sink.close()
     assert path.read_text() == ""
+
+
+def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
+    tmp_path: Path,
+) -> None:
+    """The handler runs on the same thread, in the midst of it."""
+    sink = TelemetrySink("g", str(tmp_path / "telemetry.jsonl"))
+    written: list[str] = []
+
+    def write(line: str) -> None:
+        written.append(line)
+        sink.close()
+
+    file: Any = SimpleNamespace(write=write, close=lambda: written.append("closed"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sink, "_file", file)
+        writer = threading.Thread(
+            target=sink.write,
+            args=(STARTED,),
+            kwargs={"member_id": "m-1", "generation": 7},
+            daemon=True,
+        )
+        writer.start()
+        writer.join(WAIT_S)
+        assert not writer.is_alive()
+    sink.close()
+    assert written[1:] == ["closed"]
 
 
 def test_file_when_it_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
