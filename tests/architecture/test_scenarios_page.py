@@ -10,7 +10,8 @@ import pytest
 from coopgroup.cli import compare, simulate
 from coopgroup.simulator import scenario as values
 from coopgroup.simulator.comparison import MEASURES
-from coopgroup.simulator.scenario_file import EVENT_KINDS, parse_scenario, read_scenario
+from coopgroup.simulator.scenario_events import EVENT_KINDS
+from coopgroup.simulator.scenario_file import parse_scenario, read_scenario
 from tests.architecture.tree import ROOT
 
 PAGE = (ROOT / "docs" / "scenarios.md").read_text()
