@@ -19,13 +19,15 @@ Theory of operation, for each kind:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+import heapq
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 from attrs import field, frozen
 
 from coopgroup.assignors.options import share
 from coopgroup.assignors.pools import Pool, owner_columns, subscriber_pools
+from coopgroup.assignors.weighted_levelling import level
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
@@ -89,20 +91,13 @@ class WeightedAssignor:
         slack = int(self.tolerance * total / max(1, len(group.members)))
         for _ in range(_SWEEPS_MAX):
             moved = [
-                _level(part, held, weights, loads, slack)
+                _levelled(part, held, weights, loads, slack)
                 for part, held in zip(parts, columns, strict=True)
             ]
             if len(parts) < 2 or not any(moved):
                 break
         for part, held in zip(parts, columns, strict=True):
             target[part.resources] = part.subscribers[held]
-
-
-class _Step(NamedTuple):
-    """One thing goes from one column to another, and perhaps one comes back; places in the part."""
-
-    given: int
-    taken: int | None
 
 
 def _weights(lags: Int64Array, assignable: BoolArray) -> Int64Array:
@@ -122,81 +117,25 @@ def _part(pool: Pool, kind: BoolArray) -> Pool | None:
 def _deal_free(part: Pool, held: Int32Array, weights: Int64Array, loads: Int64Array) -> None:
     """Give what nobody owns to the lightest, heaviest first; `held` and `loads` follow."""
     free = np.flatnonzero(held == NOBODY)
-    own = weights[part.resources]
-    for place in free[np.lexsort((free, -own[free]))].tolist():
-        column = int(np.argmin(loads[part.subscribers]))
-        held[place] = column
-        loads[part.subscribers[column]] += own[place]
+    own = weights[part.resources[free]]
+    order = np.argsort(-own, kind="stable")
+    line = [(load, column) for column, load in enumerate(loads[part.subscribers].tolist())]
+    heapq.heapify(line)
+    takers = []
+    for weight in own[order].tolist():
+        load, column = line[0]
+        takers.append(column)
+        heapq.heapreplace(line, (load + weight, column))
+    held[free[order]] = takers
+    for load, column in line:
+        loads[part.subscribers[column]] = load
 
 
-def _level(
+def _levelled(
     part: Pool, held: Int32Array, weights: Int64Array, loads: Int64Array, slack: int
 ) -> bool:
-    """Move and swap until nobody can give the lightest member anything; whether any moved."""
-    own = weights[part.resources]
-    moved = False
-    while True:
-        step = _next_step(part, held, own, loads, slack)
-        if step is None:
-            return moved
-        moved = True
-        given = int(held[step.given])
-        column = int(np.argmin(loads[part.subscribers]))
-        gain = int(own[step.given])
-        held[step.given] = column
-        if step.taken is not None:
-            gain -= int(own[step.taken])
-            held[step.taken] = given
-        loads[part.subscribers[given]] -= gain
-        loads[part.subscribers[column]] += gain
-
-
-def _next_step(
-    part: Pool, held: Int32Array, own: Int64Array, loads: Int64Array, slack: int
-) -> _Step | None:
-    """What the heaviest member that can does with the lightest one."""
-    here = loads[part.subscribers]
-    lightest = int(np.argmin(here))
-    least = int(here[lightest])
-    theirs = np.flatnonzero(held == lightest)
-    theirs = theirs[np.lexsort((theirs, own[theirs]))]
-    for column in np.lexsort((np.arange(here.size), -here)).tolist():
-        ahead = int(here[column]) - least
-        if ahead <= max(1, slack):
-            return None
-        mine = np.flatnonzero(held == column)
-        step = _best_step(mine, theirs, own, ahead)
-        if step is not None:
-            return step
-    return None
-
-
-def _best_step(mine: Int64Array, theirs: Int64Array, own: Int64Array, ahead: int) -> _Step | None:
-    """The step that brings two members closest: one that moves alone before one that swaps.
-
-    Args:
-        mine: int64: places of what the heavier one has, ascending.
-        theirs: int64: places of what the lighter one has, by weight.
-        own: int64 (P,): weight of each place.
-        ahead: by how much it is heavier.
-    """
-    if not mine.size:
-        return None
-    # A weight w makes the difference |ahead - 2w|; only w < ahead makes the heavier one lighter.
-    rest = np.abs(ahead - 2 * own[mine])
-    place = int(np.argmin(rest))
-    best = int(rest[place])
-    step = _Step(int(mine[place]), None) if best < ahead else None
-    if not theirs.size:
-        return step
-    lightest_of_all = own[theirs]
-    # For each of mine the one of theirs that comes closest to half of the difference.
-    wanted = own[mine] - (ahead + 1) // 2
-    near = np.searchsorted(lightest_of_all, wanted)
-    for nearest in (np.maximum(near - 1, 0), np.minimum(near, theirs.size - 1)):
-        rest = np.abs(ahead - 2 * (own[mine] - lightest_of_all[nearest]))
-        place = int(np.argmin(rest))
-        if int(rest[place]) < min(best, ahead):
-            best = int(rest[place])
-            step = _Step(int(mine[place]), int(theirs[nearest[place]]))
-    return step
+    """Level one part; `held` and `loads` follow. Say whether anything moved."""
+    carried = loads[part.subscribers]
+    moved = level(weights[part.resources], held, carried, slack)
+    loads[part.subscribers] = carried
+    return moved
