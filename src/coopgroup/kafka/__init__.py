@@ -1,1 +1,1 @@
-"""The Kafka driver: group RPCs, security settings, and later the consumer built on them."""
+"""The host of the core on real Kafka: the consumer, the group's thread and its connections."""
