@@ -10,7 +10,7 @@ from attrs import frozen
 
 from coopgroup.simulator import scenario as values
 from coopgroup.simulator.scenario import AddPartitions, CreateTopic, Event, How, Topic
-from coopgroup.simulator.scenario_checks import Path
+from coopgroup.simulator.scenario_problem import Path
 from coopgroup.simulator.scenario_topics import for_each, read_count, read_rates
 from coopgroup.simulator.toml_shapes import (
     NOTHING,

@@ -21,8 +21,9 @@ from attrs import evolve, frozen
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.simulator.scenario import Choice, Cost, Group, Identity, MemberSet, Network, Scenario
-from coopgroup.simulator.scenario_checks import Path, dotted, scenario_problems
+from coopgroup.simulator.scenario_checks import scenario_problems
 from coopgroup.simulator.scenario_events import read_event
+from coopgroup.simulator.scenario_problem import Path, dotted
 from coopgroup.simulator.scenario_topics import read_topics
 from coopgroup.simulator.toml_lines import key_lines
 from coopgroup.simulator.toml_shapes import (

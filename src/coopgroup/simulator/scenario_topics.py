@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from coopgroup.simulator.scenario import Topic
-from coopgroup.simulator.scenario_checks import RESOURCES_MAX, Path
+from coopgroup.simulator.scenario_problem import RESOURCES_MAX, Path
 from coopgroup.simulator.toml_shapes import Refusal, Row, integer, list_of, number, read_keys, table
 
 __all__ = ["for_each", "read_count", "read_rates", "read_topics"]

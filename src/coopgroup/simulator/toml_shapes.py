@@ -15,7 +15,7 @@ import attrs
 from attrs import frozen
 
 from coopgroup.simulator.scenario import Span
-from coopgroup.simulator.scenario_checks import Path
+from coopgroup.simulator.scenario_problem import Path
 
 __all__ = [
     "NOTHING",

@@ -5,7 +5,8 @@ from attrs import evolve
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.simulator.scenario import Choice, Crash, Group, MemberSet, Scenario, Topic
-from coopgroup.simulator.scenario_checks import check_scenario, dotted
+from coopgroup.simulator.scenario_checks import check_scenario
+from coopgroup.simulator.scenario_problem import dotted
 
 TOPIC = Topic(name="t", partitions=1, rate_per_s=(0.0,))
 SCENARIO = Scenario(
