@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
 import queue
 import random
 import threading
@@ -100,6 +101,8 @@ _STOP_TIMEOUT_MS: Final = 2_000
 _ERROR_PAUSE_S: Final = 0.1
 _Stop: TypeAlias = None
 _running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
+# A forked child has none of their threads, and may have a lock that one of them held.
+os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register

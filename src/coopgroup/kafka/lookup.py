@@ -45,6 +45,49 @@ _ARRIVALS_OVER_S: Final = 5.0
 
 
 @define(eq=False)
+class _Memory:
+    """What was found last of each topic, and since when topics are missing that were there.
+
+    A broker that is behind with its metadata knows fewer topics than there are. Who believed it at
+    once would take all partitions of such a topic away from everybody.
+    """
+
+    _found: dict[str, tuple[int, ...]] = field(factory=dict, init=False)
+    _missing_since_s: dict[str, float] = field(factory=dict, init=False)
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether a topic that was there is missing in the last answer."""
+        return not self._found.keys().isdisjoint(self._missing_since_s)
+
+    def confirmed(
+        self, wanted: Iterable[str], found: Mapping[str, Sequence[int]]
+    ) -> Mapping[str, tuple[int, ...]]:
+        """What exists: what was found, and topics that one answer says have just vanished.
+
+        Args:
+            wanted: all topics that matter; what is known of others is forgotten.
+            found: indices of the partitions of those that were found, by topic.
+        """
+        now, wanted = now_s(), set(wanted)
+        for known in (self._found, self._missing_since_s):
+            for name in known.keys() - wanted:
+                known.pop(name)
+        for name in wanted:
+            if name in found:
+                self._found[name] = tuple(found[name])
+                self._missing_since_s.pop(name, None)
+            elif now - self._missing_since_s.setdefault(name, now) >= _VANISHED_AFTER_S:
+                self._found.pop(name, None)
+        return self._found
+
+    def confirmed_names(self, found: Iterable[str]) -> tuple[str, ...]:
+        """The same for all topics that there are: their names, ascending."""
+        names = dict.fromkeys(found, ())
+        return tuple(sorted(self.confirmed({*self._found, *names}, names)))
+
+
+@define(eq=False)
 class ClusterLookup:
     """Looks things up through an admin client of its own, made at the first use.
 
@@ -62,8 +105,8 @@ class ClusterLookup:
     _admin: AdminClient | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: bool = field(default=False, init=False)
-    _seen: dict[str, tuple[int, ...]] = field(factory=dict, init=False)
-    _missing_since_s: dict[str, float] = field(factory=dict, init=False)
+    _topics: _Memory = field(factory=_Memory, init=False)  # of `metadata`
+    _names: _Memory = field(factory=_Memory, init=False)  # of `topic_names`
     _describe_from_s: float = field(default=0.0, init=False)
     # End offsets of an earlier look-up, with its time, and the records per second since one before.
     _ends: tuple[float, Mapping[tuple[str, int], int]] | None = field(default=None, init=False)
@@ -82,16 +125,20 @@ class ClusterLookup:
     def is_in_doubt(self) -> bool:
         """Whether a topic seems to have vanished, and has to be looked up again to be sure."""
         with self._lock:
-            return not self._seen.keys().isdisjoint(self._missing_since_s)
+            return self._topics.is_in_doubt or self._names.is_in_doubt
 
     def topic_names(self) -> tuple[str, ...]:
         """Names of all topics that exist and are readable, ascending.
+
+        One that was there is looked for a little longer (`is_in_doubt`).
 
         Raises:
             KafkaException: the cluster did not answer in time.
         """
         metadata = self._client().list_topics(timeout=self.timeout_ms / 1000)
-        return tuple(sorted(name for name, topic in metadata.topics.items() if topic.error is None))
+        readable = [name for name, topic in metadata.topics.items() if topic.error is None]
+        with self._lock:
+            return self._names.confirmed_names(readable)
 
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:
         """Partitions of the given topics with the racks of their replicas.
@@ -147,23 +194,8 @@ class ClusterLookup:
         )
 
     def _confirmed(self, wanted: Iterable[str], found: Mapping[str, Sequence[int]]) -> ResourceSet:
-        """What exists: what was found, and topics that one answer says have just vanished.
-
-        A broker that is behind with its metadata knows fewer topics than there are. A leader that
-        believed it at once would take all partitions of such a topic away from everybody.
-        """
-        now = now_s()
         with self._lock:
-            asked = set(wanted)  # what is subscribed to no more is in no doubt
-            for name in self._seen.keys() - asked:
-                del self._seen[name]
-            for name in wanted:
-                if name in found:
-                    self._seen[name] = tuple(found[name])
-                    self._missing_since_s.pop(name, None)
-                elif now - self._missing_since_s.setdefault(name, now) >= _VANISHED_AFTER_S:
-                    self._seen.pop(name, None)
-            return ResourceSet({name: self._seen[name] for name in wanted if name in self._seen})
+            return ResourceSet(self._topics.confirmed(wanted, found))
 
     def lags(self, resources: ResourceSet) -> Lags:
         """Lag of each partition for the group, with the rules of the lag-aware proposal.

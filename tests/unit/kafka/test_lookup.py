@@ -73,6 +73,32 @@ def test_a_topic_is_looked_for_a_little_longer_when_an_answer_lacks_it(
         assert lookup.is_in_doubt is is_in_doubt
 
 
+def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A pattern must not let go of a topic for one broker that is behind; nothing is kept of it."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
+    admin = _Topics()
+    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
+    story: tuple[tuple[float, str, tuple[str, ...], bool], ...] = (
+        (0.0, "ab", ("a", "b"), False),
+        (300.0, "b", ("a", "b"), True),
+        (1.0, "bc", ("a", "b", "c"), True),
+        (0.9, "abc", ("a", "b", "c"), False),  # the doubt is over
+        (300.0, "", ("a", "b", "c"), True),
+        (2.0, "b", ("b",), False),
+        (1.0, "ab", ("a", "b"), False),  # made anew
+        (1.0, "b", ("a", "b"), True),
+    )
+    for wait_s, names, expected, is_in_doubt in story:
+        clock[0] += wait_s
+        admin.topics = {name: TopicMetadataOfClient() for name in names}
+        assert lookup.topic_names() == expected
+        assert lookup.is_in_doubt is is_in_doubt
+
+
 def test_look_up_after_close_fails_at_once_and_keeps_no_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
