@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, urlsafe_b64decode
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
-from attrs import evolve
+from attrs import evolve, frozen
 
 from coopgroup.errors import DecodeError, EncodeError
 from coopgroup.pipeline.internal_topic import (
@@ -22,6 +26,7 @@ from coopgroup.pipeline.internal_topic import (
     encode_offset_value,
 )
 
+VECTORS = Path(__file__).resolve().parents[3] / "protocol" / "vectors" / "internal_topic"
 KEY = OffsetKey(group="billing", topic="orders", partition=3)
 COMMIT = OffsetValue(committed=42, leader_epoch=5, metadata="m", commit_ms=1_730_000_000_000)
 MEMBER = GroupMember(
@@ -61,34 +66,110 @@ GROUPS = {
 }
 
 
+@frozen(kw_only=True)
+class Golden:
+    """Bytes that Kafka wrote.
+
+    Attributes:
+        name: unique within its kind.
+        version: of the bytes.
+        says: what Kafka's own JSON converter reads in them.
+        content: the bytes.
+    """
+
+    name: str
+    version: int
+    says: dict[str, Any]
+    content: bytes
+
+    def __str__(self) -> str:
+        """What test ids show."""
+        return self.name
+
+
+def vectors(kind: str) -> list[Golden]:
+    """Golden vectors of a kind."""
+    return [
+        Golden(
+            name=row["name"],
+            version=row["version"],
+            says=row["says"],
+            content=bytes.fromhex(row["hex"]),
+        )
+        for row in json.loads((VECTORS / "java.json").read_text())["vectors"]
+        if row["kind"] == kind
+    ]
+
+
+def topic_id(said: str | None) -> UUID | None:
+    """An id as Kafka spells it: base 64 for URLs, without padding; zero for none."""
+    found = UUID(bytes=urlsafe_b64decode(f"{said}==")) if said is not None else UUID(int=0)
+    return found if found.int else None
+
+
 def test_keys_are_as_kafka_writes_them() -> None:
-    """Version, then the classic types: a commit has version 1, a group version 2."""
-    commit = "0001 0007 62696c6c696e67 0006 6f7264657273 00000003"
-    assert decode_key(bytes.fromhex(commit)) == KEY
-    assert encode_key(KEY) == bytes.fromhex(commit)
-    group = "0002 0007 62696c6c696e67"
-    assert decode_key(bytes.fromhex(group)) == GroupKey(group="billing")
-    assert encode_key(GroupKey(group="billing")) == bytes.fromhex(group)
-    assert decode_key(encode_key(KEY, version=0)) == KEY
+    """Version, then the classic types; a commit's key has two versions that say the same."""
+    for one in vectors("offset_key"):
+        assert decode_key(one.content) == OffsetKey(**one.says)
+        assert encode_key(OffsetKey(**one.says), version=one.version) == one.content
+    for one in vectors("group_key"):
+        assert decode_key(one.content) == GroupKey(**one.says)
+        assert encode_key(GroupKey(**one.says)) == one.content
 
 
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (
-            "0003 0000000000000064 00000000 0000 000001a2039b91fd",
-            OffsetValue(committed=100, leader_epoch=0, commit_ms=1_795_356_856_829, version=3),
-        ),
-        (
-            "0004 0000000000000064 00000000 01 000001a2039b91fd 00",
-            OffsetValue(committed=100, leader_epoch=0, commit_ms=1_795_356_856_829),
-        ),
-    ],
-)
-def test_values_are_as_kafka_writes_them(raw: str, expected: OffsetValue) -> None:
-    """A commit without metadata, in the versions of brokers that are in use."""
-    assert decode_offset_value(bytes.fromhex(raw)) == expected
-    assert encode_offset_value(expected) == bytes.fromhex(raw)
+@pytest.mark.parametrize("one", vectors("offset_value"), ids=str)
+def test_commits_are_as_kafka_writes_them(one: Golden) -> None:
+    """What a version does not say has the value for unknown."""
+    says = one.says
+    expected = OffsetValue(
+        committed=says["offset"],
+        leader_epoch=says.get("leaderEpoch", -1),
+        metadata=says["metadata"],
+        commit_ms=says["commitTimestamp"],
+        expire_ms=says.get("expireTimestamp", -1),
+        topic_id=topic_id(says.get("topicId")),
+        version=one.version,
+    )
+    assert decode_offset_value(one.content) == expected
+    assert encode_offset_value(expected) == one.content
+
+
+@pytest.mark.parametrize("one", vectors("group_value"), ids=str)
+def test_groups_are_as_kafka_writes_them(one: Golden) -> None:
+    """With members and with nobody left; v0 has one time-out for both."""
+    says = one.says
+    members = tuple(
+        GroupMember(
+            member_id=member["memberId"],
+            instance_id=member.get("groupInstanceId"),
+            client_id=member["clientId"],
+            client_host=member["clientHost"],
+            rebalance_timeout_ms=member.get("rebalanceTimeout", member["sessionTimeout"]),
+            session_timeout_ms=member["sessionTimeout"],
+            subscription=b64decode(member["subscription"]),
+            assignment=b64decode(member["assignment"]),
+        )
+        for member in says["members"]
+    )
+    expected = GroupValue(
+        protocol_type=says["protocolType"],
+        generation=says["generation"],
+        protocol=says["protocol"],
+        leader=says["leader"],
+        state_ms=says.get("currentStateTimestamp", -1),
+        members=members,
+        version=one.version,
+    )
+    assert decode_group_value(one.content) == expected
+    assert encode_group_value(expected) == one.content
+
+
+def test_vectors_are_of_every_version() -> None:
+    """Those that a group coordinator ever wrote."""
+    found = {
+        kind: {one.version for one in vectors(kind)} for kind in ("offset_value", "group_value")
+    }
+    assert found == {"offset_value": set(range(5)), "group_value": set(range(5))}
 
 
 @pytest.mark.parametrize("version", range(5))
