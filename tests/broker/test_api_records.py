@@ -328,6 +328,22 @@ def test_iteration_gives_records_until_closed(make: Make, topic: str) -> None:
     assert len(seen) == 2 * RECORDS
 
 
+def test_iteration_ends_when_a_callback_closes_the_consumer(make: Make, topic: str) -> None:
+    """As it does when the handler of a signal closes it; what a callback raises still comes out."""
+    consumer = make()
+    consumer.subscribe([topic], on_assign=lambda one, _: one.close())
+    assert list(consumer) == []
+
+    def close_and_fail(consumer: CooperativeConsumer, _: list[TopicPartition]) -> None:
+        consumer.close()
+        raise RuntimeError("of the application")
+
+    consumer = make()
+    consumer.subscribe([topic], on_assign=close_and_fail)
+    with pytest.raises(RuntimeError, match="of the application"):
+        list(consumer)
+
+
 def test_unsubscribe_when_subscribed_again_begins_anew(make: Make, topic: str) -> None:
     """Everything is given up, committed, and gained again where it was."""
     revoked: list[int] = []

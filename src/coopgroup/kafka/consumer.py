@@ -16,7 +16,7 @@ from __future__ import annotations
 import operator
 from contextlib import ExitStack
 from time import clock_gettime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from coopgroup.policies.base import Policy
 
 __all__ = ["CooperativeConsumer"]
+
+_CLOSED: Final = "Consumer closed"  # the words of confluent_kafka
 
 
 class CooperativeConsumer:
@@ -208,7 +210,12 @@ class CooperativeConsumer:
         """Records one after the other, until the consumer is closed; errors are raised."""
         hand_out = self._fetching.hand_out
         while not self._closed:
-            message = self.poll(1.0)
+            try:
+                message = self.poll(1.0)
+            except RuntimeError as error:
+                if self._closed and error.args == (_CLOSED,):
+                    return  # by a callback, or in the handler of a signal
+                raise
             if message is None:
                 continue
             hand_out.leaving = (message,)
@@ -449,7 +456,7 @@ class CooperativeConsumer:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise RuntimeError("Consumer closed")
+            raise RuntimeError(_CLOSED)
 
 
 def _seconds(timeout: float | None) -> float:
