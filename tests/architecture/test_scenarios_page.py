@@ -12,6 +12,7 @@ from coopgroup.simulator import scenario as values
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.scenario_events import EVENT_KINDS
 from coopgroup.simulator.scenario_file import parse_scenario, read_scenario
+from coopgroup.simulator.scenario_topics import KEYS
 from tests.architecture.tree import ROOT
 
 PAGE = (ROOT / "docs" / "scenarios.md").read_text()
@@ -38,10 +39,10 @@ def test_page_lists_every_key_of_a_table(title: str, value: type) -> None:
     assert FIRST_CELL.findall(section(title)) == [one.name for one in attrs.fields(value)]
 
 
-def test_page_lists_every_key_of_topics_and_of_the_run() -> None:
+def test_page_lists_every_key_of_what_is_shared_and_of_the_run() -> None:
     """A topic's name is the name of its table; the run's tables have headings of their own."""
-    topic = [one.name for one in attrs.fields(values.Topic) if one.name != "name"]
-    assert FIRST_CELL.findall(section("### `[topics.NAME]`")) == topic
+    for kind, keys in KEYS.items():
+        assert tuple(FIRST_CELL.findall(section(f"### `[{kind}.NAME]`"))) == keys
     assert FIRST_CELL.findall(section("### The run")) == [
         "description",
         "duration_ms",

@@ -243,7 +243,12 @@ def _options_of(policy: str) -> frozenset[str]:
 
 
 def _more_partitions(topic: Topic, factor: int) -> Topic:
-    return evolve(topic, partitions=topic.partitions * factor, rate_per_s=topic.rate_per_s * factor)
+    return evolve(
+        topic,
+        partitions=topic.partitions * factor,
+        rate_per_s=topic.rate_per_s * factor,
+        weights=topic.weights * factor,
+    )
 
 
 def _more_processes(members: MemberSet, factor: int) -> MemberSet:
@@ -263,6 +268,8 @@ def _larger(event: Event, factor: int) -> Event:
         case CreateTopic():
             return evolve(event, topic=_more_partitions(event.topic, factor))
         case AddPartitions():
-            return evolve(event, rate_per_s=event.rate_per_s * factor)
+            return evolve(
+                event, rate_per_s=event.rate_per_s * factor, weights=event.weights * factor
+            )
         case _:
             return event

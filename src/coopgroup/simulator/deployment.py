@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from attrs import define, field
 
+from coopgroup.member.events import RejoinRequested
+from coopgroup.model import ResourceSet
 from coopgroup.simulator.brokers import NODES
 from coopgroup.simulator.scenario import (
     LEADER,
@@ -32,6 +34,8 @@ from coopgroup.simulator.scenario import (
     RollingRestart,
     Scale,
     Scenario,
+    Topic,
+    Weight,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +79,7 @@ class Deployment:
         """Put everything that will happen into the queue."""
         world, scenario = self.simulation.world, self.scenario
         for topic in scenario.topics:
-            self.simulation.set_topic(topic.name, topic.partitions, topic.rate_per_s)
+            self._create(topic)
         for members in scenario.members:
             self._counts[members.name] = len(members.processes)
             for number, name in enumerate(members.processes):
@@ -215,6 +219,7 @@ class Deployment:
         | CreateTopic
         | DeleteTopic
         | Rate
+        | Weight
         | Capacity,
     ) -> None:
         simulation = self.simulation
@@ -231,22 +236,36 @@ class Deployment:
             case _:
                 self._change_topics(event)
 
-    def _change_topics(self, event: AddPartitions | CreateTopic | DeleteTopic | Rate) -> None:
+    def _change_topics(
+        self, event: AddPartitions | CreateTopic | DeleteTopic | Rate | Weight
+    ) -> None:
         simulation = self.simulation
         match event:
             case AddPartitions():
                 before = simulation.brokers.topics.get(event.topic, 0)
                 count = before + len(event.rate_per_s)
                 simulation.set_topic(event.topic, count, event.rate_per_s)
+                self._weigh(event.topic, before, event.weights)
             case CreateTopic():
-                topic = event.topic
-                simulation.set_topic(topic.name, topic.partitions, topic.rate_per_s)
+                self._create(event.topic)
             case DeleteTopic():
                 simulation.set_topic(event.topic, 0)
             case Rate():
                 self._set_rate(event)
+            case Weight():
+                self._set_weight(event)
             case _:
                 assert_never(event)
+
+    def _create(self, topic: Topic) -> None:
+        self.simulation.set_topic(topic.name, topic.partitions, topic.rate_per_s)
+        self._weigh(topic.name, 0, topic.weights)
+
+    def _weigh(self, name: str, first: int, weights: tuple[int, ...]) -> None:
+        """New resources of a name, from a number on, have these weights, if any."""
+        if weights:
+            new = ResourceSet({name: range(first, first + len(weights))})
+            self.simulation.load.weigh(new, weights)
 
     def _next_node(self) -> int:
         at = NODES.index(self.simulation.brokers.coordinator.node_id)
@@ -259,6 +278,22 @@ class Deployment:
             partitions = tuple(range(simulation.brokers.topics.get(event.topic, 0)))
         simulation.world.fault(f"topic {event.topic} gets {event.rate_per_s:g} records/s")
         simulation.set_rate(event.topic, partitions, event.rate_per_s)
+
+    def _set_weight(self, event: Weight) -> None:
+        """What changed in the catalogue its readers notice as they notice new resources."""
+        simulation, name = self.simulation, event.topic
+        partitions = event.partitions
+        if partitions is None:
+            partitions = tuple(range(simulation.brokers.topics.get(name, 0)))
+        simulation.load.weigh(ResourceSet({name: partitions}), (event.weight,) * len(partitions))
+        simulation.world.fault(f"each of {len(partitions)} of {name} weighs {event.weight}")
+        leader = simulation.leader
+        if leader is not None:
+            leader.later(
+                leader.habits.notice_ms.high,
+                leader.give,
+                RejoinRequested(reason="the weights changed"),
+            )
 
     def _set_capacity(self, event: Capacity) -> None:
         for name in event.members:

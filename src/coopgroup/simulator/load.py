@@ -59,12 +59,16 @@ class Load:
         rates: float64 (R,): records per ms, 0 for a deleted partition.
         positions: float64 (R,): next record of whoever works on it.
         committed: int64 (R,): offsets that the group coordinator accepted.
+        weights: int64 (R,): what leaders see in place of lags, 1 unless it is said.
+        weighs: whether they do: in groups of named resources.
     """
 
     resources: ResourceSet = EMPTY
     rates: Float64Array = field(factory=lambda: np.zeros(0))
     positions: Float64Array = field(factory=lambda: np.zeros(0))
     committed: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
+    weights: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
+    weighs: bool = False
     _produced: Float64Array = field(factory=lambda: np.zeros(0))
     # Place of each partition in the arrays, by topic and number; -1 where there is none.
     _places: dict[str, Int64Array] = field(factory=dict)
@@ -88,6 +92,11 @@ class Load:
         self._settle_production(now_ms)
         self.rates[self.numbers(resources & self.resources)] = rate_per_s / 1_000
 
+    def weigh(self, resources: ResourceSet, weights: Sequence[int]) -> None:
+        """So much does each of some resources weigh from now on."""
+        self.weighs = True
+        self.weights[self.numbers(resources)] = weights
+
     def delete(self, name: str, now_ms: int) -> None:
         """A topic is gone: nothing is produced to it, nothing of it lags."""
         self._settle_production(now_ms)
@@ -110,9 +119,10 @@ class Load:
         if resources == self.resources:
             return
         places = resources.positions(self.resources)
-        for name in ("rates", "positions", "committed", "_produced"):
+        for name in ("rates", "positions", "committed", "weights", "_produced"):
             before = getattr(self, name)
-            grown = np.zeros(len(resources), dtype=before.dtype)
+            new = 1 if name == "weights" else 0
+            grown = np.full(len(resources), new, dtype=before.dtype)
             grown[places] = before
             setattr(self, name, grown)
         self.resources = resources
@@ -187,6 +197,8 @@ class Load:
     def lags(self, resources: ResourceSet, now_ms: int) -> Lags:
         """Lags of some resources, and what comes in to them, as a leader looks them up."""
         numbers = self.numbers(resources)
+        if self.weighs:
+            return Lags(resources=resources, values=self.weights[numbers])
         return Lags(
             resources=resources,
             values=self._lags(now_ms)[numbers],

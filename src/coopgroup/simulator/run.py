@@ -96,7 +96,7 @@ def simulate(
     when = create_policy(group.policy.name, group.policy.options)
     where = create_assignor(group.assignor.name, group.assignor.options)
     simulation = Simulation.create(
-        config=member_config(group),
+        config=attrs.evolve(member_config(group), index_min=scenario.shares.index_min),
         habits=Habits(assignor=where, policy=when),
         seed=seed,
         delay_ms=scenario.network.delay_ms,

@@ -20,6 +20,15 @@ from typing import Final, TypeAlias
 from attrs import field, frozen
 
 from coopgroup.model import ResourceSet
+from coopgroup.simulator.scenario_shares import (
+    AddPartitions,
+    CreateTopic,
+    DeleteTopic,
+    Rate,
+    Shares,
+    Topic,
+    Weight,
+)
 
 __all__ = [
     "LEADER",
@@ -46,8 +55,10 @@ __all__ = [
     "RollingRestart",
     "Scale",
     "Scenario",
+    "Shares",
     "Span",
     "Topic",
+    "Weight",
 ]
 
 LEADER: Final = "leader"
@@ -123,21 +134,6 @@ class Group:
 
 
 @frozen(kw_only=True)
-class Topic:
-    """A topic and what is produced to it.
-
-    Attributes:
-        name: of the topic.
-        partitions: how many it has.
-        rate_per_s: records produced per second to each partition, one number a partition.
-    """
-
-    name: str
-    partitions: int
-    rate_per_s: tuple[float, ...]
-
-
-@frozen(kw_only=True)
 class MemberSet:
     """Processes that are alike, as a deployment starts them.
 
@@ -145,7 +141,8 @@ class MemberSet:
         name: of the set. Its processes are called NAME-1, NAME-2 and so on; where `count` is None
             there is one, called NAME itself, and it cannot be scaled.
         count: processes at the begin, or None.
-        topics: what they subscribe to; may name topics that are created later.
+        topics: what they subscribe to; may name topics that are created later. Members of a group
+            of named resources take them all.
         identity: by what a process that comes back proves who it was.
         capacity_per_s: records that a process works off per second, over all its partitions;
             infinite for as many as there are.
@@ -362,64 +359,6 @@ class CoordinatorMoved:
 
 
 @frozen(kw_only=True)
-class AddPartitions:
-    """A topic gets more partitions.
-
-    Attributes:
-        at_ms: when.
-        topic: which.
-        rate_per_s: records per second to each of the new ones, one number a new partition.
-    """
-
-    at_ms: int
-    topic: str
-    rate_per_s: tuple[float, ...]
-
-
-@frozen(kw_only=True)
-class CreateTopic:
-    """A topic appears that was not there before.
-
-    Attributes:
-        at_ms: when.
-        topic: its name, partitions and rates.
-    """
-
-    at_ms: int
-    topic: Topic
-
-
-@frozen(kw_only=True)
-class DeleteTopic:
-    """A topic disappears for good.
-
-    Attributes:
-        at_ms: when.
-        topic: its name.
-    """
-
-    at_ms: int
-    topic: str
-
-
-@frozen(kw_only=True)
-class Rate:
-    """From now on partitions get more or fewer records.
-
-    Attributes:
-        at_ms: when.
-        topic: which.
-        partitions: which of its partitions, ascending; None for all.
-        rate_per_s: records per second to each of them.
-    """
-
-    at_ms: int
-    topic: str
-    partitions: tuple[int, ...] | None = None
-    rate_per_s: float
-
-
-@frozen(kw_only=True)
 class Capacity:
     """From now on processes work faster or slower, those that start later included.
 
@@ -448,6 +387,7 @@ Event: TypeAlias = (
     | CreateTopic
     | DeleteTopic
     | Rate
+    | Weight
     | Capacity
 )
 
@@ -462,6 +402,7 @@ class Scenario:
         duration_ms: how long things happen.
         settle_ms: how long the run goes on after that, undisturbed.
         group: how the members are configured.
+        shares: what kind of resources the group shares.
         topics: those at the begin.
         members: processes at the begin, as sets.
         costs: what it takes to hand resources over; at most one without resources.
@@ -475,6 +416,7 @@ class Scenario:
     duration_ms: int
     settle_ms: int = 60_000
     group: Group = Group()
+    shares: Shares = Shares.TOPICS
     topics: tuple[Topic, ...]
     members: tuple[MemberSet, ...]
     costs: tuple[Cost, ...] = ()

@@ -13,7 +13,7 @@ from coopgroup.assignors.registry import create_assignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.policies.registry import create_policy
-from coopgroup.simulator.scenario import LEADER
+from coopgroup.simulator.scenario import LEADER, Shares
 from coopgroup.simulator.scenario_event_checks import Names, event_problems
 from coopgroup.simulator.scenario_problem import (
     PROCESSES_MAX,
@@ -119,19 +119,20 @@ def _refused(path: Path, error: ConfigurationError) -> Problem:
 
 def _topic_problems(scenario: Scenario) -> Iterator[Problem]:
     if not scenario.topics:
-        yield Problem(path=("topics",), value=[], expected="at least one topic")
+        one = scenario.shares.removesuffix("s")
+        yield Problem(path=(scenario.shares,), value=[], expected=f"at least one {one}")
     for topic in scenario.topics:
-        yield from one_topic_problems(("topics", topic.name), topic)
+        yield from one_topic_problems((scenario.shares, topic.name), topic)
     names = Counter(topic.name for topic in scenario.topics)
     for name, times in names.items():
         if times > 1:
-            yield Problem(path=("topics", name), value=name, expected="every topic once")
+            yield Problem(path=(scenario.shares, name), value=name, expected="every topic once")
     total = sum(partition_counts(scenario).values())
     if total > RESOURCES_MAX:
         yield Problem(
-            path=("topics",),
+            path=(scenario.shares,),
             value=total,
-            expected=f"at most {RESOURCES_MAX} partitions in the whole scenario",
+            expected=f"at most {RESOURCES_MAX} {_parts(scenario)} in the whole scenario",
         )
 
 
@@ -147,7 +148,7 @@ def _member_problems(scenario: Scenario) -> Iterator[Problem]:
             yield Problem(path=(*path, "topics"), value=[], expected="at least one topic")
         for topic in one.topics:
             if topic not in topics:
-                yield unknown_topic((*path, "topics"), topic, topics)
+                yield unknown_topic((*path, "topics"), topic, topics, scenario.shares)
         yield from capacity_problems((*path, "capacity_per_s"), one.capacity_per_s)
         yield from span_problems((*path, "clock_skew_ppm"), one.clock_skew_ppm, 1 - _PPM)
         yield from _start_problems(scenario, path, one)
@@ -195,8 +196,9 @@ def _start_problems(scenario: Scenario, path: Path, one: MemberSet) -> Iterator[
 
 
 def _cost_problems(scenario: Scenario) -> Iterator[Problem]:
+    first = scenario.shares.index_min
     everything = ResourceSet(
-        {name: range(max(0, count)) for name, count in partition_counts(scenario).items()}
+        {name: range(first, max(0, count)) for name, count in partition_counts(scenario).items()}
     )
     named = ResourceSet()
     has_default = False
@@ -211,10 +213,23 @@ def _cost_problems(scenario: Scenario) -> Iterator[Problem]:
             continue
         if unknown := cost.resources - everything:
             yield Problem(
-                path=(*path, "resources"), value=unknown.to_dict(), expected="partitions of topics"
+                path=(*path, "resources"),
+                value=unknown.to_dict(),
+                expected=f"{_parts(scenario)} of {scenario.shares}",
             )
         if twice := cost.resources & named:
             yield Problem(
-                path=(*path, "resources"), value=twice.to_dict(), expected="every partition once"
+                path=(*path, "resources"),
+                value=twice.to_dict(),
+                expected=f"every {_parts(scenario).removesuffix('s')} once",
             )
         named |= cost.resources
+
+
+def _parts(scenario: Scenario) -> str:
+    """What a name has several of, by the key that says how many."""
+    return {
+        Shares.TOPICS: "partitions",
+        Shares.CONNECTORS: "tasks",
+        Shares.RESOURCES: "resources",
+    }[scenario.shares]

@@ -20,6 +20,7 @@ from coopgroup.simulator.scenario import (
     Rate,
     RollingRestart,
     Scale,
+    Weight,
 )
 from coopgroup.simulator.scenario_problem import (
     PROCESSES_MAX,
@@ -30,6 +31,7 @@ from coopgroup.simulator.scenario_problem import (
     one_topic_problems,
     rate_problems,
     unknown_topic,
+    weight_problems,
 )
 from coopgroup.simulator.scenario_times import event_end_ms
 
@@ -138,6 +140,9 @@ def _event_number_problems(path: Path, event: Event) -> Iterator[Problem]:
     if isinstance(event, AddPartitions):
         yield from at_least((*path, "count"), len(event.rate_per_s), 1)
         yield from rate_problems((*path, "rate_per_s"), event.rate_per_s)
+        yield from weight_problems((*path, "weight"), event.weights)
+    if isinstance(event, Weight):
+        yield from weight_problems((*path, "weight"), (event.weight,))
 
 
 def _event_member_problems(path: Path, event: Event, names: Names) -> Iterator[Problem]:
@@ -172,28 +177,31 @@ def _unknown_member(path: Path, name: str, known: set[str]) -> Problem:
 def _event_topic_problems(
     scenario: Scenario, path: Path, event: Event, number: int
 ) -> Iterator[Problem]:
+    key = scenario.shares.key
     match event:
         case CreateTopic():
             yield from one_topic_problems(path, event.topic)
             if event.topic.name in _topics_at(scenario, event, number, ever=True):
                 yield Problem(
-                    path=(*path, "topic"), value=event.topic.name, expected="a name never used"
+                    path=(*path, key), value=event.topic.name, expected="a name never used"
                 )
-        case AddPartitions() | DeleteTopic() | Rate():
+        case AddPartitions() | DeleteTopic() | Rate() | Weight():
             topics = _topics_at(scenario, event, number, ever=False)
             if event.topic not in topics:
-                yield unknown_topic((*path, "topic"), event.topic, topics)
-            elif isinstance(event, Rate) and event.partitions is not None:
-                count = topics[event.topic]
-                for partition in event.partitions:
-                    if not 0 <= partition < count:
-                        yield Problem(
-                            path=(*path, "partitions"),
-                            value=partition,
-                            expected=f"partitions from 0 to {count - 1}",
-                        )
+                yield unknown_topic((*path, key), event.topic, topics, scenario.shares)
+            elif isinstance(event, Rate):
+                yield from _part_problems((*path, "partitions"), event, topics[event.topic])
+            elif isinstance(event, Weight):
+                yield from _part_problems((*path, "indices"), event, topics[event.topic])
         case _:
             return
+
+
+def _part_problems(path: Path, event: Rate | Weight, count: int) -> Iterator[Problem]:
+    for index in event.partitions or ():
+        if not 0 <= index < count:
+            expected = f"{path[-1]} from 0 to {count - 1}"
+            yield Problem(path=path, value=index, expected=expected)
 
 
 def _topics_at(scenario: Scenario, event: Event, number: int, *, ever: bool) -> dict[str, int]:

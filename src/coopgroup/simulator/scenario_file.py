@@ -18,13 +18,24 @@ from typing import Any, Final, NoReturn
 
 from attrs import evolve, frozen
 
+from coopgroup.assignors.weighted import WeightedAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
-from coopgroup.simulator.scenario import Choice, Cost, Group, Identity, MemberSet, Network, Scenario
+from coopgroup.simulator.scenario import (
+    Choice,
+    Cost,
+    Group,
+    Identity,
+    MemberSet,
+    Network,
+    Scenario,
+    Shares,
+)
 from coopgroup.simulator.scenario_checks import scenario_problems
 from coopgroup.simulator.scenario_events import read_event
 from coopgroup.simulator.scenario_problem import Path, dotted
-from coopgroup.simulator.scenario_topics import read_topics
+from coopgroup.simulator.scenario_times import partition_counts
+from coopgroup.simulator.scenario_topics import read_shared, shared_kind
 from coopgroup.simulator.toml_lines import key_lines
 from coopgroup.simulator.toml_shapes import (
     NOTHING,
@@ -182,6 +193,10 @@ _MEMBERS: Final = {
     "clock_skew_ppm": span,
 }
 
+_NAMED: Final = (Shares.CONNECTORS, Shares.RESOURCES)
+# What has a meaning only where there are records.
+_RECORDS: Final = ("topics", "capacity_per_s")
+
 _COST: Final = Shape(
     Cost,
     {"resources": _resources, "stop_ms": span, "commit_ms": span, "restore_ms": span},
@@ -199,26 +214,50 @@ def _policies(path: Path, value: Any) -> tuple[Choice, ...]:  # noqa: ANN401
 
 
 def _scenario(row: Row, name: str) -> Scenario:
-    topics = list(table(("topics",), row.get("topics", {})))
-
-    def members(path: Path, value: Any) -> MemberSet:  # noqa: ANN401
-        keywords = {"topics": topics} | table(path, value)  # unless it says so: all of the begin
-        return MemberSet(**read_keys(path, keywords, _MEMBERS, MemberSet))
-
+    shares = shared_kind(row)
     readers: Mapping[str, Reader] = {
         "description": string,
         "duration_ms": integer,
         "settle_ms": integer,
         "group": _GROUP,
-        "topics": read_topics,
-        "members": list_of(members),
+        **{kind.value: read_shared(kind) for kind in (shares, *_NAMED)},
+        "members": list_of(_members(shares, row)),
         "costs": list_of(_COST),
         "network": _NETWORK,
-        "events": list_of(read_event),
+        "events": list_of(read_event(shares)),
         "policies": _policies,
     }
-    scenario = Scenario(name=name, **read_keys((), row, readers, Scenario))
+    keywords = read_keys((), row, readers, Scenario)
+    topics = keywords.pop(shares.value)
+    scenario = Scenario(name=name, shares=shares, topics=topics, **keywords)
+    if shares in _NAMED:
+        scenario = _of_named_resources(scenario, row)
     policy = scenario.group.policy
     if policy.options:
         return scenario
     return evolve(scenario, group=evolve(scenario.group, policy=scenario.policy_named(policy.name)))
+
+
+def _members(shares: Shares, row: Row) -> Reader:
+    """A reader of members, who take all topics of the begin unless they say so."""
+    topics = list(table((shares.value,), row.get(shares.value, {})))
+    named = shares in _NAMED
+    readers = {key: reader for key, reader in _MEMBERS.items() if not (named and key in _RECORDS)}
+
+    def read(path: Path, value: Any) -> MemberSet:  # noqa: ANN401
+        given = table(path, value)
+        if named:
+            return MemberSet(topics=tuple(topics), **read_keys(path, given, readers, MemberSet))
+        return MemberSet(**read_keys(path, {"topics": topics} | given, readers, MemberSet))
+
+    return read
+
+
+def _of_named_resources(scenario: Scenario, row: Row) -> Scenario:
+    """As a group of named resources is in production: weighted, and everybody takes everything."""
+    everything = tuple(sorted(partition_counts(scenario)))
+    members = tuple(evolve(one, topics=everything) for one in scenario.members)
+    group = scenario.group
+    if "assignor" not in row.get("group", {}):
+        group = evolve(group, assignor=Choice(name=WeightedAssignor.name))
+    return evolve(scenario, members=members, group=group)

@@ -13,7 +13,7 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from coopgroup.simulator.scenario import Span, Topic
+    from coopgroup.simulator.scenario import Shares, Span, Topic
 
 __all__ = [
     "PROCESSES_MAX",
@@ -28,10 +28,11 @@ __all__ = [
     "rate_problems",
     "span_problems",
     "unknown_topic",
+    "weight_problems",
 ]
 
 RESOURCES_MAX: Final = 1_000_000
-"""Most partitions that the topics of a scenario may have together."""
+"""Most resources that a scenario may have: partitions of all topics together, say."""
 
 PROCESSES_MAX: Final = 10_000
 """Most processes that a scenario may name."""
@@ -95,8 +96,14 @@ def capacity_problems(path: Path, capacity_per_s: float) -> Iterator[Problem]:
         yield Problem(path=path, value=capacity_per_s, expected="a number greater than 0, or inf")
 
 
+def weight_problems(path: Path, weights: tuple[int, ...]) -> Iterator[Problem]:
+    """Weights that are none."""
+    for weight in weights:
+        yield from at_least(path, weight, 0)
+
+
 def one_topic_problems(path: Path, topic: Topic) -> Iterator[Problem]:
-    """A topic by itself."""
+    """A topic, or what is shared in its place, by itself."""
     if not topic.name:
         yield Problem(path=path, value=topic.name, expected="a name")
     yield from at_least((*path, "partitions"), topic.partitions, 1)
@@ -107,9 +114,10 @@ def one_topic_problems(path: Path, topic: Topic) -> Iterator[Problem]:
             expected=f"one number for each of {topic.partitions} partitions",
         )
     yield from rate_problems((*path, "rate_per_s"), topic.rate_per_s)
+    yield from weight_problems((*path, "weight"), topic.weights)
 
 
-def unknown_topic(path: Path, topic: str, topics: dict[str, int]) -> Problem:
-    """A name that no topic has."""
+def unknown_topic(path: Path, topic: str, topics: dict[str, int], shares: Shares) -> Problem:
+    """A name that none of what is shared has."""
     known = ", ".join(sorted(topics)) or "that there are: none"
-    return Problem(path=path, value=topic, expected=f"one of the topics {known}")
+    return Problem(path=path, value=topic, expected=f"one of the {shares} {known}")

@@ -23,6 +23,7 @@ from coopgroup.simulator.scenario import (
     Rate,
     RollingRestart,
     Scale,
+    Weight,
 )
 
 if TYPE_CHECKING:
@@ -80,16 +81,17 @@ def lifetimes(scenario: Scenario) -> Lifetimes:
     Args:
         scenario: with events in order of time.
     """
+    first = scenario.shares.index_min
     resources = ResourceSet(
-        {name: range(count) for name, count in partition_counts(scenario).items()}
+        {name: range(first, count) for name, count in partition_counts(scenario).items()}
     )
     begin_ms = np.zeros(len(resources), dtype=np.int64)
     end_ms = np.full(len(resources), scenario.end_ms, dtype=np.int64)
     starts = dict(zip(resources.names, resources.starts.tolist(), strict=False))
-    counts = {topic.name: topic.partitions for topic in scenario.topics}
+    counts = {topic.name: topic.partitions - first for topic in scenario.topics}
     for event in scenario.events:
         if isinstance(event, CreateTopic):
-            name, had, added = event.topic.name, 0, event.topic.partitions
+            name, had, added = event.topic.name, 0, event.topic.partitions - first
         elif isinstance(event, AddPartitions):
             name, had, added = event.topic, counts[event.topic], len(event.rate_per_s)
         elif isinstance(event, DeleteTopic):
@@ -155,7 +157,7 @@ def event_end_ms(scenario: Scenario, event: Event) -> int:  # noqa: PLR0911 - on
             return event.at_ms + event.times * event.down_ms + (event.times - 1) * event.up_ms
         case CoordinatorMoved() | AddPartitions() | CreateTopic() | DeleteTopic():
             return event.at_ms
-        case Rate() | Capacity():
+        case Rate() | Weight() | Capacity():
             return event.at_ms
         case _:
             assert_never(event)

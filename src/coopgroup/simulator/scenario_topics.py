@@ -1,28 +1,101 @@
-"""What the group of a scenario shares, as files say it: topics with partitions and rates."""
+"""What the group of a scenario shares, as files say it: topics, connectors or other resources."""
 
 from __future__ import annotations
 
-from typing import Any
+import types
+from collections.abc import Mapping
+from typing import Any, Final
 
-from coopgroup.simulator.scenario import Topic
+from attrs import frozen
+
+from coopgroup.simulator.scenario import Shares, Topic
 from coopgroup.simulator.scenario_problem import RESOURCES_MAX, Path
-from coopgroup.simulator.toml_shapes import Refusal, Row, integer, list_of, number, read_keys, table
+from coopgroup.simulator.toml_shapes import (
+    Reader,
+    Refusal,
+    Row,
+    integer,
+    list_of,
+    number,
+    read_keys,
+    table,
+)
 
-__all__ = ["for_each", "read_count", "read_rates", "read_topics"]
+__all__ = [
+    "KEYS",
+    "for_each",
+    "read_count",
+    "read_rates",
+    "read_shared",
+    "read_weights",
+    "shared_kind",
+    "weights_of_new",
+]
+
+_WEIGHT: Final = 1
 
 
-def read_topics(path: Path, value: Any) -> tuple[Topic, ...]:  # noqa: ANN401
-    """Read the tables `[topics.NAME]`."""
-    rows = table(path, value)
-    return tuple(
-        _topic((*path, name), table((*path, name), row), name) for name, row in rows.items()
-    )
+def shared_kind(row: Row) -> Shares:
+    """What kind of resources a file has tables of: one; topics where it has none."""
+    kinds = [kind for kind in Shares if kind in row] or [Shares.TOPICS]
+    if len(kinds) > 1:
+        expected = f"nothing beside {kinds[0]}: a group shares one kind"
+        raise Refusal((kinds[1],), row[kinds[1]], expected)
+    return kinds[0]
+
+
+def read_shared(kind: Shares) -> Reader:
+    """A reader of the tables `[topics.NAME]`, or of those of another kind."""
+
+    def read(path: Path, value: Any) -> tuple[Topic, ...]:  # noqa: ANN401
+        one = _topic if kind is Shares.TOPICS else _named
+        return tuple(
+            one((*path, name), table((*path, name), row), name)
+            for name, row in table(path, value).items()
+        )
+
+    return read
 
 
 def _topic(path: Path, row: Row, name: str) -> Topic:
-    keywords = read_keys(path, row, {"partitions": read_count, "rate_per_s": read_rates}, Topic)
+    keywords = read_keys(path, row, _READERS[Shares.TOPICS], Topic)
     count = keywords["partitions"]
     return Topic(name=name, partitions=count, rate_per_s=for_each(keywords["rate_per_s"], count))
+
+
+@frozen(kw_only=True)
+class _Connector:
+    """The keys of a connector that have to be there."""
+
+    tasks: int
+    weight: int = _WEIGHT
+
+
+@frozen(kw_only=True)
+class _Resources:
+    """The keys of other resources that have to be there."""
+
+    count: int
+    weight: int = _WEIGHT
+
+
+def _named(path: Path, row: Row, name: str) -> Topic:
+    kind = Shares(path[0])
+    made: type = _Connector if kind is Shares.CONNECTORS else _Resources
+    keywords = read_keys(path, row, _READERS[kind], made)
+    count = keywords["tasks" if kind is Shares.CONNECTORS else "count"]
+    weights = weights_of_new(path, keywords, count)
+    return Topic(name=name, partitions=count, rate_per_s=(0.0,) * count, weights=weights)
+
+
+def weights_of_new(path: Path, keywords: Row, count: int) -> tuple[int, ...]:
+    """The weight of each of so many resources, of a table that says it for all or for each."""
+    weights: int | tuple[int, ...] = keywords.get("weight", _WEIGHT)
+    if isinstance(weights, int):
+        return (weights,) * count
+    if len(weights) != count:
+        raise Refusal((*path, "weight"), list(weights), f"one integer for each of {count}")
+    return weights
 
 
 def read_count(path: Path, value: Any) -> int:  # noqa: ANN401
@@ -43,6 +116,28 @@ def read_rates(path: Path, value: Any) -> float | tuple[float, ...]:  # noqa: AN
     return float(value)
 
 
+def read_weights(path: Path, value: Any) -> int | tuple[int, ...]:  # noqa: ANN401
+    """Read one integer for all resources, or a list of one for each."""
+    if isinstance(value, list):
+        weights: tuple[int, ...] = list_of(integer)(path, value)
+        return weights
+    if type(value) is not int:
+        raise Refusal(path, value, "an integer, or a list of one for each")
+    return integer(path, value)
+
+
 def for_each(rates: float | tuple[float, ...], count: int) -> tuple[float, ...]:
     """The rate of each of so many partitions, where one was given for all or one for each."""
     return rates if isinstance(rates, tuple) else (rates,) * count
+
+
+_READERS: Final[Mapping[Shares, Mapping[str, Reader]]] = {
+    Shares.TOPICS: {"partitions": read_count, "rate_per_s": read_rates},
+    Shares.CONNECTORS: {"tasks": read_count, "weight": read_weights},
+    Shares.RESOURCES: {"count": read_count, "weight": read_weights},
+}
+
+KEYS: Final[Mapping[Shares, tuple[str, ...]]] = types.MappingProxyType(
+    {kind: tuple(readers) for kind, readers in _READERS.items()}
+)
+"""Keys of the tables of each kind."""

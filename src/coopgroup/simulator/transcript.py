@@ -10,7 +10,7 @@ nothing new, and a commit that was accepted, are left out: they would bury the r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from attrs import define, field
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from coopgroup.telemetry import Envelope, Record
 
 __all__ = ["Transcript", "resources_in_words"]
+
+_INDEX_MIN: Final = -1  # a connector itself; nobody is told of one in a group of partitions
 
 
 @define(eq=False)
@@ -129,7 +131,7 @@ def _request_in_words(request: GroupRequest) -> str:
 
 def _claims_in_words(subscription: bytes) -> str:
     try:
-        told = decode_subscription(subscription)
+        told = decode_subscription(subscription, index_min=_INDEX_MIN)
     except DecodeError as error:
         return f"unreadable: {error}"
     if not told.owned:
@@ -157,7 +159,7 @@ def _answer_in_words(answer: Answer) -> str:
 
 def _assignment_in_words(message: bytes) -> str:
     try:
-        told = decode_assignment(message)
+        told = decode_assignment(message, index_min=_INDEX_MIN)
     except DecodeError as error:
         return f"unreadable: {error}"
     words = resources_in_words(told.assigned)

@@ -28,7 +28,7 @@ def event(*lines: str) -> str:
             (
                 "a.toml:1: duration: got 60000, but there is no such key"
                 " (did you mean duration_ms?); there are description, duration_ms, settle_ms,"
-                " group, topics, members, costs, network, events, policies"
+                " group, topics, connectors, resources, members, costs, network, events, policies"
             ),
         ),
         (
