@@ -9,7 +9,7 @@ STAMP := $(VENV)/.stamp
 SEEDS ?= 2000
 FIRST_SEED ?= 0
 
-# Processes that run the tests: one mostly waits for brokers, one computes.
+# Processes that run the tests, on two cores: one mostly waits for brokers, one computes.
 WORKERS ?= 2
 
 # The modules below tests/ are found by their path from here, also where PYTHONSAFEPATH is set.

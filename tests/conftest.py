@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support.scheduling import ON_BROKERS, ON_SPARK, FolderScheduling
+
 pytest_plugins = ["coopgroup.testing.plugin"]
 
 _TESTS = Path(__file__).parent
-# Spark is no server that others share, but it wants both cores, and brokers' tests look at clocks.
-_ONE_AFTER_THE_OTHER = ("broker", "interop", "spark")
-_LONGEST_FIRST = (*_ONE_AFTER_THE_OTHER, "property")
+_LONGEST_FIRST = (*ON_BROKERS, "property", ON_SPARK)
 
 # A shared machine with two cores makes single examples slow for no fault of theirs, so no example
 # has a deadline; pytest-timeout bounds the test as a whole.
@@ -67,14 +67,6 @@ def _place(item: pytest.Item) -> int:
     return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
 
 
-class _WithServers(LoadScopeScheduling):
-    """Keeps the tests that start servers in one process; others go file by file."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        return "servers" if path.split("/")[1] in _ONE_AFTER_THE_OTHER else path
-
-
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:  # noqa: ANN401  (no public type)
     """Hand tests out to several processes (`make pytest`)."""
-    return _WithServers(config, log)
+    return FolderScheduling(config, log)
