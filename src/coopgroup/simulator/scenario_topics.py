@@ -46,9 +46,9 @@ def shared_kind(row: Row) -> Shares:
 
 def read_shared(kind: Shares) -> Reader:
     """A reader of the tables `[topics.NAME]`, or of those of another kind."""
+    one = {Shares.TOPICS: _topic, Shares.CONNECTORS: _connector, Shares.RESOURCES: _other}[kind]
 
     def read(path: Path, value: Any) -> tuple[Topic, ...]:  # noqa: ANN401
-        one = _topic if kind is Shares.TOPICS else _named
         return tuple(
             one((*path, name), table((*path, name), row), name)
             for name, row in table(path, value).items()
@@ -79,11 +79,17 @@ class _Resources:
     weight: int = _WEIGHT
 
 
-def _named(path: Path, row: Row, name: str) -> Topic:
-    kind = Shares(path[0])
-    made: type = _Connector if kind is Shares.CONNECTORS else _Resources
-    keywords = read_keys(path, row, _READERS[kind], made)
-    count = keywords["tasks" if kind is Shares.CONNECTORS else "count"]
+def _connector(path: Path, row: Row, name: str) -> Topic:
+    keywords = read_keys(path, row, _READERS[Shares.CONNECTORS], _Connector)
+    return _named(path, name, keywords["tasks"], keywords)
+
+
+def _other(path: Path, row: Row, name: str) -> Topic:
+    keywords = read_keys(path, row, _READERS[Shares.RESOURCES], _Resources)
+    return _named(path, name, keywords["count"], keywords)
+
+
+def _named(path: Path, name: str, count: int, keywords: Row) -> Topic:
     weights = weights_of_new(path, keywords, count)
     return Topic(name=name, partitions=count, rate_per_s=(0.0,) * count, weights=weights)
 
