@@ -58,14 +58,21 @@ def test_rows_of_a_batch_that_is_not_through_do_not_count(
     assert rows(tables.read("commits"), "committed") == [(1,)]
 
 
-def test_of_a_snapshot_only_the_newest_counts(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_a_snapshot_only_the_newest_counts(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who still reads an older one has it a while longer; those before do not pile up."""
+    monkeypatch.setattr("coopgroup.pipeline.tables._SNAPSHOT_PLACES", 3)
     tables = Tables(spark=spark, folder=str(tmp_path))
-    early = None
-    for number in range(8):
+    tables.write("history", 0, {"commits": make(spark, "commits", commit(1, 1))})
+    early = commits = None
+    for number in range(4):
         tables.replace("lag", {"lag": make(spark, "lag", {"group": "g", "at_ms": number})})
-        early = tables.read("lag") if number <= 2 else early
+        early = tables.read("lag") if number <= 1 else early
+        commits = tables.read("commits") if number <= 2 else commits
     assert early is not None
-    assert rows(early, "at_ms") == [(2,)]
-    assert rows(tables.read("lag"), "at_ms") == [(7,)]
-    assert len(list(tmp_path.glob("v1/lag/job=lag/batch=*"))) == 6
+    assert commits is not None
+    assert rows(commits, "committed") == [(1,)]  # whatever job notes what meanwhile
+    assert rows(early, "at_ms") == [(1,)]
+    assert rows(tables.read("lag"), "at_ms") == [(3,)]
+    assert len(list(tmp_path.glob("v1/lag/job=lag/batch=*"))) == 3

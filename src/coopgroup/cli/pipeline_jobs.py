@@ -74,10 +74,11 @@ def history(
     where = place_of(**place)
     brokers, options = _brokers(bootstrap_server, config, kafka_option)
     brokers.require_topic(topic, "no group has ever committed")
-    tables = where.tables(with_kafka=True)
-    with one_line():
-        _finish(_start_history(tables, options, topic, every_s))
-        _tell(tables, (*_HISTORY, "rejected"))
+    with where.locked("history"):
+        tables = where.tables(with_kafka=True)
+        with one_line():
+            _finish(_start_history(tables, options, topic, every_s))
+            _tell(tables, (*_HISTORY, "rejected"))
     _require_some(tables, topic)
 
 
@@ -125,21 +126,22 @@ def lag(
     where = place_of(**place)
     brokers, options = _brokers(bootstrap_server, config, kafka_option)
     brokers.partitions()
-    tables = where.tables(with_kafka=every_s is not None)
     since_ms = _now_ms() - int(days * _DAY_S * _MS_PER_S)
-    with one_line():
-        if every_s is None:
-            tables.require("commits", "coopgroup pipeline history")
-            _compute_lag(tables, brokers, reset, since_ms, every)
-        else:
-            query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
-            try:
-                while query.isActive:
-                    _compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
-                    query.awaitTermination(max(1, int(every_s)))
-            except KeyboardInterrupt:
-                query.stop()
-        _tell(tables, ("ends", "lag", "loads"))
+    with where.locked(*(("lag",) if every_s is None else ("lag", "history"))):
+        tables = where.tables(with_kafka=every_s is not None)
+        with one_line():
+            if every_s is None:
+                tables.require("commits", "coopgroup pipeline history")
+                _compute_lag(tables, brokers, reset, since_ms, every)
+            else:
+                query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
+                try:
+                    while query.isActive:
+                        _compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
+                        query.awaitTermination(max(1, int(every_s)))
+                except KeyboardInterrupt:
+                    query.stop()
+            _tell(tables, ("ends", "lag", "loads"))
 
 
 @click.command("telemetry")
@@ -172,24 +174,23 @@ def telemetry(
             raise ConfigurationError("FILE", str(file), "a file or folder that exists")
     where = place_of(**place)
     from coopgroup.pipeline import telemetry as job  # noqa: PLC0415 - needs the extra
+    from coopgroup.pipeline.history import kafka_records  # noqa: PLC0415 - likewise
 
-    if topic is None:
-        tables = where.tables()
-        with one_line():
-            lines = job.file_lines(tables.spark, [file.resolve().as_uri() for file in files])
-            job.write_telemetry(lines, tables)
-    else:
+    options = None
+    if topic is not None:
         brokers, options = _brokers(bootstrap_server, config, kafka_option)
         brokers.require_topic(topic, "nobody writes telemetry to it")
-        tables = where.tables(with_kafka=True)
-        from coopgroup.pipeline.history import kafka_records  # noqa: PLC0415 - needs the extra
-
+    with where.locked("telemetry"):
+        tables = where.tables(with_kafka=topic is not None)
         with one_line():
-            raw = kafka_records(tables.spark, options, topic=topic, is_stream=True)
-            _finish(job.start_telemetry(raw, tables, topic=topic, every_s=every_s))
-    with one_line():
-        _tell(tables, (*_OF_TELEMETRY, "rejected"))
-        tables.require("events", "coopgroup pipeline telemetry with telemetry of coopgroup")
+            if topic is None or options is None:
+                lines = job.file_lines(tables.spark, [file.resolve().as_uri() for file in files])
+                job.write_telemetry(lines, tables)
+            else:
+                raw = kafka_records(tables.spark, options, topic=topic, is_stream=True)
+                _finish(job.start_telemetry(raw, tables, topic=topic, every_s=every_s))
+            _tell(tables, (*_OF_TELEMETRY, "rejected"))
+            tables.require("events", "coopgroup pipeline telemetry with telemetry of coopgroup")
 
 
 @click.command("episodes")
@@ -204,14 +205,16 @@ def telemetry(
 def episodes(*, settle: float, **place: Any) -> None:  # noqa: ANN401 - the options of a place
     """Find rebalances, outages, absences and skew in the tables."""
     require_spark()
-    tables = place_of(**place).tables()
+    where = place_of(**place)
     from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
 
-    with one_line():
-        if tables.read("events").isEmpty():
-            tables.require("generations", "coopgroup pipeline history or telemetry")
-        write_episodes(tables, int(settle * _MS_PER_S))
-        _tell(tables, _EPISODES)
+    with where.locked("episodes"):
+        tables = where.tables()
+        with one_line():
+            if tables.read("events").isEmpty():
+                tables.require("generations", "coopgroup pipeline history or telemetry")
+            write_episodes(tables, int(settle * _MS_PER_S))
+            _tell(tables, _EPISODES)
 
 
 # --- parts ----------------------------------------------------------------------------------------

@@ -13,7 +13,13 @@ from attrs import frozen
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.connector import check_jars, connector_jars
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.session import LOCAL_MASTER, build_session, require_spark
+from coopgroup.pipeline.job_lock import job_lock
+from coopgroup.pipeline.session import (
+    LOCAL_MASTER,
+    build_session,
+    check_settings,
+    require_spark,
+)
 
 if TYPE_CHECKING:
     from coopgroup.pipeline.tables import Tables
@@ -50,6 +56,21 @@ class Place:
     master: str
     jars: tuple[str, ...]
     settings: Mapping[str, str]
+
+    @contextmanager
+    def locked(self, *jobs: str) -> Iterator[None]:
+        """Be the only one who runs jobs on the folder.
+
+        Args:
+            jobs: their names, as in `job_lock`.
+
+        Raises:
+            ConfigurationError: a setting of the session is wrong; nothing was written then.
+            PipelineError: another process runs one of them.
+        """
+        check_settings(master=self.master, jars=self.jars, extra=self.settings)
+        with job_lock(self.folder, *jobs):
+            yield
 
     def tables(self, *, with_kafka: bool = False) -> Tables:
         """Start Spark and give the tables.

@@ -24,7 +24,7 @@ from coopgroup.testing.maven import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["LOCAL_MASTER", "build_session", "require_spark"]
+__all__ = ["LOCAL_MASTER", "build_session", "check_settings", "require_spark"]
 
 LOCAL_MASTER: Final = "local[*]"
 JAVA_MIN: Final = 17
@@ -67,6 +67,16 @@ def require_spark() -> None:
     _require_java()
 
 
+def check_settings(*, master: str, jars: Sequence[str], extra: Mapping[str, str]) -> None:
+    """Check what can be known to be wrong before Spark starts; else as `build_session`."""
+    if not _MASTER.fullmatch(master):
+        raise ConfigurationError("--master", master, "a master of Spark, such as local[4]")
+    for name in extra:
+        if not name.startswith("spark."):
+            raise ConfigurationError("--conf", name, "a setting whose name begins with 'spark.'")
+    check_jars(jars)
+
+
 def build_session(
     *,
     master: str = LOCAL_MASTER,
@@ -88,14 +98,9 @@ def build_session(
             Spark knows.
         PipelineError: PySpark or Java is missing, or Spark does not start.
     """
-    if not _MASTER.fullmatch(master):
-        raise ConfigurationError("--master", master, "a master of Spark, such as local[4]")
-    for name in extra:
-        if not name.startswith("spark."):
-            raise ConfigurationError("--conf", name, "a setting whose name begins with 'spark.'")
-    files = check_jars(jars)
+    check_settings(master=master, jars=jars, extra=extra)
     require_spark()
-    return _start(_settings(master, files, extra))
+    return _start(_settings(master, jars, extra))
 
 
 def _settings(master: str, jars: Sequence[str], extra: Mapping[str, str]) -> dict[str, str]:

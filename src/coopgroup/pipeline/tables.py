@@ -12,6 +12,8 @@ there twice or in half, whenever a job was killed, and all tables of a batch app
 
 Of a snapshot only the newest batch counts. It has a few places in turn, so that neither the one
 which counts is written to nor those which somebody may have begun to read shortly before.
+
+That holds for one job of a name at a time: see `job_lock`.
 """
 
 from __future__ import annotations
@@ -156,7 +158,7 @@ class Tables:
             return self.spark.createDataFrame([], table.schema)
         if table.is_snapshot:
             return rows.where(self._is_newest()).select(*table.schema.names)
-        through = self._parquet("batches", _BATCHES)
+        through = self._batches()
         if through is None:
             return self.spark.createDataFrame([], table.schema)
         through = sql.broadcast(through.select("job", "batch"))
@@ -195,7 +197,7 @@ class Tables:
 
     def _last(self, job: str) -> int | None:
         """Sequence of the last batch of a job that is through."""
-        rows = self._parquet("batches", _BATCHES)
+        rows = self._batches()
         if rows is None:
             return None
         ((last,),) = rows.where(sql.col("job") == job).agg(sql.max("sequence")).collect()
@@ -206,7 +208,7 @@ class Tables:
 
         Looked up at once, so that no file of another batch is read later, when it may be gone.
         """
-        rows = self._parquet("batches", _BATCHES)
+        rows = self._batches()
         condition = sql.lit(0).cast("boolean")
         if rows is None:
             return condition
@@ -214,10 +216,18 @@ class Tables:
             condition |= (sql.col("job") == job) & (sql.col("batch") == batch)
         return condition
 
-    def _parquet(self, name: str, schema: StructType) -> DataFrame | None:
+    def _batches(self) -> DataFrame | None:
+        """Batches that are through.
+
+        Another job may write over its oldest snapshot before they are looked at. What was noted of
+        that one is of no use to anybody any more.
+        """
+        return self._parquet("batches", _BATCHES, ignoreMissingFiles="true")
+
+    def _parquet(self, name: str, schema: StructType, **options: str) -> DataFrame | None:
         """A folder of Parquet files, None where there is no such folder."""
         try:
-            return self.spark.read.schema(schema).parquet(f"{self.root}/{name}")
+            return self.spark.read.schema(schema).options(**options).parquet(f"{self.root}/{name}")
         except AnalysisException as error:
             if error.getCondition() == "PATH_NOT_FOUND":
                 return None
