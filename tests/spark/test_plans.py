@@ -18,8 +18,8 @@ from coopgroup.pipeline.telemetry_episodes import (
     led_rebalances,
     outages_of_work,
     rebalances_of_rounds,
-    work_spans,
 )
+from coopgroup.pipeline.work_spans import known_members, work_spans
 from tests.spark.frames import make
 from tests.spark.simulated import raw_frame
 
@@ -77,9 +77,10 @@ def plans(spark: SparkSession) -> dict[str, str]:
     found["skew"] = skew_of(table("lag"), cut(completed_rounds(states)), holders)
     found["led"] = led_rebalances(table("rounds"))
     led, seen = cut(found["led"]), table("events")
-    found["spans"] = work_spans(table("work"), seen)
+    found["known"] = known_members(present)
+    found["spans"] = work_spans(table("work"), seen, led, cut(found["known"]))
     spans = cut(found["spans"])
-    found["outages of work"] = outages_of_work(spans, seen, led)
+    found["outages of work"] = outages_of_work(spans)
     found["rebalances of rounds"] = rebalances_of_rounds(
         led, spans, seen, cut(found["outages of work"])
     )

@@ -27,6 +27,7 @@ KILLED_MS, BACK_MS = 60_000, 80_000
 COMMIT_MS = 5_000
 SESSION_MS = 10_000
 HEARTBEAT_MS = 3_000
+KNOWN = "group string, member string, known_as string, session_ms int, rejoin_ms int"
 LINE = "source string, source_partition int, source_offset long, written_ms long, line string"
 
 
@@ -70,7 +71,8 @@ def observed(spark: SparkSession, runs: dict[str, Run]) -> dict[str, DataFrame]:
     ]
     events = events_of(read_lines(spark.createDataFrame(lines, LINE))).localCheckpoint()
     tables = [checkpointed(frame) for frame in (rounds_of(events), work_of(events))]
-    found = telemetry_episodes(events, *tables)
+    known = spark.createDataFrame([], KNOWN)
+    found = telemetry_episodes(events, *tables, known=known)
     return {name: checkpointed(frame) for name, frame in found.items()}
 
 

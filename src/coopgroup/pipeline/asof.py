@@ -52,10 +52,11 @@ def with_next(
 ) -> DataFrame:
     """Add what the first fact after each moment says; else as `with_last`."""
     both = _together(moments, facts, keys, columns, ())
-    # At the same time facts come first, and are not after the moment.
-    window = Window.partitionBy(*keys).orderBy("at_ms", _IS_MOMENT)
-    window = window.rowsBetween(Window.currentRow, Window.unboundedFollowing)
-    found = both.withColumn(_FACT, sql.first(_FACT, ignorenulls=True).over(window))
+    # Seen backwards it is the last one before. Spark looks at all that follows anew in each row,
+    # but goes over what precedes once. Facts at the same time are not after the moment.
+    window = Window.partitionBy(*keys).orderBy(sql.desc("at_ms"), sql.desc(_IS_MOMENT))
+    window = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    found = both.withColumn(_FACT, sql.last(_FACT, ignorenulls=True).over(window))
     return _moments(found, moments, columns)
 
 

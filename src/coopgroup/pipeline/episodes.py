@@ -27,8 +27,8 @@ from coopgroup.pipeline.telemetry_episodes import (
     led_rebalances,
     outages_of_work,
     rebalances_of_rounds,
-    work_spans,
 )
+from coopgroup.pipeline.work_spans import known_members, work_spans
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,6 +74,19 @@ def history_episodes(
     """
     states = keep(states_of(generations))
     present = keep(members_of(members, states))
+    return _of_states(commits, states, present, assignments, lag, settle_ms, keep)
+
+
+def _of_states(
+    commits: DataFrame,
+    states: DataFrame,
+    present: DataFrame,
+    assignments: DataFrame,
+    lag: DataFrame,
+    settle_ms: int,
+    keep: Keep,
+) -> dict[str, DataFrame]:
+    """As `history_episodes`, of states and who was in them."""
     holders = keep(holders_of(assignments, present))
     rounds = keep(completed_rounds(states))
     numbered = keep(numbered_rounds(rounds, settle_ms))
@@ -94,7 +107,12 @@ def history_episodes(
 
 
 def telemetry_episodes(
-    events: DataFrame, rounds: DataFrame, work: DataFrame, *, keep: Keep = checkpointed
+    events: DataFrame,
+    rounds: DataFrame,
+    work: DataFrame,
+    *,
+    known: DataFrame,
+    keep: Keep = checkpointed,
 ) -> dict[str, DataFrame]:
     """Episodes of groups of ours.
 
@@ -102,14 +120,15 @@ def telemetry_episodes(
         events: the table, as the others.
         rounds: of the same groups.
         work: of the same groups.
+        known: what the history says of their members, from `work_spans.known_members`.
         keep: computes a frame that is needed more than once, and gives it back without its plan.
     """
     led = keep(led_rebalances(rounds))
-    spans = keep(work_spans(work, events))
-    outages = keep(outages_of_work(spans, events, led))
+    spans = keep(work_spans(work, events, led, known))
+    outages = keep(outages_of_work(spans))
     return {
         "rebalances": rebalances_of_rounds(led, spans, events, outages),
-        "outages": outages,
+        "outages": outages.select(*TABLES["outages"].schema.names),
     }
 
 
@@ -121,10 +140,12 @@ def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS) -> None:
         settle_ms: longest pause between two rounds of one rebalance in the history.
     """
     keep = tables.staging(EPISODES_JOB)
-    names = ("commits", "generations", "members", "assignments")
-    history = (tables.read(name) for name in names)
+    states = keep(states_of(tables.read("generations")))
+    present = keep(members_of(tables.read("members"), states))
+    commits, assignments, lag = (tables.read(name) for name in ("commits", "assignments", "lag"))
+    frames = _of_states(commits, states, present, assignments, lag, settle_ms, keep)
     telemetry = (tables.read(name) for name in ("events", "rounds", "work"))
-    frames = history_episodes(*history, lag=tables.read("lag"), settle_ms=settle_ms, keep=keep)
-    for name, frame in telemetry_episodes(*telemetry, keep=keep).items():
+    known = keep(known_members(present))
+    for name, frame in telemetry_episodes(*telemetry, known=known, keep=keep).items():
         frames[name] = frames[name].unionByName(frame)
     tables.replace(EPISODES_JOB, frames)

@@ -1,0 +1,179 @@
+"""Who worked on what and when, from telemetry: `work_spans`.
+
+Applications say when they began and ceased to work on a partition. Work that began ends with the
+first of these that follows:
+
+- a stop by the same *worker*: its name (`client`), or its member id where it has none;
+- a beginning or an end of its process, where a host writes these (the simulator does);
+- a stop by nobody: who lost its membership has no member id any more when it stops. It is the stop
+  of whoever began last on the partition, if that member id was never heard of after it;
+- somebody else's start, or one of the same worker under another member id, if the member was never
+  heard of after it: it died.
+
+The last says that a member died, and not when. It was alive when it wrote its last words. When the
+group had its first round without it, it was dead, and had been silent for its session time-out, but
+no longer than that and the longest rebalance time-out of the group. So its work ended between two
+moments, and the guess is one session time-out before the later one.
+
+A *process* is what comes back: the name of the worker, else what the group's history says of the
+member id (see `processes`), else the member id.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as sql
+
+from coopgroup.pipeline.asof import with_last
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["SESSION_MS", "known_members", "work_spans"]
+
+SESSION_MS: Final = 45_000
+"""Time-out of a session where the history does not say it: the default of clients (KIP-735)."""
+
+_PARTITION: Final = ("group", "topic", "partition")
+_ENDS_OF_PROCESSES: Final = ("process_ended", "process_started")
+_STOP: Final = 0
+_START: Final = 1
+
+
+def known_members(present: DataFrame) -> DataFrame:
+    """What the history says of member ids: (group, member, known_as, session_ms, rejoin_ms).
+
+    Args:
+        present: from `processes.members_of`.
+    """
+    rejoin_ms = present.groupBy("group").agg(sql.max("rebalance_timeout_ms").alias("rejoin_ms"))
+    members = present.groupBy("group", sql.col("member_id").alias("member")).agg(
+        sql.max("process").alias("known_as"), sql.max("session_timeout_ms").alias("session_ms")
+    )
+    return members.join(rejoin_ms, "group")
+
+
+def work_spans(work: DataFrame, events: DataFrame, led: DataFrame, known: DataFrame) -> DataFrame:
+    """Times in which a process worked on a partition.
+
+    Args:
+        work: the table.
+        events: the table.
+        led: from `telemetry_episodes.led_rebalances`.
+        known: from `known_members`; may be empty.
+
+    Returns:
+        (group, topic, partition, process, begin_ms, end_ms, error_ms, life, first_generation), the
+        last two of the last round before the begin. `end_ms` is null while the work goes on, and
+        wrong by `error_ms` at most.
+    """
+    spans = _with_what_follows(_said_spans(work, events), work)
+    spans = spans.join(known, ["group", "member"], "left")
+    ended = _with_signs(spans, events, led).select(
+        *_PARTITION,
+        sql.coalesce("name", "known_as", "member").alias("process"),
+        *("begin_ms", sql.col("begin_ms").alias("at_ms")),
+        *_end_and_error(),
+    )
+    return with_last(ended, led, keys=["group"], columns=["life", "first_generation"]).drop("at_ms")
+
+
+def _name() -> Column:
+    return sql.nullif("client", sql.lit(""))
+
+
+def _worker() -> Column:
+    return sql.coalesce(_name(), "member")
+
+
+def _said_spans(work: DataFrame, events: DataFrame) -> DataFrame:
+    """Starts, with `end_ms` where the worker or the host of its process said when it stopped.
+
+    Returns:
+        (group, topic, partition, worker, name, member, begin_ms, end_ms).
+    """
+    said = (*_PARTITION, "worker", "name", "member", "at_ms")
+    steps = work.withColumns({"worker": _worker(), "name": _name()})
+    steps = steps.where(sql.col("worker") != "").select(*said, "is_start")
+    lives = events.where(sql.col("kind").isin(*_ENDS_OF_PROCESSES))
+    lives = lives.select("group", _worker().alias("worker"), "at_ms").distinct()
+    touched = steps.select(*_PARTITION, "worker").distinct()
+    no = sql.lit(0).cast("boolean")
+    ends = lives.join(touched, ["group", "worker"]).withColumn("is_start", no)
+    window = Window.partitionBy(*_PARTITION, "worker").orderBy("at_ms", "is_start", "member")
+    is_again = sql.lag("is_start").over(window) & (
+        sql.lag("member").over(window) == sql.col("member")
+    )
+    edges = steps.unionByName(ends, allowMissingColumns=True)
+    edges = edges.withColumn("is_again", sql.coalesce(is_again, no))
+    # A second start of a member in a row changes nothing.
+    edges = edges.where(~(sql.col("is_start") & sql.col("is_again")))
+    is_stopped = ~sql.lead("is_start").over(window)
+    spans = edges.select(
+        *said,
+        "is_start",
+        sql.when(is_stopped, sql.lead("at_ms").over(window)).alias("end_ms"),
+    )
+    return spans.where("is_start").drop("is_start").withColumnRenamed("at_ms", "begin_ms")
+
+
+def _with_what_follows(spans: DataFrame, work: DataFrame) -> DataFrame:
+    """Add when somebody began on the partition next, and the stop by nobody before that.
+
+    Returns:
+        `spans` with `next_ms` and `stopped_ms`, null where there is none.
+    """
+    nobody = work.where((_worker() == "") & ~sql.col("is_start"))
+    stops = nobody.select(
+        *_PARTITION, sql.col("at_ms").alias("begin_ms"), sql.lit(_STOP).alias("step")
+    )
+    both = spans.withColumn("step", sql.lit(_START)).unionByName(stops, allowMissingColumns=True)
+    # Seen backwards, what follows has been seen before: Spark is quick with that alone.
+    order = (sql.desc("begin_ms"), sql.desc("step"), sql.desc("worker"))
+    window = Window.partitionBy(*_PARTITION).orderBy(*order)
+    seen = window.rowsBetween(Window.unboundedPreceding, -1)
+    is_start = sql.col("step") == _START
+    next_ms = sql.last(sql.when(is_start, sql.col("begin_ms")), ignorenulls=True).over(seen)
+    following = sql.lag(sql.struct("step", "begin_ms")).over(window)
+    rows = both.select(*both.columns, next_ms.alias("next_ms"), following.alias("following"))
+    stopped_ms = sql.when(sql.col("following.step") == _STOP, sql.col("following.begin_ms"))
+    return rows.where(is_start).withColumn("stopped_ms", stopped_ms).drop("step", "following")
+
+
+def _with_signs(spans: DataFrame, events: DataFrame, led: DataFrame) -> DataFrame:
+    """Add the last words of each member, and when the group had its first round without it.
+
+    Returns:
+        `spans` with `last_ms` and `left_ms`, the latter null where there was no such round.
+    """
+    words = events.groupBy("group", _worker().alias("worker"), "member").agg(
+        sql.max("at_ms").alias("last_ms")
+    )
+    window = Window.partitionBy("group", "life").orderBy("generation")
+    rounds = led.withColumn("next_round_ms", sql.lead("at_ms").over(window))
+    rounds = rounds.withColumn("member", sql.explode("members"))
+    left = rounds.groupBy("group", "member").agg(
+        sql.max_by("next_round_ms", "generation").alias("left_ms")
+    )
+    said = spans.join(words, ["group", "worker", "member"], "left")
+    return said.join(left, ["group", "member"], "left")
+
+
+def _end_and_error() -> tuple[Column, Column]:
+    """When the work of a span ended, null if it did not, and how wrong that is at most, in ms."""
+    last_ms, next_ms, left_ms = (sql.col(name) for name in ("last_ms", "next_ms", "left_ms"))
+    is_lost = sql.col("stopped_ms") >= last_ms
+    said_ms = sql.coalesce("end_ms", sql.when(is_lost, sql.col("stopped_ms")))
+    is_dead = said_ms.isNull() & (next_ms > last_ms)
+    latest_ms = sql.when(left_ms > last_ms, sql.least(next_ms, left_ms)).otherwise(next_ms)
+    guess_ms = sql.greatest(latest_ms - sql.coalesce("session_ms", sql.lit(SESSION_MS)), last_ms)
+    # Where the time-outs are not known, all that is known is what the member wrote itself.
+    silent_ms = sql.col("session_ms") + sql.col("rejoin_ms")
+    earliest_ms = sql.greatest(latest_ms - silent_ms, last_ms)
+    error_ms = sql.greatest(latest_ms - guess_ms, guess_ms - earliest_ms)
+    return (
+        sql.coalesce(said_ms, sql.when(is_dead, guess_ms)).alias("end_ms"),
+        sql.when(is_dead, error_ms).otherwise(sql.lit(0)).cast("long").alias("error_ms"),
+    )
