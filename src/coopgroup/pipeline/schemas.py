@@ -66,16 +66,28 @@ def _schema(**columns: DataType) -> StructType:
     return StructType([StructField(name, kind, nullable=True) for name, kind in columns.items()])
 
 
-_SOURCE: Final = ("source_partition", "source_offset")
+_PARTITION: Final[Mapping[str, DataType]] = MappingProxyType(
+    {"group": _STRING, "topic": _STRING, "partition": _INT}
+)
+_SOURCE: Final[Mapping[str, DataType]] = MappingProxyType(
+    {"source_partition": _INT, "source_offset": _LONG}
+)
+_LINE: Final[Mapping[str, DataType]] = MappingProxyType(
+    {
+        "group": _STRING,
+        "at_ms": _LONG,
+        "member": _STRING,  # id of the writer; "" where it has none
+        "client": _STRING,  # name of the process; "" where the writer does not say
+        "generation": _INT,
+    }
+)
 
 # --- history of groups, from the internal topic ---------------------------------------------------
 
 COMMITS: Final = Table(
     name="commits",
     schema=_schema(
-        group=_STRING,
-        topic=_STRING,
-        partition=_INT,
+        **_PARTITION,
         at_ms=_LONG,  # when it was committed; of a tombstone when it was written
         committed=_LONG,  # next offset to read; null where the commit was deleted or expired
         leader_epoch=_INT,  # -1 for unknown, null for a tombstone
@@ -83,10 +95,9 @@ COMMITS: Final = Table(
         is_tombstone=BooleanType(),
         version=ShortType(),  # of the value, null for a tombstone
         written_ms=_LONG,  # timestamp of the record
-        source_partition=_INT,
-        source_offset=_LONG,
+        **_SOURCE,
     ),
-    key=_SOURCE,
+    key=tuple(_SOURCE),
 )
 
 GENERATIONS: Final = Table(
@@ -102,10 +113,9 @@ GENERATIONS: Final = Table(
         is_tombstone=BooleanType(),  # the group was removed
         version=ShortType(),
         written_ms=_LONG,
-        source_partition=_INT,
-        source_offset=_LONG,
+        **_SOURCE,
     ),
-    key=_SOURCE,
+    key=tuple(_SOURCE),
 )
 
 MEMBERS: Final = Table(
@@ -122,8 +132,7 @@ MEMBERS: Final = Table(
         rebalance_timeout_ms=_INT,  # equals the session's where the record does not say
         topics=ArrayType(_STRING),  # subscribed; null where it cannot be read
         assigned_count=_INT,  # partitions assigned; null where it cannot be read
-        source_partition=_INT,
-        source_offset=_LONG,
+        **_SOURCE,
     ),
     key=(*_SOURCE, "member_id"),
 )
@@ -137,8 +146,7 @@ ASSIGNMENTS: Final = Table(
         member_id=_STRING,
         topic=_STRING,
         partition=_INT,
-        source_partition=_INT,
-        source_offset=_LONG,
+        **_SOURCE,
     ),
     key=(*_SOURCE, "member_id", "topic", "partition"),
 )
@@ -175,32 +183,28 @@ ENDS: Final = Table(
 LAG: Final = Table(
     name="lag",
     schema=_schema(
-        group=_STRING,
-        topic=_STRING,
-        partition=_INT,
+        **_PARTITION,
         at_ms=_LONG,
         end=_LONG,
         committed=_LONG,  # null where nothing is committed
         lag=_LONG,  # records, never negative
         rule=_STRING,  # "committed"; without a commit "earliest" (end - begin) or "latest" (0)
     ),
-    key=("group", "topic", "partition", "at_ms"),
+    key=(*_PARTITION, "at_ms"),
     is_snapshot=True,
 )
 
 LOADS: Final = Table(
     name="loads",
     schema=_schema(
-        group=_STRING,
-        topic=_STRING,
-        partition=_INT,
+        **_PARTITION,
         hour=_INT,  # of the day, UTC, 0 to 23
         arrival_per_s=_DOUBLE,  # records produced; null where the ends were seen less than twice
         consumption_per_s=_DOUBLE,  # records committed; null where fewer than two commits are known
         arrival_s=_DOUBLE,  # seconds over which the arrival was seen
         consumption_s=_DOUBLE,
     ),
-    key=("group", "topic", "partition", "hour"),
+    key=(*_PARTITION, "hour"),
     is_snapshot=True,
     time="",
 )
@@ -210,11 +214,7 @@ LOADS: Final = Table(
 EVENTS: Final = Table(
     name="events",
     schema=_schema(
-        group=_STRING,
-        at_ms=_LONG,
-        member=_STRING,
-        client=_STRING,  # name of the process; "" where the writer does not say
-        generation=_INT,
+        **_LINE,
         kind=_STRING,
         record=_STRING,  # the line, with the fields of its kind: JSON
         digest=_STRING,  # of the line: one that is read twice is one row
@@ -248,11 +248,7 @@ ROUNDS: Final = Table(
 WORK: Final = Table(
     name="work",
     schema=_schema(
-        group=_STRING,
-        at_ms=_LONG,
-        member=_STRING,
-        client=_STRING,
-        generation=_INT,
+        **_LINE,
         topic=_STRING,
         partition=_INT,
         is_start=BooleanType(),  # the application began to work on it, or stopped
