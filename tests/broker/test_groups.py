@@ -238,6 +238,26 @@ def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew)
     assert {one.reason for one in crew.records(ends.name, ResourcesStopped)} == {"revoked"}
 
 
+def test_process_that_closes_passes_on_what_it_is_given_meanwhile(crew: Crew) -> None:
+    """The others do not wait until its heavy one has stopped; it starts nothing any more."""
+    first = crew.add("a")
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    second = crew.add("b")
+    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
+    ends, stays = (first, second) if first.group.holds(("heavy", 0)) else (second, first)
+    ends.heavy_s = HEAVY_S
+    closing = threading.Thread(target=ends.group.close)
+    closing.start()
+    new = [("new", index) for index in range(-1, 6)]
+    ends.catalogue = stays.catalogue = Catalogue.of_connectors({**CONNECTORS, "new": 6}, version=2)
+    wait_for(lambda: all(map(stays.runs, new)), "all that is new runs", WAIT_S)
+    assert closing.is_alive()
+    closing.join()
+    flushed_s = ends.when("stop", ("heavy", 0))[0]
+    assert all(stays.when("start", one)[0] < flushed_s for one in new)
+    assert not any(ends.when("start", one) for one in new)
+
+
 def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path: Path) -> None:
     """With a state directory nobody else notices, not even where it led; then the list changes."""
     state = {"coopgroup_state_dir": str(tmp_path / "state")}
