@@ -19,7 +19,7 @@ from coopgroup.model import NOBODY
 from coopgroup.policies.stopping import member_numbers, rightful_resources
 
 if TYPE_CHECKING:
-    from coopgroup.model import GroupSnapshot
+    from coopgroup.model import GroupSnapshot, ResourceSet
     from coopgroup.model.resource_set import BoolArray
     from coopgroup.policies.state import PolicyState
     from coopgroup.policies.unclaimed import Unclaimed
@@ -51,10 +51,16 @@ def _resources_changed(group: GroupSnapshot, state: PolicyState, unclaimed: Uncl
     created = group.resources.take(unclaimed.created)
     if created and created - state.granted:
         return True
-    held = state.holdings.resources
-    if held == group.resources:
+    # What vanishes while it waits for its owner leaves that one with less than it had.
+    return _any_vanished(group, state.holdings.resources) or _any_vanished(
+        group, state.lost.resources
+    )
+
+
+def _any_vanished(group: GroupSnapshot, resources: ResourceSet) -> bool:
+    if resources == group.resources:
         return not group.assignable.all()
-    places = group.resources.positions(held)
+    places = group.resources.positions(resources)
     return bool((places < 0).any() or not group.assignable[places].all())
 
 
