@@ -13,6 +13,7 @@ import attrs
 
 from coopgroup.errors import DecodeError
 from coopgroup.member import commits as commit_queue
+from coopgroup.member.commit_answers import sent_partitions, settle_commits
 from coopgroup.member.effects import DecideRound, GrantResources, Report, RevokeResources
 from coopgroup.member.error_actions import (
     Action,
@@ -25,7 +26,7 @@ from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.member.identity import keep_identity
 from coopgroup.member.protocols import in_the_way, read_assignment, spoken
 from coopgroup.member.revocation import yield_to_others
-from coopgroup.member.transitions import AT_WORK, MemberState, Trigger
+from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState, Trigger
 from coopgroup.model import NO_LOSS
 from coopgroup.model.group_api import (
     Answer,
@@ -44,9 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["take_outcome"]
 
-_SETTLED = frozenset({MemberState.STABLE, MemberState.REVOKING})
 # No join or sync is on its way, so a heartbeat's answer is the word that counts.
-_ALONE = _SETTLED | {MemberState.RETURNING}
+_ALONE = SETTLED | {MemberState.RETURNING}
 _QUIET = frozenset({MemberState.STABLE, MemberState.RETURNING})
 
 
@@ -73,7 +73,7 @@ def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
 
 def _take_failure(turn: Turn, kind: RequestKind, sent: Outstanding, event: RequestFailed) -> None:
     if kind is RequestKind.OFFSET_COMMIT:
-        _settle_commits(turn, sent, dict.fromkeys(_sent_partitions(turn), event.code), event.code)
+        settle_commits(turn, sent, dict.fromkeys(sent_partitions(turn), event.code), event.code)
         return
     _act(turn, kind, sent, event.code, event.message)
 
@@ -96,7 +96,7 @@ def _take_answer(turn: Turn, kind: RequestKind, sent: Outstanding, answer: Answe
                 turn.move(Trigger.KNOWN, "the group still stands where it stood")
         case OffsetCommitAnswer():
             codes = {(topic, partition): code for topic, partition, code in answer.codes}
-            _settle_commits(turn, sent, codes, ErrorCode.UNKNOWN_SERVER_ERROR)
+            settle_commits(turn, sent, codes, ErrorCode.UNKNOWN_SERVER_ERROR)
         case _:
             message = getattr(answer, "error_message", "")
             _act(turn, kind, sent, answer.error_code, message)
@@ -121,7 +121,7 @@ def _proves_peace(turn: Turn, sent: Outstanding) -> None:
     waits for its sync, and drops it after the rebalance time-out whatever its heartbeats.
     """
     member = turn.member
-    if member.state in _SETTLED:
+    if member.state in SETTLED:
         turn.set(attempts=0)  # else a coordinator that refuses every sync would be asked at once
     if sent.generation == member.claim_generation:
         turn.set(settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms))
@@ -132,6 +132,10 @@ def _proves_peace(turn: Turn, sent: Outstanding) -> None:
 def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     member = turn.member
     since_ms = turn.now_ms if member.joining_since_ms is None else member.joining_since_ms
+    if _was_left_out(turn, answer):
+        turn.set(joining_since_ms=None)
+        turn.lose("a round ended without its join", keep_id=True)
+        return
     if answer.generation != member.generation:
         # Else it is the same round once more, and its time to sync has begun long ago.
         turn.set(settled_at_ms=member.round_ended_after_ms)
@@ -163,13 +167,31 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     )
 
 
+def _was_left_out(turn: Turn, answer: JoinGroupAnswer) -> bool:
+    """Whether a round may have given away what the member owns.
+
+    The group coordinator drops who is missing when the time to rejoin is over, but for static
+    members: these keep their places, and what the leader reads of them is their last join, which
+    claims nothing of what came after it.
+    """
+    member = turn.member
+    return (
+        member.config.instance_id is not None
+        and bool(member.owned)
+        and turn.now_ms >= member.hold_until_ms
+        and answer.generation > member.generation + 1
+    )
+
+
 def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     # In a generation that is settled already a sync is answered at once, and does not begin the
     # session anew. Only the leader's settles it; a follower's counts from the round's end.
-    _renew_lease(turn, sent.sent_at_ms if turn.member.leads else turn.member.settled_at_ms)
+    member = turn.member
+    _renew_lease(turn, sent.sent_at_ms if member.leads else member.settled_at_ms)
     turn.set(
-        claim_generation=turn.member.generation,
-        settled_at_ms=max(turn.member.settled_at_ms, sent.sent_at_ms),
+        claim_generation=member.generation,
+        # It may have waited long for the leader's; no round had begun when heartbeats said so.
+        settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms, member.round_open_at_ms),
         commits=attrs.evolve(turn.member.commits, await_sync=False),
         decided=(),
         attempts=0,
@@ -330,7 +352,7 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
     member = turn.member
     if action is Action.REJOIN:
         _renew_lease(turn, sent.sent_at_ms)
-        if member.outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
+        if RequestKind.JOIN_GROUP in member.outstanding:  # of a sync it is the end
             turn.set(round_open_at_ms=max(member.round_open_at_ms, sent.sent_at_ms))
         if sent.generation == member.generation:
             if member.state in _QUIET:
@@ -355,47 +377,3 @@ def _try_again(turn: Turn, kind: RequestKind, action: Action, cause: str) -> Non
         turn.set(retry_at_ms=turn.now_ms)  # the coordinator moved: look it up at once
     if kind in {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
         turn.rejoin(cause)
-
-
-def _sent_partitions(turn: Turn) -> list[tuple[str, int]]:
-    return [
-        (offset.topic, offset.partition)
-        for pending in turn.member.commits.queue
-        if pending.sent
-        for offset in pending.offsets
-    ]
-
-
-def _settle_commits(
-    turn: Turn, sent: Outstanding, codes: dict[tuple[str, int], int], missing: int
-) -> None:
-    member = turn.member
-    commits, finished, actions = commit_queue.settle(
-        member.commits,
-        lambda topic, partition: codes.get((topic, partition), missing),
-        member.config.commit_attempts_max,
-    )
-    turn.finish_commits(finished)
-    if Action.SEEK in actions:
-        turn.set(coordinator=None)
-    if not actions.isdisjoint((Action.SEEK, Action.RETRY)):
-        wait = member.config.retry_backoff_ms << min(member.commits.attempts, 16)
-        wait = min(wait, member.config.retry_backoff_max_ms)
-        commits = attrs.evolve(
-            commits, attempts=commits.attempts + 1, retry_at_ms=turn.now_ms + wait
-        )
-    elif commits.attempts or commits.retry_at_ms:
-        commits = attrs.evolve(commits, attempts=0, retry_at_ms=0)
-    if Action.AFTER_SYNC in actions:
-        # Between join and sync the round must end first. A late answer finds it ended already.
-        settled = turn.member.state in _SETTLED
-        again = turn.now_ms + member.config.retry_backoff_ms
-        stale = sent.generation != member.generation
-        commits = attrs.evolve(
-            commits, await_sync=not settled, retry_at_ms=0 if stale or not settled else again
-        )
-    turn.set(commits=commits)
-    if Action.FAIL in actions:
-        turn.fail(ErrorCode.FENCED_INSTANCE_ID, "OffsetCommit answered FENCED_INSTANCE_ID")
-    elif Action.LOSE_ID in actions:
-        turn.lose("OffsetCommit answered UNKNOWN_MEMBER_ID", keep_id=False)

@@ -256,18 +256,29 @@ class Member:
 
     @property
     def rejoin_by_ms(self) -> int:
-        """Until when a join or sync arrives before the coordinator drops who is missing, in ms.
+        """Until when the member hopes to be part of the round, in ms; then it takes all for lost.
 
         A round may begin right after the last proof that none had, without a word to a member
         that is cut off; it is open for the rebalance time-out, and so is the time to sync after
-        it.
+        it. What waits at the coordinator puts this off, as far as heartbeats say that it may.
         """
         return self.rejoined_at_ms + self.config.rejoin_within_ms
 
     @property
-    def hold_until_ms(self) -> int:
-        """Until when the member may work on what it owns, in ms: nothing is handed out later."""
+    def lost_at_ms(self) -> int:
+        """When the member takes all that it owns for lost by itself, in ms."""
         return min(self.lease_until_ms, self.rejoin_by_ms)
+
+    @property
+    def hold_until_ms(self) -> int:
+        """Until when the member may work on what it owns, in ms: nothing is handed out later.
+
+        That it hopes to be part of a round is no proof: a join or a sync may be stuck on its way
+        while heartbeats pass. Nobody is dropped before the rebalance time-out, counted from the
+        last proof that it had not begun to run. After it the member keeps what it owns, but stands
+        still until an answer says what became of the round.
+        """
+        return min(self.lost_at_ms, self.settled_at_ms + self.config.rebalance_timeout_ms)
 
     @property
     def wants_a_round_at_ms(self) -> int | None:
@@ -319,7 +330,7 @@ def lease_is_over(member: Member, now_ms: int) -> bool:
         return False
     if now_ms < min(member.lease_until_ms, member.settled_at_ms + member.config.rejoin_within_ms):
         return False  # whatever is on its way, which only puts the end off
-    return now_ms >= member.hold_until_ms
+    return now_ms >= member.lost_at_ms
 
 
 def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member:

@@ -64,7 +64,7 @@ def next_deadline_ms(member: Member) -> int | None:
     """When the host must give `Woken` at the latest, in ms; None for never."""
     deadlines = [at_ms for _, at_ms in wanted(member)]
     if member.owned:
-        deadlines.append(member.hold_until_ms)
+        deadlines.append(member.lost_at_ms)
     round_ms = member.wants_a_round_at_ms
     if round_ms is not None:
         deadlines.append(round_ms)

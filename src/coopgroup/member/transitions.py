@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["AT_WORK", "TRANSITIONS", "MemberState", "Trigger"]
+__all__ = ["AT_WORK", "SETTLED", "TRANSITIONS", "MemberState", "Trigger"]
 
 
 class MemberState(enum.Enum):
@@ -106,6 +106,9 @@ AT_WORK: Final = frozenset(
     }
 )
 """States in which the member is in the group, or on its way into it."""
+
+SETTLED: Final = frozenset({MemberState.STABLE, MemberState.REVOKING})
+"""States in which the member has completed its last round and wants no other one yet."""
 
 _S = MemberState
 _T = Trigger

@@ -25,7 +25,8 @@ than this module says. The host's duties, in this order:
    has an end, which is for the host to see to: a member waits for it for ever, and the group with
    it. What is not stopped in time is lost for the application, and then reported as stopped.
 6. Hand nothing out once `member.hold_until_ms` has passed, whatever the session has been told
-   so far: after a pause of the process the clock knows it first.
+   so far: after a pause of the process the clock knows it first. A later step may put that time
+   off again; what is held then goes on where it stood.
 7. Keep what `KeepIdentity` says where the next life of the process finds it and no other process
    does, and give it to `new_member` there. It need not be on disk before the next effect: what is
    older is refused by the group, and costs a join. Beside it, what `next_round_in_ms` says, for the

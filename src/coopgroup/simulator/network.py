@@ -6,7 +6,7 @@ Rules of this file:
   request of a connection at a time: one that waits for a round holds up those behind it;
 - what is lost breaks its call, and the process learns that no answer will come;
 - a cut is no loss: what is sent meanwhile arrives after it, unless its time-out ran out before
-  (TCP sends again);
+  (TCP sends again); one connection alone may be held up likewise;
 - what a process had sent before it died arrives all the same, as its kernel sees to that;
 - every `Send` of a session that lives is answered exactly once.
 
@@ -141,6 +141,7 @@ class Network:
     _lanes: dict[tuple[Process, Lane], Connection] = field(factory=dict)
     _calls: dict[Process, dict[Call, None]] = field(factory=dict)
     _cut_until_ms: dict[str, int] = field(factory=dict)
+    _held_up_until_ms: dict[tuple[str, Lane], int] = field(factory=dict)
     _dice: random.Random = field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -158,10 +159,16 @@ class Network:
         until_ms = self.world.now_ms + for_ms
         self._cut_until_ms[client] = max(until_ms, self._cut_until_ms.get(client, 0))
 
+    def hold_up(self, client: str, lane: Lane, for_ms: int) -> None:
+        """Nothing gets through on one connection of a process for a while, on others it does."""
+        until_ms = self.world.now_ms + for_ms
+        self._held_up_until_ms[client, lane] = until_ms
+
     def heal(self) -> None:
         """Nothing is lost from now on, and cuts end."""
         self.request_loss = self.answer_loss = 0.0
         self._cut_until_ms.clear()
+        self._held_up_until_ms.clear()
         self.upsets.clear()
 
     def break_all(self) -> None:
@@ -239,13 +246,18 @@ class Network:
             call.is_timed = True
             self.world.at(call.due_ms, self.fail, call)
 
-    def _held_until_ms(self, process: Process) -> int:
-        return self._cut_until_ms.get(process.name, 0) if self._cut_until_ms else 0
+    def _held_until_ms(self, call: Call) -> int:
+        name, until_ms = call.process.name, 0
+        if self._cut_until_ms:
+            until_ms = self._cut_until_ms.get(name, 0)
+        if self._held_up_until_ms:
+            until_ms = max(until_ms, self._held_up_until_ms.get((name, call.send.lane), 0))
+        return until_ms
 
     def _arrive(self, call: Call) -> None:
         if call.is_over:
             return
-        held_until_ms = self._held_until_ms(call.process)
+        held_until_ms = self._held_until_ms(call)
         if held_until_ms > self.world.now_ms:
             self._time_out(call)
             self.world.at(held_until_ms, self._arrive, call)
@@ -287,7 +299,7 @@ class Network:
     def _deliver(self, call: Call, answer: Answer) -> None:
         if call.is_over:
             return
-        held_until_ms = self._held_until_ms(call.process)
+        held_until_ms = self._held_until_ms(call)
         if held_until_ms > self.world.now_ms:
             self._time_out(call)
             self.world.at(held_until_ms, self._deliver, call, answer)

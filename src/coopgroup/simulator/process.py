@@ -138,6 +138,7 @@ class Process:
         session: the session.
         alive: False once it crashed or ended.
         paused: whether it stands still.
+        withheld: whether it does no work because what it holds may be another's by now.
         failed: what its member failed with, "" for nothing.
         on_failure: called with the error that no retry mends.
         on_end: called when its life is over.
@@ -159,6 +160,7 @@ class Process:
     session: Session = field(init=False)
     alive: bool = True
     paused: bool = False
+    withheld: bool = False
     failed: str = ""
     on_failure: Callable[[Process, int], None] = field(default=lambda *_: None)
     on_end: Callable[[], None] = field(default=lambda: None)
@@ -246,22 +248,37 @@ class Process:
     def pause(self) -> None:
         """Stand still."""
         if self.alive and not self.paused:
-            self.application.freeze()
             self.paused = True
-            self.write(ProcessPaused())
+            if not self.withheld:
+                self._stand_still()
 
     def resume(self) -> None:
         """Go on."""
         if not self.alive or not self.paused:
             return
         self.paused = False
-        self.application.thaw()
-        self.write(ProcessResumed())
+        if not self.withheld:
+            self._go_on()
         self._wakes_at_ms = None
         backlog, self._backlog = self._backlog, []
         self.give(Woken())
         for action, arguments in backlog:
             self._run(action, arguments)
+
+    def _stand_still(self) -> None:
+        self.application.freeze()
+        self.write(ProcessPaused())
+
+    def _go_on(self) -> None:
+        self.application.thaw()
+        self.write(ProcessResumed())
+
+    def _withhold(self) -> None:
+        """Duty 6: do no work on what may be another's; an answer may say that it is not."""
+        member, before = self.session.member, self.withheld
+        self.withheld = bool(member.owned) and self._clock_ms() >= member.hold_until_ms
+        if self.withheld is not before:
+            (self._stand_still if self.withheld else self._go_on)()
 
     def _end(self, cause: EndCause) -> None:
         self.alive = False
@@ -299,6 +316,7 @@ class Process:
             return
         if isinstance(event, Answered) and isinstance(event.answer, JoinGroupAnswer):
             self._look_over(event.answer)
+        self._withhold()
         for effect in effects:
             self._carry_out(effect)
         if self.application.closing and self.state in _OUTSIDE:
@@ -364,14 +382,17 @@ class Process:
 
     def _wake_in_time(self) -> None:
         """Wake the session when it wants to be; one timer is set at most, the earliest."""
-        deadline_ms = self._deadline_ms = session_deadline_ms(self.session)
+        deadline_ms, member = session_deadline_ms(self.session), self.session.member
         if deadline_ms is None:
+            self._deadline_ms = None
             return
         due_ms = self._world_ms(deadline_ms)
         if backing_off(self.session):
             due_ms += self.world.dice("jitter").randint(0, self.habits.jitter_ms)
-            if self.session.member.owned:  # the lease ends in time, whatever is tried again
-                due_ms = min(due_ms, self._world_ms(self.session.member.hold_until_ms))
+        if member.owned:  # its time to hold that ends when it ends, whatever is tried again
+            end_ms = member.lost_at_ms if self.withheld else member.hold_until_ms
+            deadline_ms, due_ms = min(deadline_ms, end_ms), min(due_ms, self._world_ms(end_ms))
+        self._deadline_ms = deadline_ms
         if due_ms <= self.world.now_ms:
             self.world.object_to(
                 "host", f"{self.name} wants to be woken at {deadline_ms}, now over"

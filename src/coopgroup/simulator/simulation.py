@@ -29,6 +29,7 @@ from coopgroup.telemetry import OffsetsCommitted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from coopgroup.member.effects import Lane
     from coopgroup.member.kept_identity import KeptIdentity
     from coopgroup.model.group_api import OffsetCommitRequest
     from coopgroup.model.resource_set import Int64Array
@@ -214,6 +215,12 @@ class Simulation:
         """Nothing gets through between a process and the brokers for a while."""
         self.world.fault(f"{process.name} is cut off for {for_ms} ms")
         self.network.cut(process.name, for_ms)
+
+    def hold_up(self, process: Process, lane: Lane, for_ms: int) -> None:
+        """Nothing gets through on one connection of a process for a while."""
+        connection = lane.value
+        self.world.fault(f"{process.name}'s {connection} connection is held up for {for_ms} ms")
+        self.network.hold_up(process.name, lane, for_ms)
 
     def set_topic(self, name: str, partitions: int, rate_per_s: Sequence[float] = ()) -> None:
         """A topic has so many partitions from now on; leaders notice it a little later.

@@ -47,13 +47,9 @@ _CODES: Final = {
     "Heartbeat": (-1, 14, 15, 16, 22, 25, 27),
     "OffsetCommit": (14, 15, 16, 22, 25, 27),
 }
-# A join or a sync counts on its arrival within a tenth of the rebalance time-out.
-_LATE_MS: Final = {
-    "JoinGroup": (10, 40),
-    "SyncGroup": (10, 40),
-    "Heartbeat": (10, 150, 700),
-    "OffsetCommit": (10, 150, 700),
-}
+_LATE_MS: Final = (10, 150, 700)
+_STALLED_MS: Final = (150, 700, 1_500, 4_000)
+_STALLED_PART: Final = 0.15
 
 
 class ActKind(enum.StrEnum):
@@ -77,6 +73,9 @@ class ActKind(enum.StrEnum):
     CUT = "cut"
     """Nothing gets through between a process and the brokers for `for_ms`."""
 
+    HOLD_UP = "hold up connection"
+    """Nothing gets through on the `lane` of a process for `for_ms`; on its others it does."""
+
     SUBSCRIBE = "subscribe"
     """A process subscribes to other `topics`."""
 
@@ -98,6 +97,9 @@ class ActKind(enum.StrEnum):
     """The first of `topics` has `number` partitions from now on."""
 
 
+_KINDS: Final = tuple(kind for kind in ActKind if kind is not ActKind.HOLD_UP)
+
+
 @frozen(kw_only=True)
 class Act:
     """One thing that happens.
@@ -112,6 +114,7 @@ class Act:
         skew_ppm: by how much its clock runs fast, in millionths.
         request: Kafka's name of a request.
         mishap: name of a `Mishap`.
+        lane: "join" or "commit", which of the two connections (`Lane`).
         number: a count, a code or a broker.
         times: how often.
     """
@@ -125,6 +128,7 @@ class Act:
     skew_ppm: int = 0
     request: str = ""
     mishap: str = ""
+    lane: str = ""
     number: int = 0
     times: int = 1
 
@@ -193,9 +197,35 @@ def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
         assignor=chance.choice(("sticky", "sticky", "cooperative-sticky", "lag-aware")),
         rebalance_timeout_ms=chance.choice((600, 1_500, 3_000)),
         faults=_faults(chance, theme),
-        acts=_Author(chance).acts(theme),
+        acts=_stalled(_Author(chance).acts(theme), seed),
         healed_after_ms=chance.choice(_GAPS_MS),
     )
+
+
+def _stalled(acts: tuple[Act, ...], seed: int) -> tuple[Act, ...]:
+    """In some runs connections stall here and there, one alone each, for any time.
+
+    They have dice of their own: what else happens in a run is not changed by them.
+    """
+    chance = random.Random(f"swarm/{seed}/connections")  # noqa: S311 - must be repeatable
+    if chance.random() >= _STALLED_PART:
+        return acts
+    some = list(acts)
+    names = [act.process for act in acts if act.kind is ActKind.START]
+    for _ in range(chance.randint(1, 3)):
+        stall = Act(
+            after_ms=chance.choice(_GAPS_MS),
+            kind=ActKind.HOLD_UP,
+            process=chance.choice((*names, LEADER)),
+            for_ms=chance.choice(_STALLED_MS),
+        )
+        how = chance.choice(("join", "commit", "JoinGroup", "JoinGroup", "SyncGroup"))
+        if how in _CODES:
+            stall = attrs.evolve(stall, kind=ActKind.UPSET, request=how, mishap="DELAYED")
+        else:
+            stall = attrs.evolve(stall, lane=how)
+        some.insert(chance.randint(min(len(some), 3), len(some)), stall)
+    return tuple(some)
 
 
 class _Theme(enum.Enum):
@@ -316,7 +346,7 @@ class _Author:
 
     def _anything(self) -> Iterator[Act]:
         chance = self._chance
-        kinds = [kind for kind in ActKind if chance.random() < 0.4] or [ActKind.CRASH]
+        kinds = [kind for kind in _KINDS if chance.random() < 0.4] or [ActKind.CRASH]
         if ActKind.FORGE in kinds and ActKind.GARBLE in kinds:
             kinds.remove(ActKind.GARBLE)  # nobody can tell a false claim where the true one is lost
         for _ in range(chance.randint(2, _ACTS_MAX)):
@@ -457,6 +487,6 @@ class _Author:
             request=request,
             mishap=chance.choice(("REQUEST_LOST", "ANSWER_LOST", "REFUSED", "REFUSED", "DELAYED")),
             number=chance.choice(_CODES[request]),
-            for_ms=chance.choice(_LATE_MS[request]),
+            for_ms=chance.choice(_LATE_MS),
             times=chance.choice((1, 1, 4, 20)),
         )

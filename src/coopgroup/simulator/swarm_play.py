@@ -15,6 +15,7 @@ from attrs import define, field, frozen
 
 from coopgroup.assignors.registry import create_assignor
 from coopgroup.member import MemberConfig, MemberState
+from coopgroup.member.effects import Lane
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.member.transitions import AT_WORK
 from coopgroup.model import group_api
@@ -65,7 +66,9 @@ _RATE_PER_S: Final = 50.0
 # More is written only by a group that goes round and round; ten times as much as in any other.
 _RECORDS_MAX: Final = 10_000
 _STORY_LINES_MAX: Final = 80
-_TROUBLE: Final = frozenset({ActKind.PAUSE, ActKind.CUT, ActKind.MOVE, ActKind.UPSET})
+_TROUBLE: Final = frozenset(
+    {ActKind.PAUSE, ActKind.CUT, ActKind.HOLD_UP, ActKind.MOVE, ActKind.UPSET}
+)
 
 
 @frozen(kw_only=True, eq=False)
@@ -358,6 +361,8 @@ class _Player:
                 world.later(act.for_ms, process.resume)
             case ActKind.CUT:
                 self.simulation.cut(process, act.for_ms)
+            case ActKind.HOLD_UP:
+                self.simulation.hold_up(process, Lane(act.lane), act.for_ms)
             case ActKind.GARBLE | ActKind.FORGE:
                 # One that comes back takes what the group stores of it, without a round.
                 if process.identity is Identity.NONE:

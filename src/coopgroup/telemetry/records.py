@@ -281,15 +281,18 @@ class ProcessEnded:
 
 @frozen(kw_only=True)
 class ProcessPaused:
-    """A process stands still, as after SIGSTOP: it works on nothing. Written by the host."""
+    """A process stands still: it works on nothing. Written by the host.
+
+    As after SIGSTOP, or because what it holds may be another's by now (`hold_until_ms`).
+    """
 
 
 @frozen(kw_only=True)
 class ProcessResumed:
-    """A process goes on, as after SIGCONT. Written by the host.
+    """A process goes on. Written by the host.
 
-    What it worked on when it was paused it works on again, but for what a `ResourcesStopped` at the
-    same time takes away: its lease ran out meanwhile.
+    What it worked on when it was paused it works on again, but for what a `ResourcesStopped`
+    meanwhile or at the same time takes away: its lease ran out, say.
     """
 
 

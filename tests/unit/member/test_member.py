@@ -30,6 +30,7 @@ from tests.support.members import (
     rejoining,
     revoking,
     stable,
+    syncing,
     syncing_again,
 )
 
@@ -181,6 +182,88 @@ def test_join_when_it_waits_longer_than_the_rebalance_timeout_loses_nothing() ->
     assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
 
 
+def test_join_when_it_is_stuck_stands_still_before_the_round_can_end_without_it() -> None:
+    """Heartbeats over the other connection prove that a round is open, not who is part of it."""
+    driven = rejoining()
+    end_ms = driven.member.settled_at_ms + CONFIG.rebalance_timeout_ms
+    beats(driven, end_ms + 5_000, IN_A_ROUND.error_code)
+    assert driven.now_ms > end_ms
+    assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
+    assert driven.member.hold_until_ms == end_ms
+
+
+def test_join_when_answered_after_all_goes_on_with_what_is_held() -> None:
+    """It was part of the round: the others only waited for somebody else."""
+    driven = rejoining()
+    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
+    driven.wait(1_500)
+    assert driven.member.hold_until_ms < driven.now_ms
+    driven.join(2)
+    assert driven.member.hold_until_ms > driven.now_ms
+    assert driven.sync().found(LoseResources) == []
+    assert driven.member.hold_until_ms > driven.now_ms
+
+
+@pytest.mark.parametrize(
+    ("instance_id", "generation", "is_lost"),
+    [("s", 3, True), ("s", 2, False), (None, 3, False)],
+    ids=["a round went by", "its own round", "dynamic"],
+)
+def test_join_of_a_static_member_when_a_round_ended_without_it_loses_all(
+    instance_id: str | None, generation: int, *, is_lost: bool
+) -> None:
+    """It keeps its place (KIP-345), but the leader read what it had claimed long before."""
+    config = attrs.evolve(CONFIG, instance_id=instance_id)
+    driven = rejoining()
+    driven.member = attrs.evolve(driven.member, config=config)
+    beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
+    driven.heartbeat(IN_A_ROUND.error_code).wait(500)
+    assert driven.member.hold_until_ms < driven.now_ms
+    driven.join(generation)
+    wanted = [(HELD.to_dict(), "a round ended without its join")] if is_lost else []
+    assert lost(driven) == wanted
+    assert driven.member.state is (MemberState.LOSING if is_lost else MemberState.SYNCING)
+
+
+def test_join_of_a_static_member_when_answers_were_lost_in_time_loses_nothing() -> None:
+    """No round can have ended without it yet, so it was part of the one that it did not hear of."""
+    driven = rejoining()
+    config = attrs.evolve(CONFIG, instance_id="s")
+    driven.member = attrs.evolve(driven.member, config=config)
+    driven.wait(1_000).join(3)
+    assert lost(driven) == []
+    assert driven.member.state is MemberState.SYNCING
+
+
+def test_sync_when_it_is_stuck_stands_still_before_it_is_dropped() -> None:
+    """Nor do they prove that the coordinator has its sync."""
+    driven = syncing_again()
+    end_ms = driven.member.settled_at_ms + CONFIG.rebalance_timeout_ms
+    beats(driven, end_ms + 5_000)
+    assert (driven.member.state, driven.member.owned) == (MemberState.SYNCING, HELD)
+    assert driven.member.hold_until_ms == end_ms
+
+
+@pytest.mark.parametrize("make", [syncing, syncing_again])
+def test_sync_when_answered_after_a_slow_leader_loses_nothing(
+    make: Callable[[], DrivenMember],
+) -> None:
+    """The next round cannot have begun before the last heartbeat that was answered with 0."""
+    driven = beats(make(), CONFIG.rebalance_timeout_ms + 20_000)
+    beat_at = driven.now_ms - 1_000
+    assert driven.sync().found(LoseResources) == []
+    assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
+    assert driven.member.settled_at_ms == beat_at
+
+
+def test_sync_when_a_round_has_begun_since_counts_from_before_it() -> None:
+    """An answer that was late tells of the round that is over, not of the next one."""
+    driven = beats(syncing_again(), 20_000)
+    beat_at = driven.now_ms - 1_000
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500).sync()
+    assert driven.member.settled_at_ms == beat_at
+
+
 def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
     """Whether it arrived is not known, so the coordinator may have waited in vain since then."""
     driven = rejoining()
@@ -242,7 +325,7 @@ def test_next_deadline_when_work_is_held_is_never_after_its_end() -> None:
         member = reach().member
         deadline = next_deadline_ms(member)
         assert deadline is not None
-        assert deadline <= member.hold_until_ms
+        assert deadline <= member.hold_until_ms <= member.lost_at_ms
 
 
 def test_assignment_when_unreadable_keeps_what_is_held() -> None:

@@ -5,14 +5,20 @@ from collections.abc import Sequence
 import pytest
 
 from coopgroup.member import ErrorCode
-from coopgroup.model.group_api import HeartbeatRequest, JoinGroupRequest, OffsetCommitRequest
-from coopgroup.simulator.checkers import check_instants
+from coopgroup.member.effects import Lane
+from coopgroup.model.group_api import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
+from coopgroup.simulator.checkers import check_instants, check_single_owner
 from coopgroup.simulator.network import Mishap, Upset
 from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import late_commit_of
 from coopgroup.telemetry import FaultInjected, MembershipLost, OffsetsCommitted, RequestRefused
-from tests.support.simulated import SESSION_MS, quiet_group
+from tests.support.simulated import REBALANCE_MS, SESSION_MS, quiet_group
 
 
 def refusals(records: Sequence[object]) -> list[tuple[str, str]]:
@@ -100,6 +106,41 @@ def test_delayed_request_delays_those_behind_it() -> None:
     assert group.brokers.coordinator.group.pending == {}
     group.run(50)
     assert group.brokers.coordinator.group.generation == 1
+
+
+@pytest.mark.parametrize("kind", [JoinGroupRequest, SyncGroupRequest])
+def test_stuck_request_ends_the_work_before_its_round_ends(
+    kind: type[JoinGroupRequest | SyncGroupRequest],
+) -> None:
+    """Heartbeats pass meanwhile; whoever only waits for it stands still, and loses nothing."""
+    group = quiet_group()
+    group.start("a", ("T",))
+    group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    delay_ms = 4 * REBALANCE_MS
+    group.network.upset(Upset(request=kind, mishap=Mishap.DELAYED, client="b", delay_ms=delay_ms))
+    group.start("c", ("T",))
+    assert group.run_until_rest(4 * REBALANCE_MS, 200)
+    telemetry = group.world.telemetry
+    assert list(check_single_owner(telemetry)) == []
+    lost = [one.client for one in telemetry if isinstance(one.record, MembershipLost)]
+    assert lost == ["b"]
+    assert sum(len(process.application.working) for process in group.alive) == 4
+
+
+def test_held_up_connection_holds_up_no_other() -> None:
+    """Commits get through while the other connection stands still."""
+    group = quiet_group()
+    a = group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.hold_up(a, Lane.JOIN, SESSION_MS // 2)
+    since_ms = group.world.now_ms
+    group.run(SESSION_MS // 2 - 10)
+    made = [one for one in group.world.telemetry if one.at_ms > since_ms]
+    assert any(isinstance(one.record, OffsetsCommitted) for one in made)
+    assert not a.session.member.lease_until_ms > since_ms + SESSION_MS
+    assert group.run_until_rest(5_000, 200)
+    assert len(a.application.working) == 4
 
 
 def test_cut_process_loses_what_it_holds_in_time() -> None:

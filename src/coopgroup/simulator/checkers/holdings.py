@@ -1,7 +1,7 @@
 """Who holds what, replayed from the telemetry: what the other checkers stand on.
 
 A process *holds* a resource from the moment in which its member learns that it was given it, until
-the application has given it up, lost it or died; a process that is paused holds nothing. That is
+the application has given it up, lost it or died; a process that stands still holds nothing. That is
 more than to work on it: before the work is restored from what the last owner left, and after it the
 offsets are committed. Two that hold one resource at one instant can harm each other.
 
@@ -71,7 +71,7 @@ class _Hands:
         client: the process.
         found: stretches that have ended.
         since: begin of those that have not.
-        kept: what it held when it was paused.
+        kept: what it held when it came to a stand.
     """
 
     client: str
@@ -87,6 +87,8 @@ class _Hands:
                 self.since.update(dict.fromkeys(record.gained, at_ms))
             case ResourcesStopped():
                 self.end(record.resources, at_ms)
+                if self.kept:  # it stands still, but for what it gives up
+                    self.kept = tuple(one for one in self.kept if one not in record.resources)
             case ProcessPaused():
                 self.kept = tuple(self.since)
                 self.end(self.kept, at_ms)

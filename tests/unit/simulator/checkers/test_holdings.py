@@ -61,6 +61,14 @@ def test_holding_of_a_paused_process_is_interrupted() -> None:
     assert [(one.start_ms, one.end_ms) for one in holdings(rows)] == [(1, 3), (6, 8)]
 
 
+def test_holding_that_is_given_up_while_the_process_stands_still_does_not_come_back() -> None:
+    """A member that may not work on what it holds may still stop it."""
+    rows = telemetry(
+        (1, "a", GAIN), (3, "a", ProcessPaused()), (5, "a", STOP), (6, "a", ProcessResumed())
+    )
+    assert [(one.start_ms, one.end_ms) for one in holdings(rows)] == [(1, 3)]
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -1,0 +1,74 @@
+"""What the answer to a commit, or its absence, means to a member.
+
+The rule of this file: each partition counts alone, and what happens to the membership because of a
+commit happens after every caller has its answer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from coopgroup.member.commits import settle
+from coopgroup.member.error_actions import Action, ErrorCode
+from coopgroup.member.transitions import SETTLED
+
+if TYPE_CHECKING:
+    from coopgroup.member.member import Outstanding
+    from coopgroup.member.turn import Turn
+
+__all__ = ["sent_partitions", "settle_commits"]
+
+
+def sent_partitions(turn: Turn) -> list[tuple[str, int]]:
+    """Partitions of the commits that are on the wire, in the order of their commits."""
+    return [
+        (offset.topic, offset.partition)
+        for pending in turn.member.commits.queue
+        if pending.sent
+        for offset in pending.offsets
+    ]
+
+
+def settle_commits(
+    turn: Turn, sent: Outstanding, codes: dict[tuple[str, int], int], missing: int
+) -> None:
+    """Do what the table says about each partition of the commits that were on the wire.
+
+    Args:
+        turn: the step.
+        sent: the request.
+        codes: error code of each partition that the answer has.
+        missing: the code of all others.
+    """
+    member = turn.member
+    commits, finished, actions = settle(
+        member.commits,
+        lambda topic, partition: codes.get((topic, partition), missing),
+        member.config.commit_attempts_max,
+    )
+    turn.finish_commits(finished)
+    if Action.SEEK in actions:
+        turn.set(coordinator=None)
+    if not actions.isdisjoint((Action.SEEK, Action.RETRY)):
+        wait = member.config.retry_backoff_ms << min(member.commits.attempts, 16)
+        wait = min(wait, member.config.retry_backoff_max_ms)
+        commits = attrs.evolve(
+            commits, attempts=commits.attempts + 1, retry_at_ms=turn.now_ms + wait
+        )
+    elif commits.attempts or commits.retry_at_ms:
+        commits = attrs.evolve(commits, attempts=0, retry_at_ms=0)
+    if Action.AFTER_SYNC in actions:
+        # Between join and sync the round must end first. A late answer finds it ended already.
+        settled = turn.member.state in SETTLED
+        again = turn.now_ms + member.config.retry_backoff_ms
+        stale = sent.generation != member.generation
+        commits = attrs.evolve(
+            commits, await_sync=not settled, retry_at_ms=0 if stale or not settled else again
+        )
+    turn.set(commits=commits)
+    if Action.FAIL in actions:
+        turn.fail(ErrorCode.FENCED_INSTANCE_ID, "OffsetCommit answered FENCED_INSTANCE_ID")
+    elif Action.LOSE_ID in actions:
+        turn.lose("OffsetCommit answered UNKNOWN_MEMBER_ID", keep_id=False)
