@@ -16,6 +16,8 @@ from confluent_kafka.admin import AdminClient
 from coopgroup import Catalogue, CooperativeGroup, WorkFailure
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import Resource
+from coopgroup.policies import Policy, SimplePolicy
+from coopgroup.policies.eager import EagerPolicy
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, RoundRefused, WorkFailed
 from coopgroup.testing import KafkaCluster
 from tests.architecture.tree import ROOT
@@ -81,6 +83,7 @@ class Crew:
         cluster: where.
         folder: for telemetry.
         catalogue: what new members share.
+        policy: of new members.
         members: by name.
     """
 
@@ -88,6 +91,7 @@ class Crew:
     folder: Path
     catalogue: object = field(factory=lambda: Catalogue.of_connectors(CONNECTORS, version=1))
     group_id: str = field(factory=lambda: unique("group"))
+    policy: Policy = field(factory=SimplePolicy)
     members: dict[str, Member] = field(factory=dict)
 
     def add(self, name: str, **settings: Any) -> Member:  # noqa: ANN401  (keys with _ for .)
@@ -111,6 +115,7 @@ class Crew:
             stop=lambda one: member.call("stop", one),
             lost=lambda one: member.call("lost", one),
             on_error=member.reported.append,
+            policy=self.policy,
         )
         member.group.join()
         return member
@@ -156,6 +161,19 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     assert sorted(map(tuple, started)) == sorted(map(tuple, second.group.held()))
     tokens = {second.group.token(one) for one in second.group.held()}
     assert all(token is not None and token > 1 for token in tokens)
+
+
+def test_light_ones_when_everything_stops_wait_for_the_heavy_one(crew: Crew) -> None:
+    """The eager baseline, with the same code: what the other policies are measured against."""
+    crew.policy = EagerPolicy()
+    first = crew.add("a")
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    first.heavy_s = HEAVY_S
+    second = crew.add("b")
+    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
+    began_s = first.when("stop", ("light", 0))[0]
+    started_s = [*first.when("start", ("light", 0))[1:], *second.when("start", ("light", 0))]
+    assert started_s[0] - began_s > HEAVY_S / 2
 
 
 def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
