@@ -1,11 +1,21 @@
 """Sweeps on Spark: speed-up from one core to two, and what Spark costs a cell of 0.2 s.
 
 Goals: 0.85 of linear speed-up from 1 to 2 cores; overhead below 20 %. Each master gets a process of
-its own, since a session keeps its cores. Cells are of simulations/scale_up.toml, with a ration that
-makes each take about 0.2 s of CPU time; a first sweep warms workers up and does not count.
+its own, since a session keeps its cores. Cells are of simulations/scale_up.toml, with a ration, as
+long as make a cell take 0.2 s of CPU time on this machine; a first sweep warms workers up and does
+not count: that is `start_s`.
 
-The overhead is the time that the cores had, less what the cells took, as part of the latter. On a
-machine that does other things besides, both figures say more about these than about sweeps.
+- `overhead`: the time that the cores had, by the wall, less what the cells took, as part of the
+  latter. It holds everything: waits, start of tasks, the driver, Java.
+- `cpu_overhead`: CPU time of all processes, less what the cells took, as part of it. It says the
+  same on a machine that is busy otherwise, but for waits.
+- `plain_cell_s`: a cell in a process of its own without Spark. Workers of Spark may be faster or
+  slower: `cell_s` stands beside it.
+- `ceiling`: what two plain processes at once get done, as part of twice what one alone does. Where
+  cores share caches or are threads of one, no program can have more; `of_ceiling` is the speed-up
+  as part of it.
+- `others`: how many cores other programs kept busy meanwhile. Above some hundredths, figures by the
+  wall say more about these than about sweeps.
 """
 
 from __future__ import annotations
@@ -16,76 +26,206 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["measure", "run"]
+from tests.benchmarks.cpu_clock import CpuClock
+
+if TYPE_CHECKING:
+    from coopgroup.pipeline.sweep_grid import Cell, Sweep
+
+__all__ = ["measure", "plain", "run"]
 
 CELLS: Final = 200
+CELL_S: Final = 0.2
+PLAIN_CELLS: Final = 40
 SCENARIO: Final = Path(__file__).resolve().parents[2] / "simulations" / "scale_up.toml"
+DURATION: Final = "duration_ms = 180_000"
+DURATION_MS: Final = 180_000
+DURATION_MS_MIN: Final = 90_000  # everything has happened by then
 GOAL_SPEED_UP: Final = 0.85
 GOAL_OVERHEAD: Final = 0.2
+ROUNDS: Final = 2
 
 
 def run(*, cells: int = CELLS) -> dict[str, Any]:
-    """Measure with one core and with two.
+    """Measure without Spark, with one core and with two.
 
     Args:
         cells: of the sweep that counts.
 
     Returns:
-        By number of cores: seconds by the wall, CPU seconds of the cells, the mean of a cell, the
-        overhead; and `speed_up`, as part of a linear one.
+        By number of cores what `measure` gives; `plain_cell_s`, `ceiling`, and of Spark `speed_up`
+        and `of_ceiling`.
     """
-    found = {f"{cores} cores": _apart(cores, cells) for cores in (1, 2)}
+    with tempfile.TemporaryDirectory() as folder:
+        scenario = Path(folder) / "cell.toml"
+        duration_ms = _calibrated(scenario)
+        plain_cell_s, ceiling = _ceiling(scenario)
+        found = {f"{cores} cores": _measured(scenario, cores, cells) for cores in (1, 2)}
     speed_up = found["1 cores"]["wall_s"] / found["2 cores"]["wall_s"] / 2
     for name, values in found.items():
         print(f"{name}: {values}")
-    print(f"speed-up: {speed_up:.2f} of linear (goal {GOAL_SPEED_UP})")
-    return {**found, "speed_up": round(speed_up, 3)}
-
-
-def measure(cores: int, cells: int) -> dict[str, float]:
-    """Play sweeps in this process.
-
-    Args:
-        cores: of the master.
-        cells: of the sweep that counts.
-    """
-    # Here, so that the benchmarks of other things need no Spark.
-    from pyspark.sql import functions as sql  # noqa: PLC0415
-
-    from coopgroup.pipeline.session import build_session  # noqa: PLC0415
-    from coopgroup.pipeline.sweep_file import parse_sweep  # noqa: PLC0415
-    from coopgroup.pipeline.sweep_grid import cells_of  # noqa: PLC0415
-    from coopgroup.pipeline.sweep_run import read_results, run_sweep  # noqa: PLC0415
-
-    spark = build_session(master=f"local[{cores}]")
-    with tempfile.TemporaryDirectory() as folder:
-        walls = []
-        for name, count in (("warm", 4 * cores), ("real", cells)):
-            text = (
-                f"scenarios = {json.dumps(str(SCENARIO))}\nseeds = {count}\n"
-                '[grid]\npolicies = "incremental"\nmax_moves_per_round = 4\n'
-                "move_interval_ms = 4_000\n"
-            )
-            sweep = parse_sweep(text, file=f"{name}.toml")
-            since_s = time.perf_counter()
-            run_sweep(spark, sweep, cells_of(sweep), f"{folder}/{name}", on_progress=lambda _: None)
-            walls.append(time.perf_counter() - since_s)
-        ((cpu_s,),) = read_results(spark, f"{folder}/real").agg(sql.sum("cpu_s")).collect()
-    spark.stop()
+    print(f"plain: {plain_cell_s:.3f} s a cell; two processes at once: {ceiling:.2f} of twice one")
+    print(
+        f"speed-up: {speed_up:.2f} of linear (goal {GOAL_SPEED_UP}), "
+        f"{speed_up / ceiling:.2f} of what two processes have; overhead goal {GOAL_OVERHEAD}"
+    )
     return {
-        "wall_s": round(walls[-1], 2),
-        "cpu_s": round(cpu_s, 2),
-        "cell_s": round(cpu_s / cells, 3),
-        "overhead": round(cores * walls[-1] / cpu_s - 1, 3),
+        **found,
+        "duration_ms": duration_ms,
+        "plain_cell_s": round(plain_cell_s, 3),
+        "ceiling": round(ceiling, 3),
+        "speed_up": round(speed_up, 3),
+        "of_ceiling": round(speed_up / ceiling, 3),
     }
 
 
-def _apart(cores: int, cells: int) -> dict[str, float]:
+def measure(scenario: str, cores: int, cells: int) -> dict[str, float]:
+    """Play sweeps in this process.
+
+    Args:
+        scenario: path of its file.
+        cores: of the master.
+        cells: of the sweep that counts.
+
+    Returns:
+        `start_s`: session and first sweep; of the second one, by the wall and in CPU time, all and
+        the mean of a cell, the overheads, and by whom they are.
+    """
+    began_s = time.perf_counter()
+    # Here, so that the benchmarks of other things need no Spark.
+    from pyspark.sql import functions as sql  # noqa: PLC0415
+
+    from coopgroup.pipeline.light import LIGHT  # noqa: PLC0415
+    from coopgroup.pipeline.session import build_session  # noqa: PLC0415
+    from coopgroup.pipeline.sweep_run import read_results, run_sweep  # noqa: PLC0415
+
+    spark = build_session(master=f"local[{cores}]", extra=LIGHT)
+    clock = CpuClock()
+    with tempfile.TemporaryDirectory() as folder:
+
+        def play(name: str, count: int) -> None:
+            run_sweep(spark, *_sweep(scenario, count), f"{folder}/{name}", on_progress=_silent)
+
+        play("warm", 8 * cores)
+        since_s, before = time.perf_counter(), clock.read()
+        play("real", cells)
+        wall_s, after = time.perf_counter() - since_s, clock.read()
+        ((cells_s,),) = read_results(spark, f"{folder}/real").agg(sql.sum("cpu_s")).collect()
+    spark.stop()
+    spent = {name: after[name] - before.get(name, 0.0) for name in after}
+    others_s = spent.pop("others")
+    python = sum(seconds for name, seconds in spent.items() if name not in {"driver", "java"})
+    return {
+        "start_s": round(since_s - began_s, 2),
+        "wall_s": round(wall_s, 2),
+        "cells_s": round(cells_s, 2),
+        "cell_s": round(cells_s / cells, 4),
+        "overhead": round(cores * wall_s / cells_s - 1, 3),
+        "cpu_overhead": round(sum(spent.values()) / cells_s - 1, 3),
+        "java_s": round(spent.get("java", 0.0), 2),
+        "driver_s": round(spent["driver"], 2),
+        "workers_s": round(python - cells_s, 2),
+        "others": round(others_s / wall_s, 2),
+    }
+
+
+def plain(scenario: str, cells: int) -> None:
+    """Play cells without Spark, once a line comes in; tell seconds by the wall and in CPU time.
+
+    Args:
+        scenario: path of its file.
+        cells: how many.
+    """
+    import gc  # noqa: PLC0415 - of use here only
+
+    from coopgroup.pipeline.sweep_play import play_cell  # noqa: PLC0415 - an extra
+
+    sweep, given = _sweep(scenario, cells)
+    scenarios = {one.scenario.name: one.scenario for one in sweep.scenarios}
+    play_cell(given[0], scenarios)
+    gc.collect()
+    gc.freeze()  # as workers of Spark do
+    print("ready", flush=True)
+    sys.stdin.readline()
+    since_s = time.perf_counter()
+    cpu_s = sum(play_cell(cell, scenarios)["cpu_s"] for cell in given)
+    print(json.dumps([time.perf_counter() - since_s, cpu_s]), flush=True)
+
+
+def _silent(_: int) -> None:
+    """Nobody looks at the progress."""
+
+
+def _sweep(scenario: str, seeds: int) -> tuple[Sweep, tuple[Cell, ...]]:
+    from coopgroup.pipeline.sweep_file import parse_sweep  # noqa: PLC0415 - an extra
+    from coopgroup.pipeline.sweep_grid import cells_of  # noqa: PLC0415 - likewise
+
+    text = (
+        f"scenarios = {json.dumps(scenario)}\nseeds = {seeds}\n"
+        '[grid]\npolicies = "incremental"\nmax_moves_per_round = 4\nmove_interval_ms = 4_000\n'
+    )
+    sweep = parse_sweep(text, file="bench.toml")
+    return sweep, cells_of(sweep)
+
+
+def _calibrated(scenario: Path) -> int:
+    """Write a scenario whose cells take `CELL_S`, and tell how long it goes."""
+    text = SCENARIO.read_text()
+    assert DURATION in text
+
+    def cell_s(duration_ms: int) -> float:
+        scenario.write_text(text.replace(DURATION, f"duration_ms = {duration_ms}"))
+        ((_, cpu_s),) = _together(scenario, 1, 5)
+        return cpu_s / 5
+
+    short_s, long_s = cell_s(DURATION_MS), cell_s(2 * DURATION_MS)
+    slope = max(1e-9, (long_s - short_s) / DURATION_MS)
+    duration_ms = max(DURATION_MS_MIN, round(DURATION_MS + (CELL_S - short_s) / slope))
+    scenario.write_text(text.replace(DURATION, f"duration_ms = {duration_ms}"))
+    return duration_ms
+
+
+def _ceiling(scenario: Path) -> tuple[float, float]:
+    """CPU seconds of a plain cell, and what a second process at once is worth."""
+    alone, both = [], []
+    for _ in range(ROUNDS):  # by turns: what the machine does besides hits both
+        alone += _together(scenario, 1, PLAIN_CELLS)
+        both.append(_together(scenario, 2, PLAIN_CELLS))
+    wall_s = min(wall for wall, _ in alone)
+    both_s = min(sum(wall for wall, _ in pair) / len(pair) for pair in both)
+    return min(cpu for _, cpu in alone) / PLAIN_CELLS, wall_s / both_s
+
+
+def _together(scenario: Path, count: int, cells: int) -> list[tuple[float, float]]:
+    """Seconds by the wall and in CPU time of plain processes that play cells at once."""
+    code = f"from tests.benchmarks.sweep import plain; plain({str(scenario)!r}, {cells})"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(count)
+    ]
+    for one in processes:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in processes:
+        assert one.stdin is not None
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    found = []
+    for one in processes:
+        said, _ = one.communicate()
+        assert one.returncode == 0
+        wall_s, cpu_s = json.loads(said)
+        found.append((wall_s, cpu_s))
+    return found
+
+
+def _measured(scenario: Path, cores: int, cells: int) -> dict[str, float]:
     code = (
         "import json; from tests.benchmarks.sweep import measure; "
-        f"print(json.dumps(measure({cores}, {cells})))"
+        f"print(json.dumps(measure({str(scenario)!r}, {cores}, {cells})))"
     )
     said = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from coopgroup.pipeline.connector import connector_jars
+from coopgroup.pipeline.light import LIGHT
 from coopgroup.pipeline.session import build_session
 
 if TYPE_CHECKING:
@@ -18,14 +19,6 @@ if TYPE_CHECKING:
 
 HERE: Final = Path(__file__).parent
 TIMEOUT_S: Final = 600  # a session starts in five seconds, and in a minute on a busy machine
-# Rows are few here and plans many: what Spark spends on getting fast is better left out.
-SMALL: Final = {
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-}
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +27,7 @@ def spark() -> Iterator[SparkSession]:
     session = build_session(
         master="local[2]",
         jars=connector_jars(),
-        extra=SMALL,
+        extra=LIGHT,
     )
     yield session
     with warnings.catch_warnings():

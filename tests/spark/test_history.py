@@ -217,11 +217,11 @@ KILLED = """
 import sys
 from pathlib import Path
 from coopgroup.pipeline.history import start_history
+from coopgroup.pipeline.light import LIGHT
 from coopgroup.pipeline.session import build_session
 from coopgroup.pipeline.tables import Tables
-from tests.spark.conftest import SMALL
 from tests.spark.test_history import stream
-spark = build_session(master="local[1]", extra=SMALL)
+spark = build_session(master="local[1]", extra=LIGHT)
 tables = Tables(spark=spark, folder=sys.argv[2])
 print("begun", flush=True)
 start_history(stream(spark, Path(sys.argv[1])), tables).awaitTermination()

@@ -1,19 +1,24 @@
 """A sweep on Spark: each cell once, whatever happened before."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.sweep_file import parse_sweep
+from coopgroup.pipeline.sweep_file import read_sweep
 from coopgroup.pipeline.sweep_grid import Cell, Sweep, cells_of
 from coopgroup.pipeline.sweep_play import play_cell
 from coopgroup.pipeline.sweep_run import finished_keys, read_results, run_sweep
 from coopgroup.pipeline.sweep_schema import VERSION
 from coopgroup.pipeline.sweep_summary import objections, only, settings_of, summarised
 
+ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """\
 duration_ms = 12000
 settle_ms = 15000
@@ -40,7 +45,7 @@ back_after_ms = 5000
 
 SWEEP = """\
 scenarios = "small.toml"
-seeds = 2
+seeds = 30
 
 [grid]
 policies = ["simple", "deferred"]
@@ -54,9 +59,11 @@ pytestmark = pytest.mark.timeout(480)
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
-    """Six cells of three settings, in a file whose name Spark takes for that of a hidden folder."""
+    """Cells of three settings, in a file whose name Spark takes for that of a hidden folder."""
     (tmp_path / "small.toml").write_text(SCENARIO)
-    return parse_sweep(SWEEP, file=str(tmp_path / "_grid.toml"))
+    file = tmp_path / "_grid.toml"
+    file.write_text(SWEEP)
+    return read_sweep(file)
 
 
 def failing(cell: Cell) -> Cell:
@@ -65,25 +72,62 @@ def failing(cell: Cell) -> Cell:
     return Cell.of(row | {"assignor": {"name": "gone", "options": {}}})
 
 
-def test_sweep_is_played_kept_and_resumed(
+KILLED = """
+import os, signal, sys
+from coopgroup.pipeline import sweep_order
+from coopgroup.pipeline.light import LIGHT
+from coopgroup.pipeline.session import build_session
+from coopgroup.pipeline.sweep_file import read_sweep
+from coopgroup.pipeline.sweep_grid import cells_of
+from coopgroup.pipeline.sweep_run import run_sweep
+
+told = []
+
+def die(played):
+    told.append(played)
+    if len(told) == 3:
+        os.killpg(0, signal.SIGKILL)
+
+sweep_order._BATCH_S = 0.1
+spark = build_session(master="local[1]", extra=LIGHT)
+sweep = read_sweep(sys.argv[1])
+run_sweep(spark, sweep, cells_of(sweep), sys.argv[2], on_progress=die)
+"""
+
+
+def kept(spark: SparkSession, folder: str) -> dict[str, float]:
+    """What each row of the table took, by key: every row that was ever written, each once."""
+    stored = spark.read.option("recursiveFileLookup", value=True).parquet(f"{folder}/v{VERSION}")
+    rows = [(row.key, row.cpu_s) for row in stored.select("key", "cpu_s").collect()]
+    assert len({key for key, _ in rows}) == len(rows)
+    return dict(rows)
+
+
+def test_sweep_that_is_killed_is_played_to_its_end(
     spark: SparkSession, sweep: Sweep, tmp_path: Path
 ) -> None:
-    """What is there is not played again; one seed that fails is a row with the reason."""
+    """SIGKILL amid its batches: no cell is lost, none played twice; one that fails says why."""
     folder = str(tmp_path / "results")
     cells = cells_of(sweep)
-    told: list[int] = []
-    run_sweep(spark, sweep, cells[:2], folder, on_progress=told.append)
-    assert told[-1] == 2
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path / "_grid.toml"), folder],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    before = kept(spark, folder)
+    assert 0 < len(before) < len(cells)
     done = finished_keys(spark, folder, retry_failed=False)
-    assert done == {cell.key for cell in cells[:2]}
+    assert done == set(before)
 
-    # A kill leaves a batch that Spark did not commit: files in a folder that is not read.
-    killed = Path(folder) / f"v{VERSION}" / f"sweep-{sweep.name}" / "killed" / "_temporary" / "0"
-    killed.mkdir(parents=True)
-    (killed / "part-0.parquet").write_bytes(b"half a file")
+    told: list[int] = []
     broken = failing(cells[2])
     left = [broken, *(cell for cell in cells if cell.key not in done)]
     run_sweep(spark, sweep, left, folder, on_progress=told.append)
+    assert told[-1] == len(left)
+    assert kept(spark, folder).items() >= before.items()
 
     rows = read_results(spark, folder).collect()
     assert sorted(row.key for row in rows) == sorted([broken.key, *(cell.key for cell in cells)])

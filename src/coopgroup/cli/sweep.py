@@ -17,6 +17,7 @@ from rich.table import Table
 
 from coopgroup.cli.pipeline_options import one_line, place_of, spark_options
 from coopgroup.cli.simulated import page_path, print_table
+from coopgroup.pipeline.light import LIGHT
 from coopgroup.pipeline.session import build_session, require_spark
 from coopgroup.pipeline.sweep_file import read_sweep
 from coopgroup.pipeline.sweep_grid import cells_of
@@ -69,7 +70,8 @@ def command(
     folder = results or f"{sweep.name}-results"
     place = place_of(folder, master, jars, settings)
     require_spark()
-    spark = build_session(master=place.master, jars=place.jars, extra=place.settings)
+    light = {**LIGHT, **place.settings}
+    spark = build_session(master=place.master, jars=place.jars, extra=light)
     with one_line():
         found, count, first = _swept(spark, sweep, folder, retry_failed=retry_failed)
     _show(sweep, found, as_json=as_json)

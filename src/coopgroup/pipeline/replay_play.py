@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from attrs import frozen
 
 from coopgroup.pipeline.replay_scenario import played_absences, scenario_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from coopgroup.simulator.run import Run
     from coopgroup.simulator.scenario import Choice
 
-__all__ = ["FIGURES", "Replayed", "play_frames", "replay"]
+__all__ = ["FIGURES", "ROWS", "Replayed", "play_cells", "replay"]
 
 
 @frozen(kw_only=True)
@@ -48,7 +48,12 @@ class Replayed:
 
 
 FIGURES: Final = ("unavailable_s", "moved", "unavailable_peak", "lag_peak", "violations")
-"""Names of the figures, in the order in which frames and matrices have them."""
+"""Names of the figures, in the order in which rows and matrices have them."""
+
+ROWS: Final = pa.schema(
+    [("cell", pa.int64()), *((name, pa.float64()) for name in FIGURES), ("error", pa.string())]
+)
+"""A row for each cell, numbered so that settings vary fastest."""
 
 
 def replay(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int) -> Replayed:
@@ -74,34 +79,34 @@ def replay(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int)
     )
 
 
-def play_frames(
-    frames: Iterable[pd.DataFrame],
+def play_cells(
+    batches: Iterable[pa.RecordBatch],
     *,
     group: ReplayedGroup,
     episodes: Sequence[Episode],
     policies: Sequence[Choice],
     seed: int,
-) -> Iterator[pd.DataFrame]:
-    """Play the cells whose numbers come in, for `mapInPandas`.
+) -> Iterator[pa.RecordBatch]:
+    """Play the cells whose numbers come in, for `mapInArrow`.
 
     Args:
-        frames: numbers of cells in a column `id`: policies vary fastest.
+        batches: numbers of cells in a column `id`: policies vary fastest.
         group: that is played.
         episodes: what happens.
         policies: how the group is configured.
         seed: of the dice.
 
     Yields:
-        `cell`, and the figures of each; those that could not be played have an `error`.
+        Batches of `ROWS`; cells that could not be played have an `error`, and no figures.
     """
-    for frame in frames:
+    for batch in batches:
         rows = []
-        for cell in frame["id"].tolist():
+        for cell in batch.column("id").to_pylist():
             episode, policy = divmod(cell, len(policies))
             rows.append(
                 {"cell": cell} | _row(group, episodes[episode], policies[policy], seed=seed)
             )
-        yield pd.DataFrame(rows, columns=["cell", *FIGURES, "error"], dtype=object)
+        yield pa.RecordBatch.from_pylist(rows, schema=ROWS)
 
 
 def _row(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int) -> dict[str, Any]:

@@ -9,11 +9,12 @@ import numpy as np
 from attrs import define, field
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.replay_play import FIGURES, play_frames
+from coopgroup.pipeline.replay_play import FIGURES, ROWS, play_cells
 from coopgroup.pipeline.sweep_run import reason_of
+from coopgroup.pipeline.workers import settled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,16 +26,7 @@ if TYPE_CHECKING:
     from coopgroup.pipeline.replay_scenario import ReplayedGroup
     from coopgroup.simulator.scenario import Choice
 
-__all__ = ["SCHEMA", "SparkPlay"]
-
-SCHEMA: Final = StructType(
-    [
-        StructField("cell", LongType(), nullable=False),
-        *(StructField(name, DoubleType()) for name in FIGURES),
-        StructField("error", StringType()),
-    ]
-)
-"""A row for each cell, numbered so that settings vary fastest."""
+__all__ = ["SparkPlay"]
 
 _TASKS_PER_CORE: Final = 8  # cells differ in length: small tasks keep all cores at work
 
@@ -69,7 +61,7 @@ class SparkPlay:
         count = len(episodes) * len(policies)
         tasks = min(count, _TASKS_PER_CORE * max(1, self.spark.sparkContext.defaultParallelism))
         play = partial(
-            play_frames,
+            play_cells,
             group=self.group,
             episodes=tuple(episodes),
             policies=tuple(policies),
@@ -77,7 +69,7 @@ class SparkPlay:
         )
         cells = self.spark.range(0, count, 1, max(1, tasks))
         try:
-            rows = cells.mapInPandas(play, SCHEMA).collect()
+            rows = cells.mapInArrow(partial(settled, play), from_arrow_schema(ROWS)).collect()
         except (PySparkException, Py4JError) as error:
             raise PipelineError(f"Spark could not replay: {reason_of(error)}") from error
         found = np.full((count, len(FIGURES)), np.nan)

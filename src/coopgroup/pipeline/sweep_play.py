@@ -11,51 +11,56 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-import pandas as pd
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from coopgroup.pipeline.sweep_grid import OPTION_AXES, Cell, scenario_of
-from coopgroup.pipeline.sweep_schema import COLUMNS
+from coopgroup.pipeline.sweep_order import kind_of
+from coopgroup.pipeline.sweep_schema import SCHEMA
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.run import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from coopgroup.pipeline.sweep_order import Kind, Tasks
     from coopgroup.simulator.run import Run
     from coopgroup.simulator.scenario import Scenario
 
-__all__ = ["play_cell", "play_frames"]
+__all__ = ["play_cell", "play_tasks"]
 
 _ERROR_LETTERS_MAX: Final = 500
 
 
-def play_frames(
-    frames: Iterable[pd.DataFrame],
+def play_tasks(
+    batches: Iterable[pa.RecordBatch],
     *,
     sweep: str,
-    cells: Sequence[Cell],
+    tasks: Tasks,
     scenarios: Mapping[str, Scenario],
-    on_cell: Callable[[float], None],
-) -> Iterator[pd.DataFrame]:
-    """Play the cells whose places come in, for `mapInPandas`.
+    on_cell: Callable[[Kind, float], None],
+) -> Iterator[pa.RecordBatch]:
+    """Play the cells of the tasks whose numbers come in, for `mapInArrow`.
 
     Args:
-        frames: places in `cells`, in a column `id`.
+        batches: numbers of tasks, in a column `id`.
         sweep: name of the sweep.
-        cells: all that may be asked for.
+        tasks: all that may be asked for.
         scenarios: by name, at their own size.
-        on_cell: is told the CPU seconds of each cell that was played.
+        on_cell: is told the kind and the CPU seconds of each cell that was played.
 
     Yields:
-        A frame with the columns of the table for each frame that came in.
+        A batch with the columns of the table for each batch that came in.
     """
-    for frame in frames:
+    schema = to_arrow_schema(SCHEMA)
+    for batch in batches:
         rows = []
-        for place in frame["id"]:
-            row = play_cell(cells[place], scenarios)
-            on_cell(row["cpu_s"])
-            rows.append(row | {"sweep": sweep})
-        yield pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+        for number in batch.column("id").to_pylist():
+            for cell in tasks[number]:
+                row = play_cell(cell, scenarios)
+                on_cell(kind_of(cell), row["cpu_s"])
+                rows.append(row | {"sweep": sweep})
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
 def play_cell(cell: Cell, scenarios: Mapping[str, Scenario]) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """`run_sweep`: plays what is left of a sweep on Spark, and keeps what was played.
 
 Theory of operation. Cells go out in batches, each a Spark job that writes a folder of its own below
-the table; the folder counts from the moment in which Spark commits it, so what a kill leaves behind
-is either whole or not there, and whoever runs the sweep again first reads which cells are done.
-Two batches are under way at a time: while the last tasks of one run, those of the next fill the
-cores, so that no core waits for a slow cell. A batch is as large as some seconds of work, which the
-batches before it tell: small enough to lose little, large enough that a job's cost does not count.
+the table; a file counts from the moment in which Spark commits it, so what a kill leaves behind is
+whole rows, and whoever runs the sweep again first reads which cells are done. Two batches are under
+way at a time: while the last tasks of one run, those of the next fill the cores, so that no core
+waits for a slow cell. A batch is as large as some seconds of work, which the batches before it tell
+(`sweep_order`): small enough to lose little, large enough that a job's cost does not count.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
-from pyspark.accumulators import Accumulator
+from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.errors import PySparkException
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.sweep_play import play_frames
+from coopgroup.pipeline.sweep_order import Backlog
+from coopgroup.pipeline.sweep_play import play_tasks
 from coopgroup.pipeline.sweep_schema import SCHEMA, VERSION
+from coopgroup.pipeline.workers import settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,15 +35,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from coopgroup.pipeline.sweep_grid import Cell, Sweep
+    from coopgroup.pipeline.sweep_order import Kind, Tasks
+    from coopgroup.simulator.scenario import Scenario
 
 __all__ = ["finished_keys", "read_results", "reason_of", "run_sweep"]
-
-_BATCH_S: Final = 10.0
-"""Seconds of work of a batch, with all cores at it."""
-
-_BATCH_CELLS_MAX: Final = 5_000
-_TASK_S: Final = 2.5
-"""Seconds of work of a task: PySpark itself spends some 0.15 s on each."""
 
 _UNDER_WAY: Final = 2
 
@@ -102,9 +99,10 @@ def run_sweep(
         PipelineError: Spark could not run a batch; those before it stay.
     """
     runner = _Runner(spark=spark, sweep=sweep, folder=folder)
+    backlog = Backlog.of(cells, runner.scenarios, spark.sparkContext.defaultParallelism)
     with ThreadPoolExecutor(_UNDER_WAY) as pool:
         try:
-            _play_all(runner, pool, cells, on_progress)
+            _play_all(runner, pool, backlog, on_progress)
         except BaseException:
             # Also when the user interrupts: tasks that nobody waits for must not go on.
             with contextlib.suppress(Exception):
@@ -115,21 +113,39 @@ def run_sweep(
 def _play_all(
     runner: _Runner,
     pool: ThreadPoolExecutor,
-    cells: Sequence[Cell],
+    backlog: Backlog,
     on_progress: Callable[[int], None],
 ) -> None:
-    begin, played = 0, 0
+    played = 0
     under_way: dict[Future[None], int] = {}
-    while begin < len(cells) or under_way:
-        while begin < len(cells) and len(under_way) < _UNDER_WAY:
-            batch = cells[begin : begin + runner.batch_cells]
-            under_way[pool.submit(runner.play, batch)] = len(batch)
-            begin += len(batch)
+    while under_way or not backlog.is_empty:
+        while len(under_way) < _UNDER_WAY and not backlog.is_empty:
+            backlog.learn(runner.spent)
+            tasks = backlog.take()
+            under_way[pool.submit(runner.play, tasks)] = sum(map(len, tasks))
         done, _ = wait(under_way, return_when=FIRST_COMPLETED)
         for one in done:
             one.result()
             played += under_way.pop(one)
         on_progress(played)
+
+
+class _Spent(AccumulatorParam["dict[Kind, tuple[int, float]]"]):
+    """How many cells of a kind were played, and their CPU seconds."""
+
+    def zero(self, value: dict[Kind, tuple[int, float]]) -> dict[Kind, tuple[int, float]]:  # noqa: ARG002 - PySpark's signature
+        """Nothing was played."""
+        return {}
+
+    def addInPlace(  # noqa: N802 - PySpark's name
+        self, value1: dict[Kind, tuple[int, float]], value2: dict[Kind, tuple[int, float]]
+    ) -> dict[Kind, tuple[int, float]]:
+        """Both together, as a new dictionary: another thread may be reading the old one."""
+        both = dict(value1)
+        for kind, (count, seconds) in value2.items():
+            before, before_s = both.get(kind, (0, 0.0))
+            both[kind] = before + count, before_s + seconds
+        return both
 
 
 @define(kw_only=True)
@@ -147,28 +163,23 @@ class _Runner:
     sweep: Sweep
     folder: str
     tag: str = field(factory=lambda: f"sweep-{uuid.uuid4()}")
-    _cpu_s: Accumulator[float] = field(init=False)
-    _played: Accumulator[int] = field(init=False)
+    _spent: Accumulator[dict[Kind, tuple[int, float]]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         """Begin to count."""
-        self._cpu_s = self.spark.sparkContext.accumulator(0.0)
-        self._played = self.spark.sparkContext.accumulator(0)
+        self._spent = self.spark.sparkContext.accumulator({}, _Spent())
 
     @property
-    def cores(self) -> int:
-        """How many tasks run at once."""
-        return max(1, self.spark.sparkContext.defaultParallelism)
+    def scenarios(self) -> dict[str, Scenario]:
+        """By name, at their own size."""
+        return {one.scenario.name: one.scenario for one in self.sweep.scenarios}
 
     @property
-    def batch_cells(self) -> int:
-        """How many cells the next batch should have; few while nothing is known of them."""
-        if not self._played.value:
-            return self.cores * 2
-        mean_s = max(1e-4, self._cpu_s.value / self._played.value)
-        return min(_BATCH_CELLS_MAX, max(self.cores, round(self.cores * _BATCH_S / mean_s)))
+    def spent(self) -> dict[Kind, tuple[int, float]]:
+        """By kind, how many cells were played so far, and their CPU seconds."""
+        return self._spent.value
 
-    def play(self, batch: Sequence[Cell]) -> None:
+    def play(self, tasks: Tasks) -> None:
         """Play a batch and write its rows.
 
         Raises:
@@ -177,30 +188,22 @@ class _Runner:
         self.spark.sparkContext.addJobTag(self.tag)
         # Spark reads nothing below a folder whose name begins with "_" or ".", as a sweep's may.
         path = f"{self.folder}/v{VERSION}/sweep-{self.sweep.name}/{uuid.uuid4()}"
-        task = partial(
-            play_frames,
+        play = partial(
+            play_tasks,
             sweep=self.sweep.name,
-            cells=tuple(batch),
-            scenarios={one.scenario.name: one.scenario for one in self.sweep.scenarios},
-            on_cell=partial(_count, self._cpu_s, self._played),
+            tasks=tasks,
+            scenarios=self.scenarios,
+            on_cell=partial(_count, self._spent),
         )
-        places = self.spark.range(0, len(batch), 1, self._tasks(len(batch)))
+        numbers = self.spark.range(0, len(tasks), 1, len(tasks))
         try:
-            places.mapInPandas(task, SCHEMA).write.parquet(path)
+            numbers.mapInArrow(partial(settled, play), SCHEMA).write.parquet(path)
         except (PySparkException, Py4JError) as error:
             raise PipelineError(f"Spark could not play the sweep: {reason_of(error)}") from error
 
-    def _tasks(self, count: int) -> int:
-        if not self._played.value:
-            return count
-        mean_s = max(1e-4, self._cpu_s.value / self._played.value)
-        per_task = max(1, round(_TASK_S / mean_s))
-        return max(min(count, self.cores), -(-count // per_task))
 
-
-def _count(cpu_s: Accumulator[float], played: Accumulator[int], seconds: float) -> None:
-    cpu_s.add(seconds)
-    played.add(1)
+def _count(spent: Accumulator[dict[Kind, tuple[int, float]]], kind: Kind, seconds: float) -> None:
+    spent.add({kind: (1, seconds)})
 
 
 def reason_of(error: Exception) -> str:

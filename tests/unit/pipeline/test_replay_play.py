@@ -1,12 +1,12 @@
 """Replays: what an episode costs, by the simulator, in partitions of the real group."""
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 from attrs import evolve
 
 from coopgroup.pipeline.advice import deferred
 from coopgroup.pipeline.advice_cost import MoveCost
-from coopgroup.pipeline.replay_play import FIGURES, play_frames, replay
+from coopgroup.pipeline.replay_play import FIGURES, play_cells, replay
 from coopgroup.pipeline.replay_scenario import ReplayedGroup
 from coopgroup.simulator.scenario import Choice, How
 from tests.unit.pipeline.return_times import history
@@ -69,18 +69,18 @@ def test_figures_are_those_of_the_real_group() -> None:
     assert four.unavailable_peak == 4 * one.unavailable_peak
 
 
-def test_frames_number_cells_with_settings_fastest_and_tell_what_failed() -> None:
+def test_rows_number_cells_with_settings_fastest_and_tell_what_failed() -> None:
     """One episode that fails does not cost the others."""
-    frames = play_frames(
-        iter([pd.DataFrame({"id": [1, 2]})]),
+    batches = play_cells(
+        iter([pa.RecordBatch.from_pydict({"id": [1, 2]})]),
         group=group(),
         episodes=(EPISODE, EPISODE),
         policies=(deferred(30_000), Choice(name="gone")),
         seed=1,
     )
-    (frame,) = frames
-    assert list(frame["cell"]) == [1, 2]
-    failed, played = frame.to_dict("records")
+    (batch,) = batches
+    failed, played = batch.to_pylist()
+    assert [failed["cell"], played["cell"]] == [1, 2]
     assert "ConfigurationError" in failed["error"]
     assert "\n" not in failed["error"]
     assert played["error"] is None

@@ -2,11 +2,12 @@
 
 import json
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 
 from coopgroup.pipeline.sweep_grid import Cell, Sweep, SweptScenario, cells_of
-from coopgroup.pipeline.sweep_play import play_cell, play_frames
+from coopgroup.pipeline.sweep_order import Kind, kind_of
+from coopgroup.pipeline.sweep_play import play_cell, play_tasks
 from coopgroup.pipeline.sweep_schema import COLUMNS
 from coopgroup.simulator.comparison import MEASURES
 from coopgroup.simulator.run import simulate
@@ -82,18 +83,20 @@ def test_cell_when_it_cannot_be_played_says_why(cells: tuple[Cell, ...]) -> None
     assert not set(row) & set(MEASURES)
 
 
-def test_frames_have_a_row_for_each_place(cells: tuple[Cell, ...]) -> None:
-    """With all columns, in the order in which the places came; the time of each is told."""
-    told: list[float] = []
-    frames = play_frames(
-        iter([pd.DataFrame({"id": [1, 0]})]),
+def test_tasks_have_a_row_for_each_of_their_cells(cells: tuple[Cell, ...]) -> None:
+    """With all columns, in the order in which the tasks came; the time of each is told."""
+    told: list[tuple[Kind, float]] = []
+    batches = play_tasks(
+        iter([pa.RecordBatch.from_pydict({"id": [1, 0]})]),
         sweep="s",
-        cells=cells,
+        tasks=((cells[0],), (cells[1], cells[0])),
         scenarios=SCENARIOS,
-        on_cell=told.append,
+        on_cell=lambda *one: told.append(one),
     )
-    (frame,) = frames
-    assert tuple(frame.columns) == COLUMNS
-    assert list(frame["seed"]) == [2, 1]
-    assert set(frame["sweep"]) == {"s"}
-    assert told == list(frame["cpu_s"])
+    (batch,) = batches
+    assert tuple(batch.schema.names) == COLUMNS
+    assert batch.column("seed").to_pylist() == [2, 1, 1]
+    assert set(batch.column("sweep").to_pylist()) == {"s"}
+    kind = kind_of(cells[0])
+    assert kind == ("small", 1, "deferred", "sticky")
+    assert told == [(kind, seconds) for seconds in batch.column("cpu_s").to_pylist()]
