@@ -19,7 +19,7 @@ from attrs import define, field
 from confluent_kafka import KafkaException, TopicPartition
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.handout import HandOut, Partition
+from coopgroup.kafka.handout import HandOut, Partition, partition_of
 from coopgroup.kafka.partitions import to_partitions
 from coopgroup.model import EMPTY, ResourceSet
 
@@ -37,6 +37,8 @@ _AHEAD_BYTES_MAX: Final = 4_000_000
 # More topics than this are looked up with all others of the cluster, in one request.
 _SINGLE_TOPICS_MAX: Final = 5
 _LEARN_TIMEOUT_S: Final = 1.0
+# After so few records it costs less to work positions out than to ask for all of them again.
+_FEW: Final = 8
 
 
 @define(eq=False)
@@ -53,10 +55,15 @@ class Fetching:
     hand_out: HandOut = field(factory=HandOut)
     fetched: ResourceSet = field(default=EMPTY, init=False)
     _partitions: list[TopicPartition] = field(factory=list, init=False)  # of `fetched`
+    _places: dict[Partition, int] = field(factory=dict, init=False)  # of each in that list
+    # Positions of them in librdkafka; None while they are not known. They may be too low by control
+    # records of transactions, which harms nobody: those are passed over again.
+    _known: list[TopicPartition] | None = field(default=None, init=False)
     _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
     _ahead: int = field(default=_AHEAD_FIRST, init=False)
     # Positions before the batch under way; None while none is.
     _before: list[TopicPartition] | None = field(default=None, init=False)
+    _close_is_due: bool = field(default=False, init=False)
     # Where partitions go on that were set back: librdkafka has no position until the next record.
     _set_back: dict[Partition, int] = field(factory=dict, init=False)
 
@@ -108,14 +115,22 @@ class Fetching:
             KafkaException: it is not fetched.
             TypeError: it is no partition.
         """
+        self._known = None
         self.consumer.seek(partition)
         self.hand_out.skip(_key(partition))
         self._set_back.pop(_key(partition), None)
 
     def close(self) -> None:
-        """End the client; nothing is handed out any more."""
+        """End the client; nothing is handed out any more.
+
+        The handler of a signal or a callback of the configuration may close the consumer while
+        librdkafka is asked for records. It would hang or crash then, so it is closed after that.
+        """
         self.hand_out.ready.clear()
-        self.consumer.close()
+        if self._before is None:
+            self.consumer.close()
+        else:
+            self._close_is_due = True
 
     # --- records ---------------------------------------------------------------------------------
 
@@ -129,17 +144,21 @@ class Fetching:
         Raises:
             BaseException: what a signal or a callback of the configuration raised meanwhile.
         """
-        self._before = self.consumer.position(self._partitions)
+        fetched, before = self.fetched, self._begin_fetch()
         try:
             if wanted > 1:
-                self.hand_out.add(self.consumer.consume(wanted, wait_s))
+                messages = self.consumer.consume(wanted, wait_s)
             else:
-                self.hand_out.add(self._fetch_ahead(wait_s))
+                messages = self._fetch_ahead(wait_s)
+            if messages:
+                self.hand_out.add(self._take_up(messages, fetched, before))
         except BaseException:
-            self._set_back_to(self._before)
+            self._set_back_to(before)
             raise
         finally:
-            self._before = None
+            self._before = None  # no call, which could let a signal in
+            if self._close_is_due:
+                self._close_now()
 
     def fetch_past(self, count: int, wait_s: float, may_leave: Callable[[], bool]) -> list[Message]:
         """Get a full batch straight to the application, past the hand-out, which is empty.
@@ -156,18 +175,22 @@ class Fetching:
         Raises:
             BaseException: what a signal or a callback of the configuration raised meanwhile.
         """
-        self._before = self.consumer.position(self._partitions)
+        fetched, before = self.fetched, self._begin_fetch()
         try:
             messages: list[Message] = self.consumer.consume(count, wait_s)
+            if messages:
+                messages = self._take_up(messages, fetched, before)
             if len(messages) == count and not self.hand_out.paused and may_leave():
                 self.hand_out.leaving = messages
                 return messages
             self.hand_out.add(messages)
         except BaseException:
-            self._set_back_to(self._before)
+            self._set_back_to(before)
             raise
         finally:
-            self._before = None
+            self._before = None  # no call, which could let a signal in
+            if self._close_is_due:
+                self._close_now()
         return []
 
     def positions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
@@ -184,6 +207,43 @@ class Fetching:
         earlier = {_key(one): one for one in before or ()}
         waiting = self.hand_out.first_waiting()
         return [self._position(one, earlier.get(_key(one), one), waiting) for one in found]
+
+    def _begin_fetch(self) -> list[TopicPartition]:
+        """Remember positions in librdkafka before a batch; they are what is returned.
+
+        To ask for those of 1,000 partitions takes half a millisecond.
+        """
+        known = self._known
+        if known is None:
+            known = self._known = self.consumer.position(self._partitions)
+        self._before = known
+        return known
+
+    def _take_up(
+        self, messages: list[Message], fetched: ResourceSet, before: list[TopicPartition]
+    ) -> list[Message]:
+        """What librdkafka gave; nothing of partitions that were given up meanwhile."""
+        if self.fetched is not fetched:  # by a callback or in the handler of a signal
+            return [one for one in messages if partition_of(one) in self.fetched]
+        if self._known is before:
+            self._known = None if len(messages) > _FEW else self._moved_on(before, messages)
+        return messages
+
+    def _moved_on(
+        self, before: Sequence[TopicPartition], messages: Iterable[Message]
+    ) -> list[TopicPartition]:
+        """Positions after some records; the list of those before is left as it is."""
+        after = list(before)
+        for message in messages:
+            place = self._places.get(partition_of(message))
+            if place is not None and message.error() is None:
+                offset = (message.offset() or 0) + 1
+                after[place] = TopicPartition(*partition_of(message), offset)
+        return after
+
+    def _close_now(self) -> None:
+        self._close_is_due = False
+        self.consumer.close()
 
     def _position(
         self,
@@ -212,10 +272,13 @@ class Fetching:
 
     def _set_back_to(self, before: Sequence[TopicPartition]) -> None:
         """Fetch again what librdkafka gave and nobody got."""
-        after = self.consumer.position(self._partitions)
+        self._known = None
+        earlier = {_key(one): one for one in before}
         last = self.hand_out.last_waiting()
-        for old, new in zip(before, after, strict=True):
-            key = _key(old)
+        # What was given up meanwhile is not among these.
+        for new in self.consumer.position(self._partitions) if self._partitions else ():
+            key = _key(new)
+            old = earlier.get(key, new)
             offset = (last[key].offset() or 0) + 1 if key in last else old.offset
             if new.offset in (offset, old.offset):
                 continue
@@ -247,6 +310,8 @@ class Fetching:
     def _fetch_from_now_on(self, fetched: ResourceSet) -> None:
         self.fetched = fetched
         self._partitions = to_partitions(fetched)
+        self._places = {_key(one): place for place, one in enumerate(self._partitions)}
+        self._known = None
 
     def _pause_in_librdkafka(self, partitions: Iterable[TopicPartition]) -> None:
         """`pause` in `on_assign` came before the partition was fetched at all."""

@@ -261,3 +261,80 @@ def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool
         ("assign", [(1, 50)]),
     ]
     assert (ready(fetching), positions(fetching)) == ([], [-1001, -1001])
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 100])
+def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
+    """It would hang or crash; and what librdkafka gives then belongs to nobody."""
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+    seen: list[object] = []
+
+    def close() -> None:
+        librdkafka.on_fetch = None
+        fetching.end(HELD)
+        fetching.close()
+        seen.extend(name for name, _ in librdkafka.calls)
+
+    librdkafka.on_fetch = close
+    fetching.fetch(wanted, 0)
+    assert seen == ["unassign"]
+    assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_close_inside_a_batch_waits_for_its_end(leaves: bool) -> None:
+    """The same for large batches; those that may leave do not either."""
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+
+    def close() -> None:
+        fetching.end(HELD)
+        fetching.close()
+        assert ("close", None) not in librdkafka.calls
+
+    librdkafka.on_fetch = close
+    assert fetching.fetch_past(2, 0, lambda: leaves) == []
+    assert (librdkafka.calls[-1], ready(fetching)) == (("close", None), [])
+
+
+def test_exception_of_who_gave_up_partitions_inside_a_fetch_comes_out_as_it_is() -> None:
+    """The handler of a signal that unsubscribes and exits; the rest is fetched again."""
+    fetching, librdkafka = begun(record(0, 7), record(1, 50))
+    librdkafka.on_fetch = lambda: fetching.end(ResourceSet({"t": [0]}))
+    librdkafka.failure = SystemExit(0)
+    with pytest.raises(SystemExit):
+        fetching.fetch(2, 0)
+    assert librdkafka.calls == [
+        ("unassign", [(0, -1001)]),
+        ("unassign", [(1, -1001)]),
+        ("assign", [(1, 50)]),
+    ]
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_positions_are_asked_for_anew_only_where_they_moved_far(
+    few: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To ask for 1,000 is slow. Either way they say from where to fetch an interrupted batch."""
+    asked: list[int] = []
+    position = FakeLibrdkafka.position
+
+    def count(self: FakeLibrdkafka, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        asked.append(len(partitions))
+        return position(self, partitions)
+
+    monkeypatch.setattr(FakeLibrdkafka, "position", count)
+    last = 8 if few else 20
+    fetching, librdkafka = begun(*(record(0, offset) for offset in range(7, last + 1)))
+    for _ in range(5):
+        fetching.fetch(100, 0)
+    assert asked == [2] * (1 if few else 2)
+    fetching.hand_out.take(100)
+    librdkafka.feed([record(0, last + 1)])
+    librdkafka.failure = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch(1, 0)
+    assert librdkafka.calls == [("unassign", [(0, last + 1)]), ("assign", [(0, last + 1)])]
+    fetching.seek(TopicPartition("t", 0, 3))
+    asked.clear()
+    fetching.fetch(1, 0)
+    assert asked == [2]
