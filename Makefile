@@ -9,14 +9,16 @@ STAMP := $(VENV)/.stamp
 SEEDS ?= 2000
 FIRST_SEED ?= 0
 
-# Processes that run the tests, on two cores: one mostly waits for brokers, one computes.
+# Processes that check and test, for two cores: of the tests one mostly waits for brokers.
 WORKERS ?= 2
+
+# Pages are read once, for both builders.
+SPHINX = $(BIN)/python -m sphinx -n -W --keep-going -q -d build/doctrees
 
 # The modules below tests/ are found by their path from here, also where PYTHONSAFEPATH is set.
 FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
-.NOTPARALLEL:
 
 .PHONY: help setup demo test tools lint types imports docs wheel pytest quick coverage bench soak format lock clean
 
@@ -35,7 +37,9 @@ $(STAMP): requirements-dev.txt pyproject.toml scripts/require
 demo: setup ## a group on a real broker: members join, leave and die while a table shows who owns what
 	@$(BIN)/coopgroup demo
 
-test: tools lint types imports docs wheel pytest ## every check; the closing line is that of the tests
+test: tools lint imports ## every check; the closing line is that of the tests
+	@$(MAKE) --no-print-directory --jobs $(WORKERS) types docs wheel
+	@$(MAKE) --no-print-directory pytest
 
 tools:
 	@scripts/require python '$(PYTHON)'
@@ -53,8 +57,8 @@ imports: setup ## the layers of the architecture
 	$(BIN)/lint-imports --no-logo
 
 docs: setup ## the documentation, warnings are errors, its examples run
-	$(BIN)/python -m sphinx -n -W --keep-going -q -b html docs build/docs
-	$(BIN)/python -m sphinx -n -W --keep-going -q -b doctest docs build/doctest
+	$(SPHINX) -E -b html docs build/docs
+	$(SPHINX) -b doctest docs build/doctest
 
 wheel: setup ## the built wheel works in an empty environment
 	@scripts/check-wheel $(BIN)/python
