@@ -212,8 +212,8 @@ class CooperativeConsumer:
         while not self._closed:
             try:
                 message = self.poll(1.0)
-            except RuntimeError as error:
-                if self._closed and error.args == (_CLOSED,):
+            except RuntimeError as refusal:
+                if refusal.args == (_CLOSED,):
                     return  # by a callback, or in the handler of a signal
                 raise
             if message is None:
