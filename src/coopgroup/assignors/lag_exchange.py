@@ -19,9 +19,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import define, field, frozen
 
-from coopgroup.model import NOBODY
+from coopgroup.assignors.lag_pairing import pair_off
+from coopgroup.assignors.lag_steps import NOTHING, Loads, Ranked
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from coopgroup.assignors.lag_steps import Steps
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
@@ -29,9 +33,10 @@ __all__ = ["Exchange", "Thrift"]
 
 _PARTNERS_MAX: Final = 8
 _CANDIDATES_MAX: Final = 64  # partitions of one member that are looked at, spread over weights
+_CANDIDATES_TOGETHER_MAX: Final = 32
 _LOOKS_MAX: Final = 20_000  # some seconds; a group that large goes on in its next round
-_FREE: Final = 0.5  # what a move costs, if nobody owns what moves
-_NOTHING: Final = -1
+_CELLS_MAX: Final = 2**18
+_TOGETHER_MIN: Final = 256  # members; with fewer, the best single step goes first
 
 
 @define(kw_only=True)
@@ -97,132 +102,162 @@ class Exchange:
     skew: int
     least: Int64Array
     thrift: Thrift
-    _times: Float64Array = field(init=False)
-    _counts: Int64Array = field(init=False)
+    _now: Loads = field(init=False)
     _held: dict[int, Int64Array] = field(init=False, factory=dict)
     _order: Int64Array = field(init=False)
     _starts: Int64Array = field(init=False)
-    _gain: float = field(init=False)
     _steps: int = field(init=False, default=0)
 
     def run(self) -> bool:
         """Exchange until it is even enough or nothing helps; say whether anything changed."""
-        self._times = self.loads / self.speeds
-        self._gain = self.thrift.gain_min * float(self.loads.sum() / self.speeds.sum())
+        self._now = Loads(
+            weights=self.weights,
+            owner=self.owner,
+            holder=self.holder,
+            loads=self.loads,
+            speeds=self.speeds,
+            skew=self.skew,
+            least=self.least,
+            gain=self.thrift.gain_min * float(self.loads.sum() / self.speeds.sum()),
+            together=self.loads.size >= _TOGETHER_MIN,
+        )
         if self._even_enough():
             return False
-        members = np.arange(self.loads.size + 1)
-        self._order = np.lexsort((self.weights, self.holder))
-        self._starts = np.searchsorted(self.holder[self._order], members)
-        self._counts = np.diff(self._starts)
+        ranked = Ranked.of(self.weights)
+        changed = False
+        while True:
+            paired = self._now.together and pair_off(self._now, ranked, self.goal, self.thrift)
+            if changed and not paired:
+                return True
+            changed |= paired
+            if not self._swept(ranked):
+                return changed
+            changed = True
+
+    def _swept(self, ranked: Ranked) -> bool:
+        """Take single steps until it is even enough or nothing helps; whether there was any."""
+        self._order = ranked.by_holder(self.holder)
+        self._starts = np.append(0, np.cumsum(self._now.counts))
+        self._held = {}
+        before = self._steps
         while self._sweep():
             pass
-        return self._steps > 0
+        return self._steps > before
 
     def _sweep(self) -> bool:
         """Go through the members from the latest down; say whether another sweep may help."""
         before = self._steps
         passed_over = np.zeros(self.loads.size, dtype=np.bool_)
-        even = self._even_enough()
-        while self.thrift.looks_left and not even:
-            heavy = int(np.argmax(np.where(passed_over, -1, self._times)))
-            if passed_over[heavy] or not self._could_gain(heavy):
+        count = 1  # most are passed over, so those after one that was are looked at together
+        while self.thrift.looks_left > 0 and not self._even_enough():
+            latest = self._latest(passed_over, max(count, _PARTNERS_MAX * self._now.together))
+            if not latest.size:
                 return self._steps > before
-            self.thrift.looks_left -= 1
-            step = self._best_step(heavy)
-            if step is None:
-                passed_over[heavy] = True
-            else:
-                self._take(heavy, step)
-                even = self._even_enough()
+            passed, steps = self._look(latest)
+            passed_over[passed] = True
+            count = passed.size + 1 if steps else min(2 * count, self.loads.size)
+            for step in steps:
+                self._take(step)
         return False
 
     def _even_enough(self) -> bool:
-        above = np.sort(self._times)[::-1] - self.goal
-        return float(above.max()) <= self._gain
+        above = np.sort(self._now.times)[::-1] - self.goal
+        return float(above.max()) <= self._now.gain
 
-    def _could_gain(self, heavy: int) -> bool:
-        """Whether anybody is early enough for this one, or one that is not as late, to gain."""
-        needed = self._gain * (1 + float(self.speeds.min() / self.speeds.max()))
-        return bool(self._times[heavy] - self._times.min() > needed)
+    def _latest(self, passed_over: BoolArray, count: int) -> Int64Array:
+        """The columns that take longest, as far as anybody is early enough for them to gain."""
+        times = self._now.times
+        needed = self._now.gain * (1 + float(self.speeds.min() / self.speeds.max()))
+        late = ~passed_over & (times - times.min() > needed)
+        columns = np.flatnonzero(late)
+        if count == 1 and columns.size:
+            return columns[[np.argmax(times[columns])]]
+        return columns[np.argsort(-times[columns], kind="stable")[:count]]
 
-    def _partners(self, heavy: int) -> Int64Array:
-        """Who may take something: those that take least, and those with most speed to spare."""
-        early = self._times[heavy] - self._times
-        both = np.concatenate([_highest(early), _highest(early * self.speeds)])
-        partners = both[np.sort(np.unique(both, return_index=True)[1])]
-        # What takes the gain off the one and less than the rest onto the other must be possible.
-        needed = self._gain * (1 + self.speeds[heavy] / self.speeds[partners])
-        enough: Int64Array = partners[early[partners] > needed]
-        return enough
+    def _look(self, heavy: Int64Array) -> tuple[Int64Array, list[_Step]]:
+        """Look at some columns for as many as fit.
 
-    def _best_step(self, heavy: int) -> _Step | None:
-        partners = self._partners(heavy)
-        if not partners.size:
-            return None
-        # What is as light as that gains too little, whatever comes back for it.
-        too_light = self._gain * self.speeds[heavy]
-        given = self._candidates(heavy)
-        given = given[self.weights[given] > too_light]
-        if not given.size:
-            return None
-        taken, partner_of = self._offers(heavy, partners)
-        nothing = taken == _NOTHING
-        weight_taken = np.where(nothing, 0, self.weights[taken])
-        owner_taken = np.where(nothing, NOBODY, self.owner[taken])
-        # rows: what the heavy member gives; columns: what it takes for it, and from whom
-        shifted = self.weights[given][:, None] - weight_taken[None, :]
-        later = (self.loads[partner_of][None, :] + shifted) / self.speeds[partner_of][None, :]
-        gain = np.minimum(shifted / self.speeds[heavy], self._times[heavy] - later)
-        leaves = (self.owner[given] == heavy)[:, None].astype(np.int64)
-        returns = self.owner[given][:, None] == partner_of[None, :]
-        moves = leaves - returns
-        moves += ((owner_taken == partner_of).astype(np.int64) - (owner_taken == heavy))[None, :]
-        allowed = gain > self._gain * np.maximum(moves, 1)
-        allowed &= self.thrift.affords(moves)
-        if not allowed.any():
-            return None
-        worth = np.where(allowed, gain / np.maximum(moves, _FREE), -1.0)  # by the move: few moves
-        row, column = divmod(int(np.argmax(worth)), taken.size)
-        return _Step(
-            partner=int(partner_of[column]),
-            given=int(given[row]),
-            taken=int(taken[column]),
-            moves=int(moves[row, column]),
-        )
+        Args:
+            heavy: int64 (H,): columns, latest first.
 
-    def _offers(self, heavy: int, partners: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """What partners may give in exchange, _NOTHING where counts allow a gift, and who."""
-        offers = []
-        for partner in partners.tolist():
-            some = self._candidates(partner)
-            if self._may_shift(heavy, partner):
-                some = np.append(some, _NOTHING)
-            offers.append((some, np.full(some.size, partner, dtype=np.int64)))
-        return (
-            np.concatenate([some for some, _ in offers]),
-            np.concatenate([who for _, who in offers]),
-        )
+        Returns:
+            Which of them can do nothing, and the best steps of those that can do something, if
+            that is not too late for them: only the first one's unless steps are taken together.
+        """
+        rows, light = self._pairs(heavy)
+        cut = self._cut(rows)
+        seen = int(rows[cut]) if cut < rows.size else heavy.size
+        rows, light = rows[:cut], light[:cut]
+        if not cut:
+            return heavy[:seen], []
+        self.thrift.looks_left -= 1
+        own, row_of = np.unique(rows, return_inverse=True)
+        partners, partner_of = np.unique(light, return_inverse=True)
+        gives, takes = self._candidates(heavy[own])[row_of], self._candidates(partners)[partner_of]
+        found = self._now.best_steps(heavy[rows], light, gives, takes, self.thrift)
+        order = np.lexsort((found.rank, -found.worth, rows))
+        order = order[found.worth[order] > 0]
+        can = rows[order]
+        if not self._now.together:
+            order, seen = order[:1], int(can.min(initial=seen))
+        passed = np.ones(seen, dtype=np.bool_)
+        passed[can[can < seen]] = False
+        return heavy[:seen][passed], list(self._apart(order, heavy[rows], light, found))
 
-    def _may_shift(self, heavy: int, partner: int) -> bool:
-        """Whether counts still fit together when one partition goes from heavy to partner."""
-        if not self.skew:
-            return False
-        counts = self._counts
-        if counts[heavy] <= self.least[heavy]:
-            return False
-        if counts[heavy] == counts[partner] + 1:
-            return True
-        counts[heavy] -= 1
-        counts[partner] += 1
-        fits = int(counts.max() - counts.min()) <= self.skew
-        counts[heavy] += 1
-        counts[partner] -= 1
-        return fits
+    def _apart(
+        self, order: Int64Array, heavy: Int64Array, light: Int64Array, found: Steps
+    ) -> Iterator[_Step]:
+        """Steps in this order, none of a column that is in one before it, within the budget."""
+        busy: set[int] = set()
+        spent = 0
+        for pair in order.tolist():
+            both = {int(heavy[pair]), int(light[pair])}
+            moves = spent + max(int(found.moves[pair]), 0)
+            if both & busy or not self.thrift.affords(np.array(moves)):
+                continue
+            busy |= both
+            spent = moves
+            yield _Step(
+                partner=int(light[pair]),
+                given=int(found.given[pair]),
+                taken=int(found.taken[pair]),
+                moves=int(found.moves[pair]),
+            )
 
-    def _take(self, heavy: int, step: _Step) -> None:
+    def _pairs(self, heavy: Int64Array) -> tuple[Int64Array, Int64Array]:
+        """Who may take something from whom: those that take least, or have most speed to spare.
+
+        Returns:
+            Place in `heavy`, ascending, and column of the other one, of each pair.
+        """
+        times = self._now.times
+        if (self.speeds == self.speeds[0]).all():
+            each = [_highest(-times)] * heavy.size
+        else:
+            early = times[heavy][:, None] - times
+            each = [_distinct(_highest(one), _highest(one * self.speeds)) for one in early]
+        rows = np.repeat(np.arange(heavy.size), [some.size for some in each])
+        light = np.concatenate(each)
+        kept = self._now.may_help(heavy[rows], light)
+        return rows[kept], light[kept]
+
+    @property
+    def _candidates_max(self) -> int:
+        return _CANDIDATES_TOGETHER_MAX if self._now.together else _CANDIDATES_MAX
+
+    def _cut(self, rows: Int64Array) -> int:
+        """How many of these pairs to look at together: whole rows, and no more than fit."""
+        widest = min(self._candidates_max, int(self._now.counts.max()))
+        most = max(1, _CELLS_MAX // (widest * (widest + 1)))
+        if rows.size <= most:
+            return rows.size
+        first_row = int(np.searchsorted(rows, rows[0], side="right"))
+        return max(first_row, int(np.searchsorted(rows, rows[most])))
+
+    def _take(self, step: _Step) -> None:
+        heavy = int(self.holder[step.given])
         self._hand_over(step.given, heavy, step.partner)
-        if step.taken != _NOTHING:
+        if step.taken != NOTHING:
             self._hand_over(step.taken, step.partner, heavy)
         self.thrift.spend(step.moves)
         self._steps += 1
@@ -231,18 +266,21 @@ class Exchange:
         self._held[giver] = self._places(giver)[self._places(giver) != place]
         grown = np.append(self._places(taker), place)
         self._held[taker] = grown[np.lexsort((grown, self.weights[grown]))]
-        self.holder[place] = taker
-        for member, sign in ((giver, -1), (taker, 1)):
-            self.loads[member] += sign * self.weights[place]
-            self._counts[member] += sign
-            self._times[member] = self.loads[member] / self.speeds[member]
+        self._now.hand_over(place, taker)
 
-    def _candidates(self, column: int) -> Int64Array:
-        places = self._places(column)
-        if places.size <= _CANDIDATES_MAX:
-            return places
-        spread = np.arange(_CANDIDATES_MAX) * (places.size - 1) // (_CANDIDATES_MAX - 1)
-        return places[spread]
+    def _candidates(self, columns: Int64Array) -> Int64Array:
+        """What of the partitions of each column is looked at: (columns, n), NOTHING in the end."""
+        each = []
+        count = self._candidates_max
+        for column in columns.tolist():
+            places = self._places(column)
+            if places.size > count:
+                places = places[np.arange(count) * (places.size - 1) // (count - 1)]
+            each.append(places)
+        sizes = np.array([some.size for some in each])
+        table = np.full((columns.size, max(1, int(sizes.max()))), NOTHING)
+        table[np.arange(table.shape[1]) < sizes[:, None]] = np.concatenate(each)
+        return table
 
     def _places(self, column: int) -> Int64Array:
         """What a member holds, ascending by weight, then by place."""
@@ -258,3 +296,8 @@ def _highest(values: Float64Array) -> Int64Array:
     least = np.partition(values, values.size - count)[values.size - count]
     columns = np.flatnonzero(values >= least)
     return columns[np.argsort(-values[columns], kind="stable")][:count]
+
+
+def _distinct(first: Int64Array, second: Int64Array) -> Int64Array:
+    """All of the first, and those of the second that are not among them."""
+    return np.append(first, second[~np.isin(second, first)])

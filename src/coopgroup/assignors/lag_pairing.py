@@ -1,0 +1,121 @@
+"""Even out a large pool in a few rounds: many late members each with an early one at once.
+
+In a round, those that take longer than the goal says for their rank are paired with as many of
+those that take least, the latest with the earliest, and each pair takes its best step, if that
+gains enough. Where no pair can do anything, all are paired with the next ones. What is left is for
+single steps (module `lag_exchange`), of which a large group would need thousands.
+
+The rule of this file is the one of single steps: what is refused once is refused again when the
+same partitions are owned where they are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from coopgroup.assignors.lag_steps import NOTHING
+
+if TYPE_CHECKING:
+    from coopgroup.assignors.lag_exchange import Thrift
+    from coopgroup.assignors.lag_steps import Loads, Ranked
+    from coopgroup.model.group import Float64Array
+    from coopgroup.model.resource_set import Int64Array
+
+__all__ = ["pair_off"]
+
+_PARTNERS: Final = 4  # with how many each late member is paired before it is left
+_CANDIDATES_MAX: Final = 16  # partitions of one member that are looked at, spread over weights
+_CELLS_MAX: Final = 2**18
+_LOOKS_A_ROUND: Final = 10
+_PAIRS_MIN: Final = 16  # that must gain in a round; single steps do with less
+
+
+def pair_off(now: Loads, ranked: Ranked, goal: Float64Array, thrift: Thrift) -> bool:
+    """Take rounds for as long as any pair gains.
+
+    Args:
+        now: who holds what; changed.
+        ranked: its partitions.
+        goal: float64 (S,): times, descending, that are even enough.
+        thrift: what steps must bring; its budget is used up.
+
+    Returns:
+        Whether anything changed.
+    """
+    changed = False
+    order = None
+    turn = 0
+    while turn < 2 * _PARTNERS and thrift.looks_left > 0:
+        heavy, light = _pairs(now, goal, turn)
+        turn += 1
+        if heavy.size < _PAIRS_MIN:
+            continue
+        order = ranked.by_holder(now.holder) if order is None else order
+        if _round(now, order, heavy, light, thrift):
+            changed, order, turn = True, None, 0
+    return changed
+
+
+def _pairs(now: Loads, goal: Float64Array, turn: int) -> tuple[Int64Array, Int64Array]:
+    """Late columns, latest first, and an early one for each; nobody stands in both."""
+    order = np.argsort(-now.times, kind="stable")
+    half = order.size // 2
+    late = np.flatnonzero(now.times[order] - goal > now.gain)
+    if turn >= _PARTNERS and late.size:
+        late = np.arange(late[-1] + 1)
+    late = late[late < half]
+    early = order[::-1][: max(late.size, min(_PARTNERS, half))]
+    heavy, light = order[late], np.roll(early, -turn)[: late.size]
+    helps = now.may_help(heavy, light)
+    return heavy[helps], light[helps]
+
+
+def _round(
+    now: Loads, order: Int64Array, heavy: Int64Array, light: Int64Array, thrift: Thrift
+) -> bool:
+    """Take the best step of each pair, the latest first; say whether there was any.
+
+    Args:
+        now: who holds what; changed.
+        order: int64 (P,): places ascending by holder, then by weight.
+        heavy: int64 (I,): columns.
+        light: int64 (I,): columns, all others.
+        thrift: what steps must bring; its budget is used up.
+    """
+    thrift.looks_left -= _LOOKS_A_ROUND
+    starts = np.cumsum(now.counts) - now.counts
+    widest = min(_CANDIDATES_MAX, int(now.counts.max()))
+    together = max(1, _CELLS_MAX // (widest * (widest + 1)))
+    found = []
+    for low in range(0, heavy.size, together):
+        some = slice(low, low + together)
+        gives, takes = (
+            _candidates(now, order, starts, one[some], widest) for one in (heavy, light)
+        )
+        found.append(now.best_steps(heavy[some], light[some], gives, takes, thrift))
+    good = np.concatenate([steps.worth for steps in found]) > 0
+    given, taken, moves = (
+        np.concatenate([getattr(steps, name) for steps in found])[good]
+        for name in ("given", "taken", "moves")
+    )
+    good_heavy, good_light = heavy[good], light[good]
+    if np.count_nonzero(good) < _PAIRS_MIN:
+        return False
+    afforded = thrift.affords(np.cumsum(np.maximum(moves, 0)))
+    thrift.spend(int(moves[afforded].sum()))
+    now.exchange(good_heavy[afforded], good_light[afforded], given[afforded], taken[afforded])
+    return bool(afforded.any())
+
+
+def _candidates(
+    now: Loads, order: Int64Array, starts: Int64Array, columns: Int64Array, widest: int
+) -> Int64Array:
+    """What of the partitions of each column is looked at: (columns, widest), else NOTHING."""
+    counts = now.counts[columns][:, None]
+    seats = np.arange(widest)
+    if widest > 1:
+        seats = np.where(counts > widest, seats * (counts - 1) // (widest - 1), seats)
+    places = order[np.minimum(starts[columns][:, None] + seats, order.size - 1)]
+    return np.where(seats < counts, places, NOTHING)
