@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import weakref
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import PartitionMetadata
 from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
 
@@ -118,6 +119,22 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
     assert len(clients) == 0
     with pytest.raises(TimeoutError, match="the look-up was closed"):
         lookup.topic_names()
+
+
+def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:
+    """Those of a look-up with the next one at the latest: nothing gathers."""
+    configuration = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "logger": logging.getLogger("test-lookup-logger"),
+        "debug": "broker",
+    }
+    lookup = ClusterLookup(configuration, "billing", "earliest", 200)
+    with caplog.at_level(logging.DEBUG, logger="test-lookup-logger"):
+        for _ in range(2):
+            with pytest.raises(KafkaException):
+                lookup.topic_names()
+    lookup.close()
+    assert any(one.name == "test-lookup-logger" for one in caplog.records)
 
 
 def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
