@@ -8,6 +8,7 @@ arrays.
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -31,7 +32,7 @@ NO_LOSS: Final = -1
 """In place of a time: moves wait for their turn, and nothing waits for a lost owner."""
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # cheap to make: ten thousand of them a round
 class GroupMember:
     """Who a member is, apart from what it subscribes to and owns.
 
@@ -147,23 +148,43 @@ class GroupSnapshot:
     replica_racks: ReplicaRacks | None = None
     arrivals_per_s: Float64Array | None = None
 
-    @property
+    # What follows is asked for many times in a round, and worked out once. Arrays are handed out as
+    # copies: an assignor or a policy may go on to change what it was given.
+
+    @cached_property
     def member_ids(self) -> tuple[str, ...]:
         """Member ids in the order of member numbers."""
-        return tuple(member.member_id for member in self.members)
+        return tuple([member.member_id for member in self.members])
+
+    @cached_property
+    def number_of_member(self) -> Mapping[str, int]:
+        """Number of each member by its id."""
+        return {member_id: number for number, member_id in enumerate(self.member_ids)}
 
     def subscribed_names(self) -> BoolArray:
         """Which class subscribes to which name: bool, shape (C, len(resources.names))."""
+        return self._subscribed_names.copy()
+
+    @cached_property
+    def _subscribed_names(self) -> BoolArray:
         number_of = {name: number for number, name in enumerate(self.resources.names)}
         table = np.zeros((len(self.subscriptions), len(self.resources.names)), dtype=np.bool_)
         for row, names in enumerate(self.subscriptions):
             table[row, [number_of[name] for name in names if name in number_of]] = True
         return table
 
+    @cached_property
+    def _all_subscribe_to_all(self) -> bool:
+        return bool(self._subscribed_names.all())
+
     def subscribed(self) -> BoolArray:
         """Which resources at least one member subscribes to: bool, shape (R,)."""
-        by_name = self.subscribed_names().any(axis=0)
-        return np.repeat(by_name, np.diff(self.resources.starts))
+        return self._subscribed.copy()
+
+    @cached_property
+    def _subscribed(self) -> BoolArray:
+        by_name = self._subscribed_names.any(axis=0)
+        return by_name.repeat(np.diff(self.resources.starts))
 
     def may_hold(self, holder: Int32Array) -> BoolArray:
         """Whether each resource's holder subscribes to it; False where the holder is NOBODY.
@@ -177,13 +198,20 @@ class GroupSnapshot:
         if not self.members or not self.resources:
             return np.zeros(holder.size, dtype=np.bool_)
         allowed: BoolArray = holder != NOBODY
-        table = self.subscribed_names()
-        if not table.all():
-            allowed &= table[self.class_of[holder], self.resources.name_numbers]
+        if not self._all_subscribe_to_all:
+            allowed &= self._subscribed_names[self.class_of[holder], self._name_numbers]
         return allowed
+
+    @cached_property
+    def _name_numbers(self) -> Int64Array:
+        return self.resources.name_numbers
 
     def claimed(self) -> BoolArray:
         """Which resources somebody claims, rightfully or not: bool, shape (R,)."""
+        return self._claimed.copy()
+
+    @cached_property
+    def _claimed(self) -> BoolArray:
         mask = np.zeros(len(self.resources), dtype=np.bool_)
         mask[self.claim_resources] = True
         return mask

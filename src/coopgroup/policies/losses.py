@@ -184,10 +184,9 @@ def _who_returns(
     Newcomers of the same client first, so that of a batch that bounces each gets its own back;
     then the others, in the order of losses.
     """
-    number_of_id = {member: place for place, member in enumerate(group.member_ids)}
     owners: dict[int, int] = {}
     for place in places:
-        owner = _present_owner(cases.losses[place], number_of_id, newcomers.by_instance)
+        owner = _present_owner(cases.losses[place], group.number_of_member, newcomers.by_instance)
         if owner is not None:
             owners[place] = line.take(owner)
     candidates: dict[int, int] = {}

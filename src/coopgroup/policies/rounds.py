@@ -6,7 +6,8 @@ and what moves (`moves`), and what becomes of each resource (`staging`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
@@ -115,7 +116,7 @@ def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> 
     returns = outlook.losses.claimant != NOBODY
     return Offer(
         owner=np.where(returns, outlook.losses.claimant, owner).astype(np.int32),
-        held=outlook.losses.waits,
+        held=outlook.losses.waits.copy(),
     )
 
 
@@ -176,6 +177,7 @@ def stage_round(
     staging = Staging(
         target=target,
         gift=gift,
+        keepable=could_stay,
         moves=moves.chosen | stopping,
         settled=mode is not MoveMode.MOVE,
         waits=outlook.losses.waits,
@@ -201,14 +203,23 @@ def stage_round(
     return StagedRound(plan=plan, state=state)
 
 
+_LOOKS: Final = WeakKeyDictionary["GroupSnapshot", tuple["RoundContext", Delays, _Outlook]]()
+
+
 def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
+    """Look at the group: once a round, for `offer` and `stage` are asked of the same values."""
+    known = _LOOKS.get(group)
+    if known is not None and known[0] is context and known[1] == delays:
+        return known[2]
     unclaimed = find_unclaimed(group, context)
-    return _Outlook(
+    outlook = _Outlook(
         unclaimed=unclaimed,
         losses=follow_losses(group, context, unclaimed, delays.loss_ms),
         stopping=stopping_claims(group, context),
         initial_until_ms=initial_until_ms(group, context, delays.initial_ms),
     )
+    _LOOKS[group] = (context, delays, outlook)
+    return outlook
 
 
 def _earliest(*times_ms: int | None) -> int | None:

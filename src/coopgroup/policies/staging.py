@@ -85,6 +85,7 @@ class Staging:
     Attributes:
         target: int32 (R,): where the assignor wants each, NOBODY elsewhere.
         gift: int32 (R,): who gets it if it is free.
+        keepable: bool (R,): `keepable` of the group.
         moves: bool (R,): may be taken from an owner that could keep it.
         settled: whether what goes elsewhere than to its target stays there for now.
         waits: bool (R,): waits for its owner.
@@ -98,6 +99,7 @@ class Staging:
 
     target: Int32Array
     gift: Int32Array
+    keepable: BoolArray
     moves: BoolArray
     settled: bool
     waits: BoolArray
@@ -124,7 +126,7 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
     claimed = group.claimed()
     facts = {
         "claimed": claimed,
-        "keepable": keepable(group),
+        "keepable": staging.keepable,
         "wanted": group.owner == staging.target,
         "moves": staging.moves,
         "waits": staging.waits,

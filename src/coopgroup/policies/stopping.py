@@ -86,7 +86,7 @@ def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Ar
     Returns:
         int32 (N + 1,): the last one is NOBODY, so that NOBODY in an array stays so.
     """
-    number_of = {member: number for number, member in enumerate(group.member_ids)}
+    number_of = group.number_of_member
     numbers = [number_of.get(member, NOBODY) for member in member_ids]
     return np.array([*numbers, NOBODY], dtype=np.int32)
 
