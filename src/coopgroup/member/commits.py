@@ -23,6 +23,7 @@ from attrs import frozen
 from coopgroup.member.chain import Chain
 from coopgroup.member.error_actions import Action, ErrorCode, RequestKind, action_for
 from coopgroup.model import ResourceSet
+from coopgroup.model.replacing import replaced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -48,7 +49,7 @@ Codes = tuple[tuple[str, int, int], ...]
 Finished = tuple[int, Codes]
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # for `replaced`
 class PendingCommit:
     """One caller's commit.
 
@@ -69,7 +70,7 @@ class PendingCommit:
     last_try: bool = False
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # for `replaced`
 class Commits:
     """The queue.
 
@@ -91,7 +92,7 @@ class Commits:
 def enqueue(commits: Commits, commit_id: int, offsets: tuple[Offset, ...]) -> Commits:
     """Add a commit at the end."""
     pending = PendingCommit(commit_id=commit_id, offsets=offsets)
-    return attrs.evolve(commits, queue=commits.queue.append(pending))
+    return replaced(commits, queue=commits.queue.append(pending))
 
 
 def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
@@ -105,7 +106,7 @@ def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
     concerned = {
         pending.commit_id for pending in commits.queue if not pairs.isdisjoint(_partitions(pending))
     }
-    return attrs.evolve(commits, awaited=commits.awaited | concerned)
+    return replaced(commits, awaited=commits.awaited | concerned)
 
 
 def awaited_of(commits: Commits) -> frozenset[tuple[str, int]]:
@@ -134,9 +135,9 @@ def take_batch(
     finished: tuple[Finished, ...] = ()
     if disowned:
         commits, finished = _ended(commits, [_refused(each, disowned) for each in commits.queue])
-    sent = Chain.of([attrs.evolve(pending, sent=True) for pending in commits.queue])
+    sent = Chain.of([replaced(pending, sent=True) for pending in commits.queue])
     offsets = tuple([newest[pair] for pair in sorted(newest) if pair not in disowned])
-    return attrs.evolve(commits, queue=sent), offsets, finished
+    return replaced(commits, queue=sent), offsets, finished
 
 
 def settle(
@@ -201,7 +202,7 @@ def abandon(commits: Commits, commit_id: int) -> tuple[Commits, tuple[Finished, 
         if pending.commit_id != commit_id:
             return pending
         if pending.sent:
-            return attrs.evolve(pending, last_try=True)
+            return replaced(pending, last_try=True)
         return _refused(pending, _partitions(pending), ErrorCode.REQUEST_TIMED_OUT)
 
     return _ended(commits, [given_up(pending) for pending in commits.queue])
@@ -252,7 +253,7 @@ def _refused(
             kept.append(one)
     if len(kept) == len(pending.offsets):
         return pending
-    return attrs.evolve(pending, offsets=tuple(kept), codes=tuple(sorted(codes)))
+    return replaced(pending, offsets=tuple(kept), codes=tuple(sorted(codes)))
 
 
 def _ended(
@@ -268,4 +269,4 @@ def _ended(
     awaited = commits.awaited
     if awaited:
         awaited = awaited.difference(commit_id for commit_id, _ in finished)
-    return attrs.evolve(commits, queue=Chain.of(rest), awaited=awaited), tuple(finished)
+    return replaced(commits, queue=Chain.of(rest), awaited=awaited), tuple(finished)

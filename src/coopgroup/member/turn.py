@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
 from attrs import define, field
 
 from coopgroup.errors import LocalProtocolError
@@ -27,6 +26,7 @@ from coopgroup.member.error_actions import ErrorCode, RequestKind
 from coopgroup.member.transitions import TRANSITIONS, MemberState, Trigger
 from coopgroup.model import EMPTY
 from coopgroup.model.claims import NO_GENERATION
+from coopgroup.model.replacing import replaced
 from coopgroup.telemetry import MembershipLost, StateChanged
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Turn:
         """
         commits = self.member.commits
         self.set(
-            commits=attrs.evolve(commits, await_sync=False) if commits.await_sync else commits,
+            commits=replaced(commits, await_sync=False) if commits.await_sync else commits,
             rejoin_reason=self.member.rejoin_reason or cause,
             rejoin_at_ms=None,
         )

@@ -38,6 +38,7 @@ from coopgroup.member.events import Event as MemberEvent
 from coopgroup.member.events import RejoinRequested, RoundDecided, Woken
 from coopgroup.member.turn import Turn
 from coopgroup.model.claims import NO_GENERATION
+from coopgroup.model.replacing import replaced
 from coopgroup.policies.balance import is_at_rest
 from coopgroup.policies.base import RoundContext
 from coopgroup.session.balancing import CheckLags, LagsChecked, LagWatch, next_watch
@@ -82,6 +83,7 @@ _BEFORE_FAILURE: Final = types.MappingProxyType(
     }
 )
 SessionEvent: TypeAlias = MemberEvent | RoundLed | LagsChecked
+_OF_LEADERS: Final = (RoundLed, LagsChecked)
 SessionEffect: TypeAlias = (
     Send
     | CancelJoin
@@ -97,7 +99,7 @@ SessionEffect: TypeAlias = (
 )
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # for `replaced`
 class Session:
     """A member and what it remembers as a leader.
 
@@ -134,7 +136,7 @@ def step(
     Raises:
         LocalProtocolError: the event is not legal now; nothing has changed.
     """
-    if session.is_blank and not isinstance(event, RoundLed | LagsChecked):
+    if session.is_blank and not isinstance(event, _OF_LEADERS):
         member, effects = step_member(session.member, event, now_ms=now_ms)
         session = Session(member=member)
         return session, tuple([_translated(session, effect, now_ms) for effect in effects])
@@ -150,7 +152,7 @@ def step(
     due_ms = _policy_deadline_ms(session)
     if due_ms is not None and now_ms >= due_ms:
         asks = RejoinRequested(reason="a deadline of the policy has come")
-        session, more = _stepped(attrs.evolve(session, asked_for_ms=due_ms), asks, now_ms)
+        session, more = _stepped(replaced(session, asked_for_ms=due_ms), asks, now_ms)
         effects = (*effects, *more)
     translated = tuple(_translated(session, effect, now_ms) for effect in effects)
     session, looks = _looked(session, now_ms)
@@ -215,16 +217,7 @@ def _stepped(
     session: Session, event: MemberEvent, now_ms: int
 ) -> tuple[Session, tuple[MemberEffect, ...]]:
     member, effects = step_member(session.member, event, now_ms=now_ms)
-    session = Session(
-        member=member,
-        policy_state=session.policy_state,
-        led_generation=session.led_generation,
-        asked_for_ms=session.asked_for_ms,
-        owed=session.owed,
-        watch=session.watch,
-        asks_balance=session.asks_balance,
-    )
-    return _remember(session), effects
+    return _remember(replaced(session, member=member)), effects
 
 
 def _policy_deadline_ms(session: Session) -> int | None:
@@ -258,7 +251,7 @@ def _leads(member: Member, number: int) -> bool:
 
 
 def _with_memory(session: Session, event: RoundLed, now_ms: int) -> Session:
-    return attrs.evolve(
+    return replaced(
         session,
         policy_state=event.led.state,
         led_generation=event.generation,
@@ -278,7 +271,7 @@ def _remember(session: Session) -> Session:
         return session
     if member.leads and member.generation == led + 1:
         return session
-    return attrs.evolve(
+    return replaced(
         session,
         policy_state=None,
         led_generation=None,
@@ -333,7 +326,7 @@ def _looked(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, ..
         number=watch.number + 1,
         looks=watch.looks if at_rest else (),
     )
-    session = attrs.evolve(session, watch=watch)
+    session = replaced(session, watch=watch)
     return session, (CheckLags(number=watch.number, watch=watch),) if at_rest else ()
 
 
@@ -344,8 +337,8 @@ def _judged(
     watch = session.watch
     if watch is None or event.number != watch.number or _look_deadline_ms(session) is None:
         return session, Woken(), ()
-    session = attrs.evolve(session, watch=attrs.evolve(watch, looks=event.looks, lags=event.lags))
+    session = replaced(session, watch=attrs.evolve(watch, looks=event.looks, lags=event.lags))
     if event.request is None:
         return session, Woken(), ()
-    session = attrs.evolve(session, asks_balance=True)
+    session = replaced(session, asks_balance=True)
     return session, RejoinRequested(reason="lags are uneven"), (Report(record=event.request),)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-import attrs
-
+from coopgroup.model.replacing import replaced
 from coopgroup.session.hosted import Session
 
 __all__ = ["smoothed_rate", "with_rate"]
@@ -37,4 +36,4 @@ def with_rate(session: Session, rate_per_s: float | None) -> Session:
     member = session.member
     if member.consumption_rate_per_s == rate_per_s:
         return session
-    return attrs.evolve(session, member=member.replaced({"consumption_rate_per_s": rate_per_s}))
+    return replaced(session, member=member.replaced({"consumption_rate_per_s": rate_per_s}))
