@@ -131,7 +131,7 @@ class ResourceSet:
         indices_by_name: dict[str, list[int]] = {}
         for name, index in pairs:
             indices_by_name.setdefault(name, []).append(index)
-        return cls(indices_by_name)
+        return cls(indices_by_name) if indices_by_name else EMPTY
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -287,7 +287,11 @@ class ResourceSet:
             mask: bool, shape (len(self),), in the order of the set.
         """
         indices = self._indices[mask]
-        if len(self._names) <= 1:
+        if not indices.size:
+            return EMPTY
+        if indices.size == self._indices.size:
+            return self
+        if len(self._names) == 1:
             return _of_one_name(self._names, indices)
         return _of_counts(
             self._names, np.add.reduceat(mask, self._starts[:-1], dtype=np.int64), indices

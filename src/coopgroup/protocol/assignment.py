@@ -13,12 +13,12 @@ from typing import Final
 
 from coopgroup.errors import EncodeError, InvalidValueError, UnsupportedVersionError
 from coopgroup.model import NO_LOSS
-from coopgroup.protocol.reader import ByteReader
+from coopgroup.protocol.reader import INT32, ByteReader
 from coopgroup.protocol.resource_array import (
     packed_nullable_resources,
     packed_recent_resources,
     read_nullable_resources,
-    read_resources,
+    read_recent_resources,
 )
 from coopgroup.protocol.values import ASSIGNMENT_NEWEST, Assignment
 from coopgroup.protocol.writer import packed_int32, require_version
@@ -26,6 +26,7 @@ from coopgroup.protocol.writer import packed_int32, require_version
 __all__ = ["ASSIGNMENT_NEWEST", "decode_assignment", "encode_assignment"]
 
 _OLDEST: Final = 1
+_LIKELY_REST: Final = 2 * INT32.size  # nothing to revoke, and one time-out
 _TIMEOUT: Final = "scheduled_rebalance_timeout_ms"
 _LOSS_TIMEOUT: Final = "loss_timeout_ms"
 
@@ -93,7 +94,10 @@ def decode_assignment(
         raise UnsupportedVersionError(
             f"version: got {version}, expected {_OLDEST} to {ASSIGNMENT_NEWEST}", 0
         )
-    assigned = read_resources(reader, "assigned", index_min=index_min)
+    # Mostly what was assigned before: as this member's own assignment, or as what it claims.
+    assigned, _ = read_recent_resources(
+        reader, "assigned", index_min=index_min, likely_end=len(content) - _LIKELY_REST
+    )
     revoked = read_nullable_resources(reader, "revoked", index_min=index_min)
     timeout_ms = _read_timeout_ms(reader) if version >= 2 else 0
     loss_timeout_ms = _read_loss_timeout_ms(reader, timeout_ms) if timeout_ms else None

@@ -18,7 +18,6 @@ from collections.abc import Hashable
 from itertools import count
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
 from attrs import define, field, frozen
 
 from coopgroup.member import ErrorCode
@@ -110,6 +109,19 @@ class Seat:
     def metadata(self, protocol_name: str) -> bytes:
         """Its subscription under a protocol."""
         return next((message for name, message in self.protocols if name == protocol_name), b"")
+
+    def stored(self) -> Seat:
+        """What the log says of it: nothing waits and no timer runs."""
+        return Seat(
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            session_ms=self.session_ms,
+            rebalance_ms=self.rebalance_ms,
+            protocols=self.protocols,
+            expires_at_ms=self.expires_at_ms,
+            assignment=self.assignment,
+            is_new=False,
+        )
 
     @property
     def can_expire(self) -> bool:
@@ -349,10 +361,7 @@ class ClassicGroup:
             leader_id=self.leader_id,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
-            seats={
-                member_id: attrs.evolve(seat, join=None, sync=None, is_new=False, timer_at_ms=None)
-                for member_id, seat in self.seats.items()
-            },
+            seats={member_id: seat.stored() for member_id, seat in self.seats.items()},
             static_ids=dict(self.static_ids),
             led_by=self.led_by,
             numbers=self._numbers,
