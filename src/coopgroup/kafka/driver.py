@@ -54,7 +54,7 @@ from coopgroup.member.events import (
     RequestFailed,
     Woken,
 )
-from coopgroup.member.transitions import AT_WORK
+from coopgroup.member.transitions import AT_WORK, SETTLED
 from coopgroup.model.group_api import FindCoordinatorAnswer, JoinGroupAnswer
 from coopgroup.session import (
     CheckLags,
@@ -163,6 +163,8 @@ class GroupDriver:
     _reminded_s: float = field(default=math.inf, init=False)
     # Member id and generation in which it leads though it decided no round of that.
     _leads_as: tuple[str, int] | None = field(default=None, init=False)
+    # Members of the group that it leads again without a round, until it has its assignment.
+    _returned: tuple[JoinedMember, ...] = field(default=(), init=False)
 
     def __attrs_post_init__(self) -> None:
         """Make the parts; nothing runs before `start`."""
@@ -355,21 +357,25 @@ class GroupDriver:
             self._fail(error)
             return
         if isinstance(event, Answered) and isinstance(event.answer, JoinGroupAnswer):
-            self._look_over(event.answer)
+            self._hear_of_lead(event.answer)
         if isinstance(event, LeaveRequested):
             # The application has given up everything: what it has not heard yet is void.
             self._told.clear()
         self._go_on(session, effects)
+        if self._returned and self.member.state in SETTLED:
+            members, self._returned = self._returned, ()
+            self.leader.look_over(members, self.member.shared_digest)
 
-    def _look_over(self, answer: JoinGroupAnswer) -> None:
+    def _hear_of_lead(self, answer: JoinGroupAnswer) -> None:
         """Have the leader of a round that needs no decision look after its topics (KIP-814).
 
-        An application that looks by itself asks for a round instead: it has shared nothing yet.
+        It does so when it has its assignment. An application that looks by itself asks for a round
+        instead: it has shared nothing yet.
         """
-        if answer.skip_assignment and answer.leader_id == answer.member_id:
+        leads = answer.skip_assignment and answer.leader_id == answer.member_id
+        self._returned = answer.members if leads and self.application is None else ()
+        if leads:
             self._leads_as = (answer.member_id, answer.generation)
-            if self.application is None:
-                self.leader.look_over(answer.members)
 
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
         self._session = session

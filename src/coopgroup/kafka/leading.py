@@ -18,6 +18,7 @@ from coopgroup.kafka.clock import now_s
 from coopgroup.leader import Lags, TopicMetadata, read_members
 from coopgroup.member.events import RejoinRequested
 from coopgroup.model import ResourceSet
+from coopgroup.protocol.notes import resources_digest
 from coopgroup.session import RoundLed, lead_round, one_line
 
 if TYPE_CHECKING:
@@ -108,14 +109,20 @@ class RoundLeader:
         except RuntimeError as error:  # no thread is to be had
             self._refuse(led, one_line(error))
 
-    def look_over(self, members: tuple[JoinedMember, ...]) -> None:
+    def look_over(self, members: tuple[JoinedMember, ...], shared_digest: int | None) -> None:
         """Begin to look after the topics of a group whose leader came back, in the background.
 
-        What appeared while the leader was away is not told from what was there before; what cannot
-        be looked up counts as nothing, so that a round is asked for as soon as it can.
+        Where something changed while it was away a round is asked for, and as soon as it can be
+        where that cannot be looked up, or is not known.
+
+        Args:
+            members: of the group.
+            shared_digest: `resources_digest` of what there was to share when the group had its
+                last round; None where that is not known.
         """
+        arguments = (members, shared_digest, self.seen)
         try:
-            self._launch(threading.Thread(target=self._look, args=(members, self.seen)))
+            self._launch(threading.Thread(target=self._look, args=arguments))
         except RuntimeError as error:  # no thread is to be had
             self.sink.warn("topics_unavailable", error=str(error))
 
@@ -144,7 +151,9 @@ class RoundLeader:
             self.seen = attrs.evolve(before, partitions=partitions)
             return True
 
-    def _look(self, members: tuple[JoinedMember, ...], before: SeenTopics) -> None:
+    def _look(
+        self, members: tuple[JoinedMember, ...], shared_digest: int | None, before: SeenTopics
+    ) -> None:
         try:
             request = self.read(members)
             metadata = self._metadata(request)
@@ -153,8 +162,11 @@ class RoundLeader:
             return
         found = ResourceSet() if metadata is None else metadata.resources
         with self._lock:
-            if self.seen is before:  # else a round was led since
-                self.seen = SeenTopics(topics=request.topics, partitions=found)
+            if self.seen is not before:
+                return  # a round was led since
+            self.seen = SeenTopics(topics=request.topics, partitions=found)
+        if metadata is not None and resources_digest(found) != shared_digest:
+            self.post(RejoinRequested(reason="partitions changed"))
 
     def _launch(self, thread: threading.Thread) -> None:
         thread.name = "coopgroup-leader"

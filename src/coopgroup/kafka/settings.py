@@ -30,6 +30,10 @@ __all__ = [
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
 _SECRET_WORDS: Final = ("password", "secret", "pem", "passphrase", "oauthbearer.config")
 _INT32_MAX: Final = 2**31 - 1
+_ON_THE_WIRE: Final = ("group.id", "group.instance.id", "client.id", "client.rack")
+# Kafka's strings end at 32,767 bytes, and a member id is a client id with something behind it.
+_WIRE_BYTES_MAX: Final = 32_000
+_SHOWN_MAX: Final = 100
 OWN_PROTOCOL: Final = "coopgroup"
 _DAY_MS: Final = 86_400_000
 _TRUE: Final = ("true", "t", "1", "yes")
@@ -107,6 +111,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         ConfigurationError: a key is unknown, refused, or has a value that it cannot have.
     """
     given = dict(configuration)
+    _check_texts(given)
     _refuse(given)
     settings = _Reader(given)
     own = _own_settings(settings)
@@ -191,6 +196,30 @@ def _shown(key: str, configuration: Mapping[str, Any]) -> object:
     if any(word in key.lower() for word in _SECRET_WORDS):
         return "(a secret)"
     return configuration.get(key, "values that do not fit together")
+
+
+def _check_texts(given: Mapping[str, Any]) -> None:
+    """Refuse text that is cut off or not to be written where it is used.
+
+    librdkafka ends the process at a group's name that is no UTF-8, as environment variables may
+    be, and reads text up to a NUL; what the group's messages have no room for would never be sent.
+    """
+    for key, value in sorted(given.items()):
+        if not isinstance(value, str):
+            continue
+        if "\0" in value or not _is_utf8(value):
+            raise ConfigurationError(key, _shown(key, given), "text in UTF-8, without NUL")
+        if key in _ON_THE_WIRE and len(value.encode()) > _WIRE_BYTES_MAX:
+            shown = f"{value[:_SHOWN_MAX]}…"
+            raise ConfigurationError(key, shown, f"at most {_WIRE_BYTES_MAX} bytes")
+
+
+def _is_utf8(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refuse(given: Mapping[str, Any]) -> None:

@@ -241,6 +241,33 @@ def test_refusal_of_librdkafka_when_it_names_no_key_is_about_the_whole() -> None
     )
 
 
+@pytest.mark.parametrize("text", ["broken-\udc80", "cut\0off"], ids=["no UTF-8", "NUL"])
+@pytest.mark.parametrize(
+    "key", ["group.id", "client.id", "bootstrap.servers", "coopgroup.telemetry.file"]
+)
+def test_text_that_cannot_be_written_is_refused(key: str, text: str) -> None:
+    """Librdkafka ends the process where a group's name is no UTF-8, and cuts others off."""
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{key: text})
+    assert str(caught.value) == f"{key}: got {text!r}, expected text in UTF-8, without NUL"
+
+
+def test_password_that_cannot_be_written_is_not_shown() -> None:
+    """Not even where it is wrong."""
+    with pytest.raises(ConfigurationError, match=r"got '\(a secret\)', expected text"):
+        read(**{"sasl.password": "broken-\udc80"})
+
+
+@pytest.mark.parametrize("key", ["group.id", "group.instance.id", "client.id", "client.rack"])
+def test_name_that_no_message_has_room_for_is_refused(key: str) -> None:
+    """It would never be sent, and nobody would be told."""
+    assert read(**{key: "ü" * 16_000}).member.group_id
+    with pytest.raises(ConfigurationError) as caught:
+        read(**{key: "ü" * 16_000 + "x"})
+    shown = "ü" * 100 + "…"
+    assert str(caught.value) == f"{key}: got {shown!r}, expected at most 32000 bytes"
+
+
 @pytest.mark.parametrize(
     ("given", "protocols", "eager"),
     [
