@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from coopgroup.assignors.lag_topics import by_falling_lag
+
 if TYPE_CHECKING:
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import BoolArray, Int64Array
@@ -42,7 +44,7 @@ def deal_by_time(
     Returns:
         int64 (n,): columns of the takers.
     """
-    order = np.argsort(-weights, kind="stable")
+    order = by_falling_lag(np.array([weights.size]), weights)
     dealer = _Dealer(weights[order].astype(np.float64), times, speeds, lacking)
     dealer.deal()
     columns = np.empty_like(order)

@@ -24,6 +24,7 @@ import numpy as np
 from attrs import define
 
 from coopgroup.assignors.drain_dealing import deal_by_time
+from coopgroup.assignors.lag_steps import Ranked
 from coopgroup.assignors.lag_sticky import loads_of
 from coopgroup.model import NOBODY
 
@@ -57,6 +58,14 @@ class PoolWork:
     speeds: Float64Array
     ground: Int64Array
     keeps_one: BoolArray
+    _ranked: Ranked | None = None
+
+    @property
+    def heaviest_first(self) -> Ranked:
+        """The partitions by falling weight, those of equal weight by place."""
+        if self._ranked is None:
+            self._ranked = Ranked.of(-self.weights)
+        return self._ranked
 
     @property
     def loads(self) -> Int64Array:
@@ -187,7 +196,7 @@ def _in_turns(
     thrift: Thrift,
 ) -> Int64Array:
     """Of these partitions, those that go: always one of the member that would take longest."""
-    places = places[np.lexsort((-pool.weights[places], pool.holder[places]))]
+    places = pool.heaviest_first.by_holder(pool.holder, places)
     columns, weights = pool.holder[places], pool.weights[places]
     edges = np.flatnonzero(np.diff(columns, prepend=-1))
     through = np.cumsum(weights)

@@ -161,11 +161,7 @@ class _Placing:
             if not lacking.size:
                 continue
             weights, holders = self.work.weights[pool.resources], target[pool.resources]
-            order = np.lexsort((-weights, holders))
-            spare = order[
-                np.diff(holders[order], prepend=NOBODY) == 0
-            ]  # all but each one's largest
-            given = spare[np.lexsort((spare, weights[spare]))][: lacking.size][::-1]
+            given = _lightest(weights, lacking.size, _largest_of_each(weights, holders))[::-1]
             fastest_first = np.argsort(-self.work.speeds[lacking], kind="stable")
             target[pool.resources[given]] = lacking[fastest_first]
 
@@ -242,6 +238,25 @@ class _Placing:
     def _counts(self, target: Int32Array) -> Int64Array:
         """How many each member holds: int64 (M,)."""
         return np.bincount(target + 1, minlength=self.work.speeds.size + 1)[1:]
+
+
+def _largest_of_each(weights: Int64Array, holders: Int32Array) -> Int64Array:
+    """The place of each holder's largest partition, of equal ones the first."""
+    largest = np.zeros(int(holders.max()) + 1, dtype=np.int64)
+    np.maximum.at(largest, holders, weights)
+    places = np.flatnonzero(weights == largest[holders])
+    return places[np.unique(holders[places], return_index=True)[1]]
+
+
+def _lightest(weights: Int64Array, count: int, barred: Int64Array) -> Int64Array:
+    """Some places that are not barred, the lightest first, those of equal weight by place."""
+    free = np.ones(weights.size, dtype=np.bool_)
+    free[barred] = False
+    places = np.flatnonzero(free)
+    if count < places.size:
+        own = weights[places]
+        places = places[own <= np.partition(own, count - 1)[count - 1]]
+    return places[np.argsort(weights[places], kind="stable")][:count]
 
 
 def _has_enough(pool: Pool) -> bool:

@@ -46,11 +46,16 @@ class Ranked:
         ranks[places] = np.arange(places.size, dtype=np.int32)
         return cls(places=places, ranks=ranks)
 
-    def by_holder(self, holder: Int64Array) -> Int64Array:
-        """Places ascending by holder, then by weight, then by place: int64 (P,)."""
+    def by_holder(self, holder: Int64Array, some: Int64Array | None = None) -> Int64Array:
+        """Put places in order of their holders, and then as they are ranked.
+
+        Args:
+            holder: int64 (P,): columns.
+            some: int64: which places; None for all.
+        """
         rank_bits = holder.size.bit_length()
-        keys = holder << rank_bits
-        keys |= self.ranks
+        keys = (holder if some is None else holder[some]) << rank_bits
+        keys |= self.ranks if some is None else self.ranks[some]
         keys.sort()
         keys &= (1 << rank_bits) - 1
         order: Int64Array = self.places[keys]

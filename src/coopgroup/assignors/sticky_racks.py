@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupRacks", "PoolRacks"]
 
 _WORD_BITS: Final = 62
+_TABLE_MAX: Final = 2**16
 
 
 @frozen(kw_only=True, eq=False)
@@ -51,10 +52,14 @@ class GroupRacks:
         rack_of = tuple(member.rack or "" for member in group.members)
         if table is None or not any(rack_of) or not table.racks:
             return None
-        masks = np.zeros((len(group.resources), 1 + len(table.racks) // _WORD_BITS), dtype=np.int64)
-        rows = np.repeat(np.arange(len(group.resources)), np.diff(table.starts))
-        words, bits = np.divmod(table.numbers.astype(np.int64), _WORD_BITS)
-        np.bitwise_or.at(masks, (rows, words), np.left_shift(1, bits))
+        words, bits = np.divmod(np.arange(len(table.racks)), _WORD_BITS)
+        masks = np.empty((len(group.resources), int(words[-1]) + 1), dtype=np.int64)
+        summed = np.zeros(table.numbers.size + 1, dtype=np.int64)
+        for word in range(masks.shape[1]):
+            # Of what is summed up before and after a resource the difference is right, even if the
+            # sums are too large for 64 bits.
+            np.where(words == word, 1 << bits, 0)[table.numbers].cumsum(out=summed[1:])
+            np.subtract(summed[table.starts[1:]], summed[table.starts[:-1]], out=masks[:, word])
         return cls(racks=table.racks, rack_of=rack_of, masks=masks)
 
     def of_pool(self, pool: Pool) -> PoolRacks | None:
@@ -62,13 +67,13 @@ class GroupRacks:
         sides, side_of = np.unique(
             [self.rack_of[member] for member in pool.subscribers.tolist()], return_inverse=True
         )
-        masks, sort_of = np.unique(self.masks[pool.resources], axis=0, return_inverse=True)
+        masks, sort_of = _numbered(self.masks[pool.resources])
         suits = np.array(
             [[self._suits(mask, side) for side in sides.tolist()] for mask in masks.tolist()]
         )
         if suits.all():
             return None
-        return PoolRacks(side_of=side_of, sort_of=sort_of.reshape(-1), suits=suits)
+        return PoolRacks(side_of=side_of, sort_of=sort_of, suits=suits)
 
     def _suits(self, mask: list[int], side: str) -> bool:
         if not side or not any(mask):
@@ -77,6 +82,16 @@ class GroupRacks:
             return False
         word, bit = divmod(self.racks.index(side), _WORD_BITS)
         return bool(mask[word] >> bit & 1)
+
+
+def _numbered(masks: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The distinct rows of P masks, ascending, and int64 (P,): which of them each is."""
+    if masks.shape[1] > 1 or int(masks.max()) >= _TABLE_MAX:
+        rows, numbers = np.unique(masks, axis=0, return_inverse=True)
+        return rows, numbers.reshape(-1)
+    is_there = np.zeros(_TABLE_MAX, dtype=np.bool_)  # a table is far quicker than a sort
+    is_there[masks[:, 0]] = True
+    return np.flatnonzero(is_there)[:, None], (np.cumsum(is_there) - 1)[masks[:, 0]]
 
 
 @frozen(kw_only=True, eq=False)
