@@ -258,7 +258,7 @@ def split_by_member(
     np.not_equal(name_numbers[1:], name_numbers[:-1], out=begins[1:])
     begins[1:] |= member_numbers[1:] != member_numbers[:-1]
     starts = np.append(begins.nonzero()[0], name_numbers.size)
-    names = [resources.names[number] for number in name_numbers[starts[:-1]].tolist()]
+    names = np.array(resources.names, dtype=np.object_)[name_numbers[starts[:-1]]].tolist()
     bounds = member_numbers[starts[:-1]].searchsorted(np.arange(member_count + 1)).tolist()
     return tuple(
         _set_of_rows(tuple(names[low:high]), starts[low : high + 1], indices)
