@@ -148,14 +148,15 @@ def broker_options(command: _Command) -> _Command:
             "--config",
             multiple=True,
             metavar="KEY=VALUE",
-            help="A key of librdkafka's configuration, such as security.protocol; may be repeated.",
+            help="A key of librdkafka's configuration, such as security.protocol, or @FILE with a"
+            " line for each; may be repeated.",
         ),
         click.option(
             "--kafka-option",
             multiple=True,
             metavar="KEY=VALUE",
             help="A key of the Java client's configuration for Spark's source, where --config"
-            " cannot say it; may be repeated.",
+            " cannot say it, or @FILE; may be repeated.",
         ),
     )
     for option in reversed(options):
@@ -164,16 +165,44 @@ def broker_options(command: _Command) -> _Command:
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:
-    """Read KEY=VALUE arguments.
+    """Read KEY=VALUE arguments, and those that name a file of them, as @FILE.
+
+    What a file says stands in no list of processes and in no message: passwords go there.
+
+    Args:
+        given: the arguments; the last one that names a key wins.
+        option: what to call them.
 
     Raises:
-        ConfigurationError: one is none.
+        ConfigurationError: one is no pair, or a file cannot be read.
     """
     found = {}
     for one in given:
+        if one.startswith("@"):
+            found.update(_pairs_of_file(one, option))
+            continue
         key, equals, value = one.partition("=")
         if not key or not equals:
-            raise ConfigurationError(option, one, "KEY=VALUE")
+            raise ConfigurationError(option, one, "KEY=VALUE, or @FILE")
+        found[key] = value
+    return found
+
+
+def _pairs_of_file(name: str, option: str) -> dict[str, str]:
+    try:
+        lines = Path(name[1:]).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
+        raise ConfigurationError(option, name, f"a file that can be read ({reason})") from None
+    found = {}
+    for number, line in enumerate(lines, start=1):
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if (not key and not equals) or key.startswith("#"):
+            continue
+        if not key or not equals:
+            raise ConfigurationError(
+                option, f"{name} line {number}", "KEY=VALUE, or # and a remark"
+            )
         found[key] = value
     return found
 

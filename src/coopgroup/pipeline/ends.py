@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import functions as sql
 
@@ -31,6 +31,7 @@ _SLICE: Final = 500  # moments whose ends are in memory at once
 _MINUTE_MS: Final = 60_000
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
+_REFUSALS: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - spelt so there
 _KEY: Final = ("topic", "partition", "at_ms")
 _Row = tuple[str, int, int, int, int]
 
@@ -52,11 +53,15 @@ class Brokers:
             ConfigurationError: the configuration is refused.
             PipelineError: nobody answers.
         """
+        refusals: list[str] = []
+        admin = self._admin(refusals)
         try:
-            topics = self._admin().list_topics(timeout=_ANSWER_S).topics
+            topics = admin.list_topics(timeout=_ANSWER_S).topics
         except KafkaException as error:
+            admin.poll(0)  # hands over what was refused on the way
             address = self.config.get("bootstrap.servers", "")
-            raise PipelineError(f"no broker answers at {address}: {error.args[0].str()}") from None
+            reason = (refusals or [error.args[0].str()])[-1]
+            raise PipelineError(f"no broker answers at {address}: {reason}") from None
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
     def require_topic(self, topic: str, why: str) -> None:
@@ -94,7 +99,7 @@ class Brokers:
         ]
         if not places:
             return []
-        admin = self._admin()
+        admin = self._admin([])
         begins = _offsets(admin, places, OffsetSpec.earliest())
         ends = _offsets(admin, places, OffsetSpec.latest())
         rows = [(*place, now_ms, begins[place], ends[place]) for place in sorted(ends)]
@@ -107,9 +112,15 @@ class Brokers:
             ]
         return rows
 
-    def _admin(self) -> AdminClient:
+    def _admin(self, refusals: list[str]) -> AdminClient:
+        """A client that adds why a broker refused it."""
+
+        def tell(error: KafkaError) -> None:
+            if error.code() in _REFUSALS:
+                refusals.append(error.str())
+
         try:
-            return AdminClient({"log_level": 0, **self.config})
+            return AdminClient({"log_level": 0, "error_cb": tell, **self.config})
         except (KafkaException, TypeError, ValueError) as error:
             reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
             raise ConfigurationError("--config", reason, "what librdkafka accepts") from None

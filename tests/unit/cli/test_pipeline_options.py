@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from coopgroup.cli.pipeline_options import kafka_options
+from pathlib import Path
+
+import pytest
+
+from coopgroup.cli.pipeline_options import kafka_options, pairs
+from coopgroup.errors import ConfigurationError
 
 
 def test_an_address_is_told() -> None:
@@ -43,3 +48,28 @@ def test_what_the_java_client_is_told_wins() -> None:
         "kafka.bootstrap.servers": "b:2",
         "kafka.ssl.keystore.type": "PEM",
     }
+
+
+def test_pairs_stand_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
+    """With remarks and empty lines; what comes later wins."""
+    file = tmp_path / "broker.properties"
+    file.write_text("# ours\n\nsasl.username = me\nsasl.password=a=b#c \n")
+    assert pairs(["sasl.username=you", f"@{file}", "log_level=0"], "--config") == {
+        "sasl.username": "me",
+        "sasl.password": "a=b#c",
+        "log_level": "0",
+    }
+
+
+@pytest.mark.parametrize(
+    "content", [b"user=me\npass-word\n", b"user=me\n=pass-word\n", b"pass-word\xff"]
+)
+def test_a_file_without_pairs_is_named_and_not_shown(content: bytes, tmp_path: Path) -> None:
+    """A password that stands in the wrong place is in no message."""
+    file = tmp_path / "broker.properties"
+    file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=f"--config: got .@{file}") as caught:
+        pairs([f"@{file}"], "--config")
+    assert "pass-word" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="No such file"):
+        pairs(["@none"], "--config")
