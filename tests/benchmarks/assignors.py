@@ -56,12 +56,13 @@ CASES_OF: Final[Mapping[str, Sequence[str]]] = {
     "sticky": tuple(CASES),
     "lag-aware": ("full", "join", "leave", "bounce", "buckets", "skewed"),
     "lag-aware (group)": ("full", "join", "leave", "bounce", "buckets", "skewed"),
+    "drain-time": ("full", "join", "leave"),
     "range": ("full", "racks", "skewed"),
     "round-robin": ("full", "random"),
 }
 LIMIT_PARTITIONS: Final = 1_000_000
 LIMIT_MEMBERS: Final = 10_000
-ONLY_OURS: Final = ("lag-aware", "lag-aware (group)")
+ONLY_OURS: Final = ("lag-aware", "lag-aware (group)", "drain-time")
 PATIENCE_MS: Final = 15_000
 WITH_PATIENCE: Final = (("java", "sticky", "join"), ("java", "sticky", "leave"))
 """Where a goal compares with a contestant, it gets all its runs, also if they are slow."""
@@ -119,7 +120,7 @@ def limits(partitions: int = LIMIT_PARTITIONS, members: int = LIMIT_MEMBERS) -> 
     """
     lags = drawn_lags(partitions)
     found: dict[str, Any] = {"argsort": {"ms": _median_ms(partial(np.argsort, lags))}}
-    for name in ("lag-aware", "sticky"):
+    for name in ("lag-aware", "sticky", "drain-time"):
         for event in ("full", "join", "leave"):
             case = evolve(CASES[event], partitions_per_member=partitions // members)
             group = snapshot_of(draw(case, partitions, members_max=members))

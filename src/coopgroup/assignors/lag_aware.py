@@ -117,7 +117,10 @@ class LagAwareAssignor:
         size = pool.subscribers.size
         if size == 1:
             return np.zeros(pool.resources.size, dtype=np.int64)
-        counts, some = self._counts(group, pool), lags[pool.resources]
+        counts = self._counts(group, pool)
+        if thrift is None and self.max_skew == 1:
+            return deal_topics(counts, lags[pool.resources], size)  # which lets go of these lags
+        some = lags[pool.resources]
         if thrift is None:
             return self._fresh(counts, some, shift, size)
         owner = owner_columns(group, pool)

@@ -58,11 +58,12 @@ def _taken(counts: Int64Array, lags: Int64Array, owner: Int32Array, size: int) -
     taken = pairs[is_owned]
     taken.sort()
     several = taken[1:][taken[1:] == taken[:-1]]
-    if several.size:
-        places = np.flatnonzero(is_owned)
-        places = places[np.isin(pairs[places], several)]
-        places = places[np.lexsort((places, -np.maximum(lags[places], 0), pairs[places]))]
-        owner[places[1:][np.diff(pairs[places]) == 0]] = NOBODY
+    if not several.size:
+        return taken
+    places = np.flatnonzero(is_owned)
+    places = places[np.isin(pairs[places], several)]
+    places = places[np.lexsort((places, -np.maximum(lags[places], 0), pairs[places]))]
+    owner[places[1:][np.diff(pairs[places]) == 0]] = NOBODY
     return distinct(taken).astype(np.int64, copy=False)
 
 

@@ -33,7 +33,14 @@ __all__ = [
 Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
-ASSIGNORS: Final = ("sticky", "lag-aware", "lag-aware (group)", "range", "round-robin")
+ASSIGNORS: Final = (
+    "sticky",
+    "lag-aware",
+    "lag-aware (group)",
+    "drain-time",
+    "range",
+    "round-robin",
+)
 GENERATION: Final = 7
 MEMBERS_MAX: Final = 2_000
 TOPIC_PARTITIONS: Final = 1_000
