@@ -63,6 +63,7 @@ class CooperativeConsumer:
     Raises:
         ConfigurationError: a key is unknown, refused, or has a value that it cannot have; or the
             policy or the assignor is none.
+        KafkaException: `oauth_cb` gave no token within 10 seconds.
         TypeError: no configuration at all.
     """
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.errors import ConfigurationError
@@ -80,6 +80,7 @@ class ConsumerParts:
             ConfigurationError: the assignor or the policy is none, librdkafka refuses the
                 configuration, or the telemetry file or the directory for the member's state
                 cannot be written.
+            KafkaException: `oauth_cb` gave no token within 10 seconds.
         """
         check_plugins(assignor, policy)
         with ExitStack() as opened:
@@ -229,8 +230,16 @@ def slot_for(
     return take_slot(state_dir, member.group_id, sink.warn)
 
 
+def _is_without_token(error: Exception) -> bool:
+    """Whether `oauth_cb` gave no token in time: nothing is wrong with the configuration then."""
+    cause = error.args[0] if error.args else None
+    return isinstance(cause, KafkaError) and cause.code() == KafkaError.SASL_AUTHENTICATION_FAILED
+
+
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)
     try:
         return Consumer(with_plain_errors(settings.librdkafka))
     except (KafkaException, TypeError, ValueError) as error:
+        if _is_without_token(error):
+            raise
         raise refusal_of_librdkafka(error, settings.librdkafka) from None

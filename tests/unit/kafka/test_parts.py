@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from attrs import frozen
+from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup import (
     CooperativeConsumer,
@@ -94,3 +95,19 @@ def test_lags_that_nobody_reads_are_not_looked_at() -> None:
         "lag_check_interval_ms: got 9, "
         f"expected an assignor that reads lags beside it, which {RangeAssignor()} does not"
     )
+
+
+def test_consumer_without_a_token_says_so_as_confluent_kafka(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A token service that is down is no wrong configuration; who retries catches that."""
+    code = KafkaError.SASL_AUTHENTICATION_FAILED
+    refusal = KafkaException(KafkaError(code, "OAuth token not set within 10 seconds timeout"))
+
+    def refuse(_: object) -> None:
+        raise refusal
+
+    monkeypatch.setattr("coopgroup.kafka.parts.Consumer", refuse)
+    with pytest.raises(KafkaException) as caught:
+        CooperativeConsumer(CONFIGURATION)
+    assert caught.value is refusal
