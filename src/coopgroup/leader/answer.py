@@ -19,6 +19,7 @@ from coopgroup.model.group import split_by_member
 from coopgroup.model.plan import revoked_by_member, revoked_claims
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.protocol import Assignment, encode_assignment
+from coopgroup.protocol.notes import AssignmentNote, names_digest, resources_digest, with_note
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +86,7 @@ def lead(
         decided = decide_round(
             request.claims, metadata, lags, assignor=assignor, policy=simple, context=context
         )
-    return _encoded(request, decided)
+    return _encoded(request, decided, context, metadata.resources)
 
 
 def fallback_round(
@@ -108,11 +109,12 @@ def fallback_round(
         context: circumstances of the round.
         reason: why the round moves nothing, one sentence.
     """
+    shared = None if metadata is None else metadata.resources
     if metadata is None:
         metadata = TopicMetadata(resources=_last_seen(request, context))
     group = resolve_claims(request.claims, metadata.resources, metadata.racks)
     decided = refused_round(group, (reason,), assignor=assignor, policy=policy, context=context)
-    return _encoded(request, decided)
+    return _encoded(request, decided, context, shared)
 
 
 def member_assignments(
@@ -191,14 +193,21 @@ def _last_seen(request: RoundRequest, context: RoundContext) -> ResourceSet:
     return ResourceSet.union_all(seen)
 
 
-def _encoded(request: RoundRequest, decided: DecidedRound) -> LedRound:
+def _encoded(
+    request: RoundRequest,
+    decided: DecidedRound,
+    context: RoundContext,
+    shared: ResourceSet | None,
+) -> LedRound:
     told = member_assignments(decided, request.claims)
     member_ids = decided.group.member_ids
     wires = _known_wire(request, told)
-    messages = (
+    messages = [
         _message(request, member_id, assignment, wire)
         for member_id, assignment, wire in zip(member_ids, told, wires, strict=True)
-    )
+    ]
+    if not (decided.plan.follow_up or decided.plan.scheduled_rebalance_timeout_ms):
+        _add_notes(messages, request, context.leader_id, shared)
     return LedRound(
         assignments=tuple(zip(member_ids, messages, strict=True)),
         state=decided.state,
@@ -222,6 +231,21 @@ def _message(
     return encode_assignment(
         untimed, _VERSION_OF_DESIGN_I, index_min=request.index_min, assigned_wire=wire
     )
+
+
+def _add_notes(
+    messages: list[bytes], request: RoundRequest, leader_id: str, shared: ResourceSet | None
+) -> None:
+    """Note for static members what the last word of a rebalance was made from."""
+    for number, claim in enumerate(request.claims):
+        if claim.instance_id is None or not claim.readable:
+            continue
+        known = shared if claim.member_id == leader_id else None
+        note = AssignmentNote(
+            topics=names_digest(claim.topics),
+            shared=None if known is None else resources_digest(known),
+        )
+        messages[number] = with_note(messages[number], note)
 
 
 def _known_wire(request: RoundRequest, told: Sequence[Assignment]) -> Iterator[bytes | None]:

@@ -36,6 +36,7 @@ from coopgroup.model.group_api import (
     OffsetCommitAnswer,
     SyncGroupAnswer,
 )
+from coopgroup.protocol.notes import names_digest, note_of
 from coopgroup.telemetry import AssignmentReceived, RequestRefused
 
 if TYPE_CHECKING:
@@ -210,7 +211,20 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
         trigger = Trigger.ASSIGNED_WITH_REVOCATION if stops else Trigger.ASSIGNED
         turn.move(trigger, "unreadable assignment")
         return
+    _heed_note(turn, answer.assignment)
     _take_assignment(turn, assignment)
+
+
+def _heed_note(turn: Turn, assignment: bytes) -> None:
+    """Compare what the leader went by with what this member subscribes to.
+
+    They differ where a static member came back with another subscription: the group stores what it
+    had with the old one, and begins no round for it (KIP-345).
+    """
+    note = note_of(assignment)
+    turn.set(shared_digest=None if note is None else note.shared)
+    if note is not None and note.topics != names_digest(turn.member.joined_topics):
+        turn.set(rejoin_reason="subscription changed")
 
 
 def _take_assignment(turn: Turn, assignment: Assignment) -> None:

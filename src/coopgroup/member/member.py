@@ -144,6 +144,8 @@ class Member:
         outstanding: requests on their way, by kind.
         next_request_id: number of the next request.
         last_assigned: what the last round that it completed assigned to it, in whatever membership.
+        shared_digest: of all that its group had to share in that round, as its leader noted it for
+            this member's next life; None where that is not said.
         yields: whether its join was refused because of what it holds: it gives up all of that
             before the next one.
         decided: what the leader hands in with its sync; empty for a follower.
@@ -191,6 +193,7 @@ class Member:
     outstanding: dict[RequestKind, Outstanding] = attrs.field(factory=dict)
     next_request_id: int = 1
     last_assigned: ResourceSet = EMPTY
+    shared_digest: int | None = None
     yields: bool = False
     decided: tuple[tuple[str, bytes], ...] = ()
     protocol_chosen: str = ""

@@ -33,8 +33,10 @@ from coopgroup.member.events import (
     SubscriptionChanged,
     Woken,
 )
+from coopgroup.member.transitions import SETTLED
 from coopgroup.model import EMPTY, NOBODY, ResourceSet
 from coopgroup.model.group_api import JoinGroupAnswer
+from coopgroup.protocol.notes import resources_digest
 from coopgroup.session import (
     CheckLags,
     LeadRound,
@@ -50,7 +52,8 @@ from coopgroup.session import (
 )
 from coopgroup.session import step as step_session
 from coopgroup.simulator.application import Application
-from coopgroup.simulator.scenario import Identity, Span
+from coopgroup.simulator.habits import Habits
+from coopgroup.simulator.scenario import Identity
 from coopgroup.telemetry import (
     EndCause,
     ProcessEnded,
@@ -63,10 +66,8 @@ from coopgroup.telemetry import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from coopgroup.assignors.base import Assignor
     from coopgroup.member import MemberConfig
     from coopgroup.member.kept_identity import KeptIdentity
-    from coopgroup.policies.base import Policy
     from coopgroup.simulator.brokers import Brokers
     from coopgroup.simulator.network import Network
     from coopgroup.simulator.world import World
@@ -76,34 +77,6 @@ __all__ = ["Habits", "Process", "Seen"]
 
 _OUTSIDE = frozenset({MemberState.UNSUBSCRIBED, MemberState.FAILED})
 _MILLION = 1_000_000
-
-
-@define(kw_only=True)
-class Habits:
-    """What is alike for all processes of a run, and may change while it runs.
-
-    Attributes:
-        assignor: says where.
-        policy: says when.
-        callback_ms: from the moment in which a callback is due to its call.
-        lead_ms: that a leader takes for a round.
-        notice_ms: until a leader notices that partitions changed.
-        retry_ms: after a round that was refused, until the leader asks for another.
-        jitter_ms: by which a retry may come later.
-        no_metadata: part of the rounds whose leader gets no metadata in time.
-        awaits_commits: whether an application waits for its commit of what it has to stop; else it
-            asks for it and says at once that it has stopped, which a consumer allows.
-    """
-
-    assignor: Assignor
-    policy: Policy
-    callback_ms: Span = field(factory=lambda: Span(1, 10))
-    lead_ms: Span = field(factory=lambda: Span(1, 10))
-    notice_ms: Span = field(factory=lambda: Span(1, 50))
-    retry_ms: int = 1_000
-    jitter_ms: int = 50
-    no_metadata: float = 0.0
-    awaits_commits: bool = True
 
 
 @frozen(kw_only=True)
@@ -169,6 +142,8 @@ class Process:
     _deadline_ms: int | None = None
     _wakes_at_ms: int | None = None
     _wake_number: int = 0
+    # What told it that it leads again without a round, until it has its assignment.
+    _returned: JoinGroupAnswer | None = None
     # Member id and generation in which it leads though it decided no round of that.
     _leads_as: tuple[str, int] | None = None
 
@@ -315,7 +290,7 @@ class Process:
             self.world.object_to("host", f"{self.name}: {error}")
             return
         if isinstance(event, Answered) and isinstance(event.answer, JoinGroupAnswer):
-            self._look_over(event.answer)
+            self._hear_of_lead(event.answer)
         self._withhold()
         for effect in effects:
             self._carry_out(effect)
@@ -324,6 +299,9 @@ class Process:
                 self._end(EndCause.CLOSED)
         else:
             self._wake_in_time()
+        if self._returned is not None and self.state in SETTLED:
+            answer, self._returned = self._returned, None
+            self._look_over(answer)
 
     def write(self, record: Record) -> None:
         """Write a record down."""
@@ -415,16 +393,19 @@ class Process:
 
     # --- its duty as a leader ------------------------------------------------------------------
 
-    def _look_over(self, answer: JoinGroupAnswer) -> None:
-        """Look after the topics of a group whose round needs no decision (KIP-814).
-
-        What appeared while the leader was away is not told from what was there before.
-        """
-        if answer.skip_assignment and answer.leader_id == answer.member_id:
+    def _hear_of_lead(self, answer: JoinGroupAnswer) -> None:
+        leads = answer.skip_assignment and answer.leader_id == answer.member_id
+        self._returned = answer if leads else None
+        if leads:
             self._leads_as = (answer.member_id, answer.generation)
-            topics = read_members(answer.members, index_min=self.config.index_min).topics
-            found = self.brokers.existing().restrict_names(topics)
-            self.seen = Seen(topics=topics, partitions=found)
+
+    def _look_over(self, answer: JoinGroupAnswer) -> None:
+        """Look after the topics of a group whose round needed no decision (KIP-814)."""
+        topics = read_members(answer.members, index_min=self.config.index_min).topics
+        self.seen = Seen(topics=topics, partitions=self.brokers.existing().restrict_names(topics))
+        if resources_digest(self.seen.partitions) != self.session.member.shared_digest:
+            self.seen = Seen(topics=topics)  # something changed while it was away
+            self.notice()
 
     def _lead(self, duty: LeadRound) -> None:
         """Duty 4: decide the round, a while later; what exists is looked up now."""

@@ -159,7 +159,7 @@ def _answer_in_words(answer: Answer) -> str:
 
 def _assignment_in_words(message: bytes) -> str:
     try:
-        told = decode_assignment(message, index_min=_INDEX_MIN)
+        told = decode_assignment(message, index_min=_INDEX_MIN, skips_rest=True)
     except DecodeError as error:
         return f"unreadable: {error}"
     words = resources_in_words(told.assigned)

@@ -26,6 +26,7 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 from coopgroup.protocol import Assignment, encode_assignment
+from coopgroup.protocol.notes import AssignmentNote, names_digest, resources_digest, with_note
 from tests.unit.kafka.one_member_group import (
     ORDERS,
     SEEN,
@@ -181,9 +182,37 @@ def test_leader_that_came_back_where_an_application_looks_has_shared_nothing(
                 return None
 
     with running(monkeypatch) as (driver, group):
-        monkeypatch.setattr(RoundLeader, "look_over", lambda _, members: looked.append(members))
+        monkeypatch.setattr(RoundLeader, "look_over", lambda _, *what: looked.append(what))
         driver.application = driver.inbox
         group.override = keep
         subscribe(driver)
         assert (driver.leads, looked) == (True, [])
         assert driver.leader.seen == SeenTopics()
+
+
+@pytest.mark.parametrize("shared", [None, resources_digest(ORDERS)])
+def test_leader_that_came_back_looks_over_what_was_noted_for_it(
+    monkeypatch: pytest.MonkeyPatch, shared: int | None
+) -> None:
+    """When it has its assignment, for the note stands behind that."""
+    looked = list[object]()
+    content = encode_assignment(Assignment(assigned=ORDERS, revoked=None))
+    note = AssignmentNote(topics=names_digest(("orders",)), shared=shared)
+
+    def keep(request: GroupRequest) -> Outcome:
+        match request:
+            case JoinGroupRequest():
+                answer = usual_answer(request)
+                assert isinstance(answer, JoinGroupAnswer)
+                return attrs.evolve(answer, skip_assignment=True)
+            case SyncGroupRequest():
+                return SyncGroupAnswer(error_code=0, assignment=with_note(content, note))
+            case _:
+                return None
+
+    with running(monkeypatch) as (driver, group):
+        monkeypatch.setattr(RoundLeader, "look_over", lambda _, *what: looked.append(what[1:]))
+        group.override = keep
+        subscribe(driver)
+        wait_until(lambda: bool(looked))
+        assert (driver.leads, looked) == (True, [(shared,)])

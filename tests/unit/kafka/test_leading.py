@@ -23,6 +23,7 @@ from coopgroup.policies.base import Offer, RoundContext, StagedRound
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import Subscription, decode_assignment, encode_subscription
+from coopgroup.protocol.notes import resources_digest
 from coopgroup.session import LeadRound, RoundLed
 from coopgroup.telemetry import RoundRefused
 
@@ -390,7 +391,7 @@ def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
 )
 def test_leader_that_came_back_looks_its_topics_over(
     leader: RoundLeader,
-    posted: queue.Queue[SessionEvent],
+    posted: list[RoundLed | RejoinRequested],
     shared_digest: int | None,
     *,
     asks: bool,
@@ -401,7 +402,7 @@ def test_leader_that_came_back_looks_its_topics_over(
     assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
     leader.stop()
     wanted = [RejoinRequested(reason="partitions changed")] if asks else []
-    assert list(posted.queue) == wanted
+    assert posted == wanted
 
 
 def test_leader_that_came_back_to_no_metadata_asks_for_a_round_later(

@@ -130,7 +130,10 @@ def led(
 
 def told(round_: LedRound) -> dict[str, Assignment]:
     """What each member reads in its answer."""
-    return {member: decode_assignment(message) for member, message in round_.assignments}
+    return {
+        member: decode_assignment(message, skips_rest=True)
+        for member, message in round_.assignments
+    }
 
 
 def orders(*indices: int) -> ResourceSet:

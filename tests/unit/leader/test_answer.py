@@ -17,6 +17,7 @@ from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import Assignment, decode_assignment, encode_assignment
+from coopgroup.protocol.notes import AssignmentNote, names_digest, note_of, resources_digest
 from coopgroup.telemetry import RoundLed, RoundRefused, SubscriptionUnreadable
 from tests.unit.leader.rounds import (
     ORDERS_4,
@@ -84,6 +85,47 @@ def test_lead_when_one_gives_up_tells_all_that_a_round_follows() -> None:
     )
     nothing_yet = Assignment(assigned=EMPTY, revoked=EMPTY)
     assert (answers["b"], answers["c"]) == (nothing_yet, nothing_yet)
+
+
+def test_lead_notes_for_static_members_what_the_last_word_was_made_from() -> None:
+    """For their next life (KIP-345); of what there is to share only the leader hears."""
+    static = [
+        attrs.evolve(joined(name, {"orders": held}), group_instance_id=f"i-{name}")
+        for name, held in (("a", [0, 1]), ("b", [2]))
+    ]
+    round_ = led(*static, joined("c", {"orders": [3]}))
+    topics = names_digest(("orders",))
+    assert [note_of(content) for _, content in round_.assignments] == [
+        AssignmentNote(topics=topics, shared=resources_digest(orders(0, 1, 2, 3))),
+        AssignmentNote(topics=topics),
+        None,
+    ]
+    assert told(round_)["a"] == Assignment(assigned=orders(0, 1))
+
+
+def test_lead_notes_nothing_in_a_round_that_another_follows() -> None:
+    """Nor for members that cannot be read, who may subscribe to anything."""
+    static = [
+        attrs.evolve(one, group_instance_id=one.member_id)
+        for one in (joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), unreadable("c"))
+    ]
+    assert [note_of(content) for _, content in led(*static).assignments] == [None] * 3
+    alone = led(attrs.evolve(unreadable("c"), group_instance_id="i"))
+    assert [note_of(content) for _, content in alone.assignments] == [None]
+
+
+def test_fallback_round_without_metadata_notes_nothing_of_what_there_is() -> None:
+    """Whoever comes back asks for a round then."""
+    static = attrs.evolve(joined("a", {"orders": [0]}), group_instance_id="i")
+    round_ = fallback_round(
+        read_members([static]),
+        None,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=context(),
+        reason="no metadata",
+    )
+    assert note_of(round_.assignments[0][1]) == AssignmentNote(topics=names_digest(("orders",)))
 
 
 def test_lead_when_a_topic_is_gone_takes_it_back() -> None:

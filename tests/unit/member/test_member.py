@@ -18,6 +18,8 @@ from coopgroup.member import (
 from coopgroup.member.effects import Lane, LoseResources, Report, Send
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.model.group_api import HeartbeatAnswer, SyncGroupAnswer
+from coopgroup.protocol import Assignment, encode_assignment
+from coopgroup.protocol.notes import AssignmentNote, names_digest, with_note
 from coopgroup.telemetry import MembershipLost
 from tests.support.members import (
     CONFIG,
@@ -334,3 +336,20 @@ def test_assignment_when_unreadable_keeps_what_is_held() -> None:
     answer = SyncGroupAnswer(error_code=0, assignment=b"\x00")
     driven.answer(RequestKind.SYNC_GROUP, answer)
     assert (driven.member.state, driven.member.owned) == (MemberState.STABLE, HELD)
+
+
+@pytest.mark.parametrize(
+    ("topics", "state"), [(("T",), MemberState.STABLE), (("T", "U"), MemberState.JOINING)]
+)
+def test_assignment_when_made_from_another_subscription_is_followed_by_a_round(
+    topics: tuple[str, ...], state: MemberState
+) -> None:
+    """A static member came back with other topics, and the group began no round for it."""
+    content = encode_assignment(Assignment(assigned=HELD))
+    note = AssignmentNote(topics=names_digest(topics), shared=7)
+    driven = syncing()
+    answer = SyncGroupAnswer(error_code=0, assignment=with_note(content, note))
+    driven.answer(RequestKind.SYNC_GROUP, answer)
+    assert (driven.member.state, driven.member.owned) == (state, HELD)
+    assert driven.member.shared_digest == 7
+    assert driven.sent() == (["JoinGroupRequest"] if state is MemberState.JOINING else [])
