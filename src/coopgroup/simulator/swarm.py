@@ -77,7 +77,7 @@ class ActKind(enum.StrEnum):
     """Nothing gets through on the `lane` of a process for `for_ms`; on its others it does."""
 
     SUBSCRIBE = "subscribe"
-    """A process subscribes to other `topics`."""
+    """A process subscribes to other `topics`; one that is away, when it comes back."""
 
     GARBLE = "garble"
     """The next JoinGroup of a process has a subscription that nobody can read."""

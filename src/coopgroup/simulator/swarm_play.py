@@ -187,10 +187,6 @@ def settle(
     more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
     more_ms += 10 * ration.interval_ms if ration else 0
     _let_rest(simulation, calm_from_ms + HEALED_WITHIN_MS + more_ms, away)
-    if (leader := simulation.leader) is not None and leader.identity is Identity.STATIC:
-        # It may have come back without a round, and cannot know what changed while it was away.
-        leader.give(RejoinRequested(reason="a look at what exists"))
-        _let_rest(simulation, simulation.world.now_ms + HEALED_WITHIN_MS + more_ms)
     end_ms = simulation.world.now_ms
     topics = {topic for process in simulation.alive for topic in process.topics}
     expected = Expectations(
@@ -322,6 +318,8 @@ class _Player:
                 process = simulation.leader if leads else simulation.process(act.process)
                 if process is not None and process.alive:
                     self._happen_to(process, act)
+                elif process is not None and act.kind is ActKind.SUBSCRIBE:
+                    process.topics = act.topics  # of its next life
 
     def _start(self, act: Act) -> None:
         before = self.simulation.process(act.process)
