@@ -30,6 +30,7 @@ from coopgroup.protocol import (
     encode_kafka_assignment,
     encode_subscription,
 )
+from coopgroup.protocol.notes import without_note
 
 __all__ = ["Dialect", "Kind", "decoded_item", "encoded_item", "error_line"]
 
@@ -135,7 +136,7 @@ def _subscription_row(content: bytes) -> _Row:
 
 
 def _assignment_row(content: bytes) -> _Row:
-    assignment = decode_assignment(content)
+    assignment = decode_assignment(without_note(content))
     revoked, loss_ms = assignment.revoked, assignment.loss_timeout_ms
     return ({} if loss_ms is None else {_LOSS_TIMEOUT: loss_ms}) | {
         "version": assignment.version,

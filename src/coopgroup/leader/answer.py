@@ -240,6 +240,8 @@ def _add_notes(
     for number, claim in enumerate(request.claims):
         if claim.instance_id is None or not claim.readable:
             continue
+        if claim.member_id in request.old_readers:
+            continue  # it may insist on the end of the bytes
         known = shared if claim.member_id == leader_id else None
         note = AssignmentNote(
             topics=names_digest(claim.topics),

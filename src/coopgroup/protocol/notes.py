@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
     from coopgroup.model import ResourceSet
 
-__all__ = ["AssignmentNote", "names_digest", "note_of", "resources_digest", "with_note"]
+__all__ = [
+    "AssignmentNote",
+    "names_digest",
+    "note_of",
+    "resources_digest",
+    "with_note",
+    "without_note",
+]
 
 _MAGIC: Final = b"cgnt"
 _LAYOUT: Final = struct.Struct(f">II{len(_MAGIC)}s")
@@ -57,6 +64,11 @@ def note_of(assignment: bytes) -> AssignmentNote | None:
         return None
     topics, shared, _ = _LAYOUT.unpack(assignment[-_LAYOUT.size :])
     return AssignmentNote(topics=topics, shared=None if shared == _NOT_SAID else shared)
+
+
+def without_note(assignment: bytes) -> bytes:
+    """An assignment without the note behind it, if there is one."""
+    return assignment if note_of(assignment) is None else assignment[: -_LAYOUT.size]
 
 
 def names_digest(names: Sequence[str]) -> int:

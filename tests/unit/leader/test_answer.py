@@ -16,7 +16,13 @@ from coopgroup.model import EMPTY, NO_LOSS, ResourceSet
 from coopgroup.model.group_api import JoinedMember
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
-from coopgroup.protocol import Assignment, decode_assignment, encode_assignment
+from coopgroup.protocol import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
 from coopgroup.protocol.notes import AssignmentNote, names_digest, note_of, resources_digest
 from coopgroup.telemetry import RoundLed, RoundRefused, SubscriptionUnreadable
 from tests.unit.leader.rounds import (
@@ -104,14 +110,16 @@ def test_lead_notes_for_static_members_what_the_last_word_was_made_from() -> Non
 
 
 def test_lead_notes_nothing_in_a_round_that_another_follows() -> None:
-    """Nor for members that cannot be read, who may subscribe to anything."""
+    """Nor for members that cannot be read, or that may insist on the end of the bytes."""
     static = [
         attrs.evolve(one, group_instance_id=one.member_id)
         for one in (joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), unreadable("c"))
     ]
     assert [note_of(content) for _, content in led(*static).assignments] == [None] * 3
-    alone = led(attrs.evolve(unreadable("c"), group_instance_id="i"))
-    assert [note_of(content) for _, content in alone.assignments] == [None]
+    design_i = encode_subscription(Subscription(topics=("orders",)), 1)
+    for metadata in (unreadable("c").metadata, design_i):
+        alone = led(JoinedMember(member_id="c", group_instance_id="i", metadata=metadata))
+        assert [note_of(content) for _, content in alone.assignments] == [None]
 
 
 def test_fallback_round_without_metadata_notes_nothing_of_what_there_is() -> None:

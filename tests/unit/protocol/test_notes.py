@@ -10,6 +10,7 @@ from coopgroup.protocol.notes import (
     note_of,
     resources_digest,
     with_note,
+    without_note,
 )
 
 PLAIN = Assignment(assigned=ResourceSet({"orders": [0, 2]}))
@@ -22,6 +23,7 @@ def test_note_when_it_is_added_is_read_back_and_passed_over(shared: int | None) 
     note = AssignmentNote(topics=names_digest(("orders",)), shared=shared)
     content = with_note(CONTENT, note)
     assert note_of(content) == note
+    assert without_note(content) == without_note(CONTENT) == CONTENT
     assert decode_assignment(content, skips_rest=True) == PLAIN
     assert content[len(CONTENT) :] == (
         note.topics.to_bytes(4, "big") + (shared or 0).to_bytes(4, "big") + b"cgnt"
