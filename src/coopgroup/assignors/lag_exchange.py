@@ -6,6 +6,9 @@ one with it, whichever brings the later of the two down most for each move that 
 that nothing helps is passed over. It ends when the times are as even as the goal says, when no
 move gains enough, or with the budget of moves.
 
+In large groups many pairs at once come first (module `lag_pairing`), and then the few that take
+longest each do what they can with another partner before anybody is looked at again.
+
 Rules of this file: a move is counted against the present owners, so what nobody owns moves freely,
 and what goes back to its owner gives a move back. A gain must be more than a stated amount for
 every move, so a group at rest stays at rest: what is refused once is refused again when the same
@@ -184,13 +187,15 @@ class Exchange:
             Which of them can do nothing, and the best steps of those that can do something, if
             that is not too late for them: only the first one's unless steps are taken together.
         """
+        if not self._alike:
+            heavy = heavy[: max(1, _CELLS_MAX // self.loads.size)]
+        self.thrift.looks_left -= 1 if self._alike else heavy.size
         rows, light = self._pairs(heavy)
         cut = self._cut(rows)
         seen = int(rows[cut]) if cut < rows.size else heavy.size
         rows, light = rows[:cut], light[:cut]
         if not cut:
             return heavy[:seen], []
-        self.thrift.looks_left -= 1
         own, row_of = np.unique(rows, return_inverse=True)
         partners, partner_of = np.unique(light, return_inverse=True)
         gives, takes = self._candidates(heavy[own])[row_of], self._candidates(partners)[partner_of]
@@ -231,7 +236,7 @@ class Exchange:
             Place in `heavy`, ascending, and column of the other one, of each pair.
         """
         times = self._now.times
-        if (self.speeds == self.speeds[0]).all():
+        if self._alike:
             each = [_highest(-times)] * heavy.size
         else:
             early = times[heavy][:, None] - times
@@ -240,6 +245,11 @@ class Exchange:
         light = np.concatenate(each)
         kept = self._now.may_help(heavy[rows], light)
         return rows[kept], light[kept]
+
+    @property
+    def _alike(self) -> bool:
+        """Whether all are equally fast, so that the same partners are best for all."""
+        return bool((self.speeds == self.speeds[0]).all())
 
     @property
     def _candidates_max(self) -> int:

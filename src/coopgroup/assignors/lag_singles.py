@@ -55,7 +55,7 @@ def _taken(counts: Int64Array, lags: Int64Array, owner: Int32Array, size: int) -
     pairs = np.repeat(np.arange(counts.size) * size, counts)
     pairs += owner
     is_owned = owner != NOBODY
-    taken = pairs[is_owned]
+    taken: Int64Array = pairs[is_owned]
     taken.sort()
     several = taken[1:][taken[1:] == taken[:-1]]
     if not several.size:
