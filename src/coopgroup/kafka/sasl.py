@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from attrs import define, field
+from attrs import define, field, frozen
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from coopgroup.errors import ConfigurationError
@@ -24,6 +25,14 @@ _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _MECHANISMS: Final = (*_PASSWORD_MECHANISMS, "GSSAPI", "OAUTHBEARER")
 
 
+@frozen(kw_only=True)
+class _Token:
+    text: str
+    extensions: Mapping[str, str]
+    renew_at: float
+    expires_at: float
+
+
 @define(kw_only=True)
 class OAuthTokenSource:
     """Tokens from confluent-kafka's `oauth_cb`, in the form that kafka-python asks for.
@@ -33,16 +42,17 @@ class OAuthTokenSource:
     80 % of its life is over.
 
     `renew` may wait for a token service and therefore runs on a thread of its own, before a
-    connection is made; `token` is what the connection's loop calls, and as a rule only reads.
+    connection is made. `token` is what the connection's loop calls, which must not wait: heartbeats
+    go out from there. It comes again late in a token's life (KIP-368), and then gives the old token
+    once more while another one is asked for.
     """
 
     callback: Callable[[str], tuple[Any, ...]]
     argument: str
     clock: Callable[[], float] = time.time
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    _token: str = field(default="", init=False)
-    _extensions: dict[str, str] = field(factory=dict, init=False)
-    _renew_at: float = field(default=0.0, init=False)
+    _last: _Token | None = field(default=None, init=False)
+    _renewing: threading.Thread | None = field(default=None, init=False)
 
     def renew(self) -> None:
         """Ask the callback for a token unless the last one is still good.
@@ -53,7 +63,7 @@ class OAuthTokenSource:
         """
         with self._lock:
             now = self.clock()
-            if self._token and now < self._renew_at:
+            if self._last is not None and now < self._last.renew_at:
                 return
             answer = self.callback(self.argument)
             if len(answer) not in {OAUTH_PLAIN_RESULT, OAUTH_FULL_RESULT}:
@@ -62,19 +72,45 @@ class OAuthTokenSource:
                     f"{len(answer)} values",
                     "(token, expiry_s) or (token, expiry_s, principal, extensions)",
                 )
-            self._token = str(answer[0])
-            self._renew_at = now + (float(answer[1]) - now) * TOKEN_LIFE_SHARE
-            if len(answer) == OAUTH_FULL_RESULT:
-                self._extensions = {str(key): str(value) for key, value in answer[3].items()}
+            expires_at = float(answer[1])
+            given = answer[3] if len(answer) == OAUTH_FULL_RESULT else {}
+            self._last = _Token(
+                text=str(answer[0]),
+                extensions={str(key): str(value) for key, value in given.items()},
+                renew_at=now + (expires_at - now) * TOKEN_LIFE_SHARE,
+                expires_at=expires_at,
+            )
 
     def token(self) -> str:
-        """Return a token that is good now (the name is kafka-python's)."""
-        self.renew()
-        return self._token
+        """Return a token that is good now (the name is kafka-python's).
+
+        Raises:
+            TimeoutError: the last one has expired; the connection is made anew, after `renew`.
+        """
+        if self._last is None:
+            self.renew()
+        last, now = self._last, self.clock()
+        if last is None or now >= last.expires_at:
+            raise TimeoutError("the OAuth token has expired, and oauth_cb gave no other one yet")
+        if now >= last.renew_at:
+            self._renew_aside()
+        return last.text
 
     def extensions(self) -> dict[str, str]:
         """Return the SASL extensions (KIP-342) that came with the token."""
-        return dict(self._extensions)
+        return {} if self._last is None else dict(self._last.extensions)
+
+    def _renew_aside(self) -> None:
+        if self._renewing is None or not self._renewing.is_alive():
+            self._renewing = threading.Thread(
+                target=self._try_to_renew, name="coopgroup-token", daemon=True
+            )
+            self._renewing.start()
+
+    def _try_to_renew(self) -> None:
+        # Whoever asks next tries again; the errors are heard where a connection is made.
+        with contextlib.suppress(Exception):
+            self.renew()
 
 
 # kafka-python checks the type; being registered spares us inheriting from its class.

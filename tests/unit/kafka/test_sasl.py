@@ -1,5 +1,6 @@
 """How the group's connections authenticate."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.connection_settings import read_connection_settings
 from coopgroup.kafka.sasl import OAuthTokenSource
+from tests.unit.kafka.one_member_group import wait_until
 
+WAIT_S = 10.0
 SCRAM = {
     "bootstrap.servers": "localhost:9092",
     "security.protocol": "SASL_PLAINTEXT",
@@ -66,10 +69,63 @@ def test_token_is_used_again_when_it_is_still_good() -> None:
     source = OAuthTokenSource(callback=callback, argument="text", clock=lambda: now)
     tokens = [source.token()]
     now += 79
+    source.renew()
     tokens.append(source.token())
     now += 2
+    source.renew()
     tokens.append(source.token())
     assert (tokens, asked) == (["token-1", "token-1", "token-2"], ["text", "text"])
+
+
+def test_loop_does_not_wait_for_the_callback_while_a_token_is_good() -> None:
+    """Heartbeats must go out while a token service is slow; it is asked once at a time."""
+    now = 1_000.0
+    asked: list[threading.Event] = []
+
+    def callback(_: str) -> tuple[str, float]:
+        answered = threading.Event()
+        asked.append(answered)
+        assert len(asked) == 1 or answered.wait(WAIT_S)
+        return f"token-{len(asked)}", now + 100
+
+    source = OAuthTokenSource(callback=callback, argument="", clock=lambda: now)
+    source.renew()
+    now += 90
+    assert [source.token(), source.token()] == ["token-1", "token-1"]
+    wait_until(lambda: len(asked) == 2)
+    now += 20
+    with pytest.raises(TimeoutError, match="has expired"):
+        source.token()
+    asked[1].set()
+    source.renew()
+    assert (source.token(), len(asked)) == ("token-2", 2)
+
+
+def test_loop_goes_on_with_a_token_while_the_callback_fails() -> None:
+    """It is asked again with every need, and a connection that is to be made hears why not."""
+    now = 1_000.0
+    asked: list[int] = []
+
+    def callback(_: str) -> tuple[str, float]:
+        asked.append(1)
+        if len(asked) > 1:
+            raise OSError("the token service is down")
+        return "token", 1_100.0
+
+    source = OAuthTokenSource(callback=callback, argument="", clock=lambda: now)
+    assert source.token() == "token"
+    now += 90
+    for count in (2, 3):
+        assert source.token() == "token"
+        wait_until(lambda: threads() == [])
+        assert len(asked) == count
+    with pytest.raises(OSError, match="is down"):
+        source.renew()
+
+
+def threads() -> list[str]:
+    """Names of the threads that ask for tokens."""
+    return [one.name for one in threading.enumerate() if one.name == "coopgroup-token"]
 
 
 def test_extensions_come_along_when_the_callback_gives_them() -> None:
