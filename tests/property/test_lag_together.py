@@ -24,7 +24,7 @@ SIZE = 8
 def few_are_many() -> Iterator[None]:
     """Two members are a large group."""
     with (
-        mock.patch("coopgroup.assignors.lag_exchange._TOGETHER_MIN", 2),
+        mock.patch("coopgroup.assignors.lag_steps._TOGETHER_MIN", 2),
         mock.patch("coopgroup.assignors.lag_pairing._PAIRS_MIN", 1),
     ):
         yield

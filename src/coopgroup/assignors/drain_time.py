@@ -26,6 +26,7 @@ from coopgroup.assignors.drain_dealing import deal_by_time
 from coopgroup.assignors.drain_levelling import PoolWork, level
 from coopgroup.assignors.drain_work import work_of
 from coopgroup.assignors.lag_exchange import Exchange, Thrift
+from coopgroup.assignors.lag_steps import Loads
 from coopgroup.assignors.options import count_or_none, share, yes_or_no
 from coopgroup.assignors.pools import subscriber_pools
 from coopgroup.model import NOBODY
@@ -200,18 +201,18 @@ class _Placing:
             return False
         shares = self._pool_work(target, owner, pool)
         levelled = level(shares, thrift)
-        exchange = Exchange(
+        now = Loads(
             weights=shares.weights,
             owner=shares.owner,
             holder=shares.holder,
             loads=shares.loads,
             speeds=shares.speeds,
-            goal=np.sort(goal[pool.subscribers])[::-1],
             skew=shares.weights.size,
             least=shares.keeps_one.astype(np.int64),
-            thrift=thrift,
+            gain_min=thrift.gain_min,
         )
-        exchanged = exchange.run()
+        goals = np.sort(goal[pool.subscribers])[::-1]
+        exchanged = Exchange(now=now, goal=goals, thrift=thrift).run()
         target[pool.resources] = pool.subscribers[shares.holder]
         return levelled or exchanged
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from coopgroup.assignors.lag_steps import Steps
     from coopgroup.model.group import Float64Array
-    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
+    from coopgroup.model.resource_set import BoolArray, Int64Array
 
 __all__ = ["Exchange", "Thrift"]
 
@@ -39,7 +39,6 @@ _CANDIDATES_MAX: Final = 64  # partitions of one member that are looked at, spre
 _CANDIDATES_TOGETHER_MAX: Final = 32
 _LOOKS_MAX: Final = 20_000  # some seconds; a group that large goes on in its next round
 _CELLS_MAX: Final = 2**18
-_TOGETHER_MIN: Final = 256  # members; with fewer, the best single step goes first
 
 
 @define(kw_only=True)
@@ -82,30 +81,17 @@ class _Step:
 
 @define(kw_only=True, eq=False)
 class Exchange:
-    """One pool's partitions P and subscribers S, with loads that may be more than this pool's.
+    """One pool's exchange between its S subscribers.
 
     Attributes:
-        weights: int64 (P,), none below 0: lag of each partition, or its work.
-        owner: int32 (P,): column of each partition's present owner, or NOBODY.
-        holder: int64 (P,): column of who shall have it; changed by `run`.
-        loads: int64 (S,): weight that each subscriber carries; changed by `run`.
-        speeds: float64 (S,): all above 0.
+        now: who holds what; changed by `run`.
         goal: float64 (S,): times, descending, that are even enough.
-        skew: by how many the counts may differ; 0 where counts must stay what they are.
-        least: int64 (S,): how many each keeps of this pool, if it has that many.
         thrift: what moves must bring; its budget is used up.
     """
 
-    weights: Int64Array
-    owner: Int32Array
-    holder: Int64Array
-    loads: Int64Array
-    speeds: Float64Array
+    now: Loads
     goal: Float64Array
-    skew: int
-    least: Int64Array
     thrift: Thrift
-    _now: Loads = field(init=False)
     _held: dict[int, Int64Array] = field(init=False, factory=dict)
     _order: Int64Array = field(init=False)
     _starts: Int64Array = field(init=False)
@@ -113,23 +99,12 @@ class Exchange:
 
     def run(self) -> bool:
         """Exchange until it is even enough or nothing helps; say whether anything changed."""
-        self._now = Loads(
-            weights=self.weights,
-            owner=self.owner,
-            holder=self.holder,
-            loads=self.loads,
-            speeds=self.speeds,
-            skew=self.skew,
-            least=self.least,
-            gain=self.thrift.gain_min * float(self.loads.sum() / self.speeds.sum()),
-            together=self.loads.size >= _TOGETHER_MIN,
-        )
         if self._even_enough():
             return False
-        ranked = Ranked.of(self.weights)
+        ranked = Ranked.of(self.now.weights)
         changed = False
         while True:
-            paired = self._now.together and pair_off(self._now, ranked, self.goal, self.thrift)
+            paired = self.now.together and pair_off(self.now, ranked, self.goal, self.thrift)
             if changed and not paired:
                 return True
             changed |= paired
@@ -139,8 +114,8 @@ class Exchange:
 
     def _swept(self, ranked: Ranked) -> bool:
         """Take single steps until it is even enough or nothing helps; whether there was any."""
-        self._order = ranked.by_holder(self.holder)
-        self._starts = np.append(0, np.cumsum(self._now.counts))
+        self._order = ranked.by_holder(self.now.holder)
+        self._starts = np.append(0, np.cumsum(self.now.counts))
         self._held = {}
         before = self._steps
         while self._sweep():
@@ -150,27 +125,27 @@ class Exchange:
     def _sweep(self) -> bool:
         """Go through the members from the latest down; say whether another sweep may help."""
         before = self._steps
-        passed_over = np.zeros(self.loads.size, dtype=np.bool_)
+        passed_over = np.zeros(self.now.loads.size, dtype=np.bool_)
         count = 1  # most are passed over, so those after one that was are looked at together
         while self.thrift.looks_left > 0 and not self._even_enough():
-            latest = self._latest(passed_over, max(count, _PARTNERS_MAX * self._now.together))
+            latest = self._latest(passed_over, max(count, _PARTNERS_MAX * self.now.together))
             if not latest.size:
                 return self._steps > before
             passed, steps = self._look(latest)
             passed_over[passed] = True
-            count = passed.size + 1 if steps else min(2 * count, self.loads.size)
+            count = passed.size + 1 if steps else min(2 * count, self.now.loads.size)
             for step in steps:
                 self._take(step)
         return False
 
     def _even_enough(self) -> bool:
-        above = np.sort(self._now.times)[::-1] - self.goal
-        return float(above.max()) <= self._now.gain
+        above = np.sort(self.now.times)[::-1] - self.goal
+        return float(above.max()) <= self.now.gain
 
     def _latest(self, passed_over: BoolArray, count: int) -> Int64Array:
         """The columns that take longest, as far as anybody is early enough for them to gain."""
-        times = self._now.times
-        needed = self._now.gain * (1 + float(self.speeds.min() / self.speeds.max()))
+        times = self.now.times
+        needed = self.now.gain * (1 + float(self.now.speeds.min() / self.now.speeds.max()))
         late = ~passed_over & (times - times.min() > needed)
         columns = np.flatnonzero(late)
         if count == 1 and columns.size:
@@ -188,7 +163,7 @@ class Exchange:
             that is not too late for them: only the first one's unless steps are taken together.
         """
         if not self._alike:
-            heavy = heavy[: max(1, _CELLS_MAX // self.loads.size)]
+            heavy = heavy[: max(1, _CELLS_MAX // self.now.loads.size)]
         self.thrift.looks_left -= 1 if self._alike else heavy.size
         rows, light = self._pairs(heavy)
         cut = self._cut(rows)
@@ -199,11 +174,11 @@ class Exchange:
         own, row_of = np.unique(rows, return_inverse=True)
         partners, partner_of = np.unique(light, return_inverse=True)
         gives, takes = self._candidates(heavy[own])[row_of], self._candidates(partners)[partner_of]
-        found = self._now.best_steps(heavy[rows], light, gives, takes, self.thrift)
+        found = self.now.best_steps(heavy[rows], light, gives, takes, self.thrift)
         order = np.lexsort((found.rank, -found.worth, rows))
         order = order[found.worth[order] > 0]
         can = rows[order]
-        if not self._now.together:
+        if not self.now.together:
             order, seen = order[:1], int(can.min(initial=seen))
         passed = np.ones(seen, dtype=np.bool_)
         passed[can[can < seen]] = False
@@ -235,29 +210,29 @@ class Exchange:
         Returns:
             Place in `heavy`, ascending, and column of the other one, of each pair.
         """
-        times = self._now.times
+        times = self.now.times
         if self._alike:
             each = [_highest(-times)] * heavy.size
         else:
             early = times[heavy][:, None] - times
-            each = [_distinct(_highest(one), _highest(one * self.speeds)) for one in early]
+            each = [_distinct(_highest(one), _highest(one * self.now.speeds)) for one in early]
         rows = np.repeat(np.arange(heavy.size), [some.size for some in each])
         light = np.concatenate(each)
-        kept = self._now.may_help(heavy[rows], light)
+        kept = self.now.may_help(heavy[rows], light)
         return rows[kept], light[kept]
 
     @property
     def _alike(self) -> bool:
         """Whether all are equally fast, so that the same partners are best for all."""
-        return bool((self.speeds == self.speeds[0]).all())
+        return bool((self.now.speeds == self.now.speeds[0]).all())
 
     @property
     def _candidates_max(self) -> int:
-        return _CANDIDATES_TOGETHER_MAX if self._now.together else _CANDIDATES_MAX
+        return _CANDIDATES_TOGETHER_MAX if self.now.together else _CANDIDATES_MAX
 
     def _cut(self, rows: Int64Array) -> int:
         """How many of these pairs to look at together: whole rows, and no more than fit."""
-        widest = min(self._candidates_max, int(self._now.counts.max()))
+        widest = min(self._candidates_max, int(self.now.counts.max()))
         most = max(1, _CELLS_MAX // (widest * (widest + 1)))
         if rows.size <= most:
             return rows.size
@@ -265,7 +240,7 @@ class Exchange:
         return max(first_row, int(np.searchsorted(rows, rows[most])))
 
     def _take(self, step: _Step) -> None:
-        heavy = int(self.holder[step.given])
+        heavy = int(self.now.holder[step.given])
         self._hand_over(step.given, heavy, step.partner)
         if step.taken != NOTHING:
             self._hand_over(step.taken, step.partner, heavy)
@@ -275,8 +250,8 @@ class Exchange:
     def _hand_over(self, place: int, giver: int, taker: int) -> None:
         self._held[giver] = self._places(giver)[self._places(giver) != place]
         grown = np.append(self._places(taker), place)
-        self._held[taker] = grown[np.lexsort((grown, self.weights[grown]))]
-        self._now.hand_over(place, taker)
+        self._held[taker] = grown[np.lexsort((grown, self.now.weights[grown]))]
+        self.now.hand_over(place, taker)
 
     def _candidates(self, columns: Int64Array) -> Int64Array:
         """What of the partitions of each column is looked at: (columns, n), NOTHING in the end."""

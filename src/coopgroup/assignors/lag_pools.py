@@ -14,6 +14,7 @@ import numpy as np
 
 from coopgroup.assignors.lag_dealing import deal_by_count
 from coopgroup.assignors.lag_exchange import Exchange
+from coopgroup.assignors.lag_steps import Loads
 from coopgroup.assignors.lag_sticky import given_up
 from coopgroup.assignors.quotas import Share, settle_quotas, share_of
 from coopgroup.model import NOBODY
@@ -103,18 +104,18 @@ def _evened_out(
     share = share_of(group, pool)
     column_of = np.zeros(len(group.members), dtype=np.int64)
     column_of[pool.subscribers] = np.arange(pool.subscribers.size)
-    exchange = Exchange(
+    now = Loads(
         weights=lags[pool.resources],
         owner=share.owner,
         holder=column_of[target[pool.resources]],
         loads=loads[pool.subscribers],
         speeds=np.ones(pool.subscribers.size),
-        goal=np.sort(goal[pool.subscribers])[::-1].astype(np.float64),
         skew=0,
         least=np.zeros(pool.subscribers.size, dtype=np.int64),
-        thrift=thrift,
+        gain_min=thrift.gain_min,
     )
-    changed = exchange.run()
-    target[pool.resources] = pool.subscribers[exchange.holder]
-    loads[pool.subscribers] = exchange.loads
+    goals = np.sort(goal[pool.subscribers])[::-1].astype(np.float64)
+    changed = Exchange(now=now, goal=goals, thrift=thrift).run()
+    target[pool.resources] = pool.subscribers[now.holder]
+    loads[pool.subscribers] = now.loads
     return changed

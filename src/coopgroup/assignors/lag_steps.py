@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["NOTHING", "Loads", "Ranked", "Steps"]
 
 NOTHING: Final = -1
+_TOGETHER_MIN: Final = 256  # members; with fewer, the best single step goes first
 _FREE: Final = 0.5  # what a move costs, if nobody owns what moves
 
 
@@ -93,8 +94,9 @@ class Loads:
         speeds: float64 (S,): all above 0.
         skew: by how many the counts may differ; 0 where counts must stay what they are.
         least: int64 (S,): how many each keeps of this pool, if it has that many.
-        gain: what a step must bring for each move, in time.
-        together: whether steps of several pairs are taken at once.
+        gain_min: what a step must bring for each move, as a share of the mean time.
+        gain: the same, in time.
+        together: whether there are so many members that several steps are taken at once.
         times: float64 (S,): how long each takes.
         counts: int64 (S,): how many each holds.
         strange: int64 (S,): how many it holds that it does not own.
@@ -107,8 +109,9 @@ class Loads:
     speeds: Float64Array
     skew: int
     least: Int64Array
-    gain: float
-    together: bool
+    gain_min: float
+    gain: float = field(init=False)
+    together: bool = field(init=False)
     times: Float64Array = field(init=False)
     counts: Int64Array = field(init=False)
     strange: Int64Array = field(init=False)
@@ -116,6 +119,8 @@ class Loads:
     def __attrs_post_init__(self) -> None:
         """Sum up."""
         size = self.loads.size
+        self.gain = self.gain_min * float(self.loads.sum() / self.speeds.sum())
+        self.together = size >= _TOGETHER_MIN
         self.times = self.loads / self.speeds
         self.counts = np.bincount(self.holder, minlength=size)
         self.strange = np.bincount(self.holder[self.holder != self.owner], minlength=size)

@@ -21,6 +21,7 @@ from attrs import frozen
 
 from coopgroup.assignors.lag_dealing import Window, deal_by_count, deal_by_lag
 from coopgroup.assignors.lag_exchange import Exchange
+from coopgroup.assignors.lag_steps import Loads
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
@@ -121,19 +122,18 @@ def _placed(deals: Deals, places: slice, skew: int, thrift: Thrift) -> Int64Arra
     holder = given_up(lags, owner, caps)
     _deal_free(holder, lags, size, window)
     goal = loads_of(lags, deals.fresh[places], size).astype(np.float64)
-    exchange = Exchange(
+    now = Loads(
         weights=lags,
         owner=owner,
         holder=holder,
         loads=loads_of(lags, holder, size),
         speeds=np.ones(size),
-        goal=np.sort(goal)[::-1],
         skew=skew,
         least=np.full(size, min(1, lags.size // size)),
-        thrift=thrift,
+        gain_min=thrift.gain_min,
     )
-    exchange.run()
-    return exchange.holder
+    Exchange(now=now, goal=np.sort(goal)[::-1], thrift=thrift).run()
+    return now.holder
 
 
 def _deal_free(holder: Int64Array, lags: Int64Array, size: int, window: Window) -> None:
