@@ -128,7 +128,7 @@ MUTANTS: Final = (
     Mutant("never gives up what has stopped", "member.revocation:give_up_stopped",
            "owned=member.owned - given_up,", "owned=member.owned,"),
     Mutant("no heartbeats while a join waits", "member.requests:wanted",
-           "if RequestKind.HEARTBEAT not in waiting and member.in_generation:",
+           "if _HEARTBEAT not in waiting and member.in_generation:",
            "if not waiting and member.in_generation:"),
     Mutant("the delay is over and nobody rejoins", "member.machine:_meet_deadlines",
            "due = scheduled is not None and turn.now_ms >= scheduled", "due = False"),

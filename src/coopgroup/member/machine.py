@@ -10,7 +10,7 @@ answer to a request that is not on its way any more, and the decision of a round
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from coopgroup.member.answers import take_outcome
 from coopgroup.member.commits import abandon, enqueue
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from coopgroup.member.member import Member
 
 __all__ = ["step"]
+
+_REVOKING: Final = MemberState.REVOKING  # asked in every step, and slow to look up
 
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
@@ -187,9 +189,9 @@ def _meet_deadlines(turn: Turn) -> None:
     scheduled = member.scheduled_rejoin_ms
     due = scheduled is not None and turn.now_ms >= scheduled
     reason = "scheduled rebalance" if due else member.rejoin_reason
-    if member.state is MemberState.STABLE and reason:
+    if reason and member.state is MemberState.STABLE:
         turn.rejoin(reason)
-    if member.state is MemberState.REVOKING:
+    if member.state is _REVOKING:
         if reason:
             turn.rejoin_soon()
         soon_ms = turn.member.rejoin_at_ms

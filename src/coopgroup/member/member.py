@@ -6,7 +6,7 @@ Rules of this file: values and questions about them; nothing here moves a member
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from attrs import frozen
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
     from coopgroup.model.group_api import Coordinator
 
 __all__ = ["Member", "MemberConfig", "Outstanding", "lease_is_over", "new_member"]
+
+# Looked up once: what follows is asked for in every step, and a member of an enum, or a method of
+# `object`, costs as much to look up as a call does.
+_STABLE: Final = MemberState.STABLE
+_REVOKING: Final = MemberState.REVOKING
+_JOIN: Final = RequestKind.JOIN_GROUP
+_SYNC: Final = RequestKind.SYNC_GROUP
+_new: Final = object.__new__
+_fill: Final = object.__setattr__
 
 
 def _positive(
@@ -222,12 +231,13 @@ class Member:
         Raises:
             TypeError: there is no such field.
         """
-        fields = vars(self) | changes
-        if len(fields) > len(vars(self)):
-            message = f"a member has no {', '.join(sorted(changes.keys() - vars(self).keys()))}"
+        before = self.__dict__
+        fields = before | changes
+        if len(fields) > len(before):
+            message = f"a member has no {', '.join(sorted(changes.keys() - before.keys()))}"
             raise TypeError(message)
-        made = object.__new__(Member)
-        object.__setattr__(made, "__dict__", fields)
+        made = _new(Member)
+        _fill(made, "__dict__", fields)
         return made
 
     @property
@@ -244,10 +254,12 @@ class Member:
         sync waits for the leader's, and is sent early enough to arrive; that of a leader is
         answered at once, so one that is not may not have arrived.
         """
-        sync = self.outstanding.get(RequestKind.SYNC_GROUP)
+        if not self.outstanding:
+            return self.settled_at_ms
+        sync = self.outstanding.get(_SYNC)
         if sync is not None and not self.leads:
             return max(self.settled_at_ms, self.round_open_at_ms, sync.sent_at_ms)
-        join = self.outstanding.get(RequestKind.JOIN_GROUP)
+        join = self.outstanding.get(_JOIN)
         if join is not None and self.round_open_at_ms >= join.sent_at_ms:
             return self.round_ended_after_ms
         return self.settled_at_ms
@@ -286,14 +298,12 @@ class Member:
     @property
     def wants_a_round_at_ms(self) -> int | None:
         """When it wants a round by itself, in ms, while it is in none; None for never."""
-        match self.state:
-            case MemberState.STABLE:
-                return self.scheduled_rejoin_ms
-            case MemberState.REVOKING if not (self.config.eager or self.yields):
-                soon_ms = self.rejoin_at_ms
-                return self.scheduled_rejoin_ms if soon_ms is None else soon_ms
-            case _:
-                return None
+        if self.state is _STABLE:
+            return self.scheduled_rejoin_ms
+        if self.state is _REVOKING and not (self.config.eager or self.yields):
+            soon_ms = self.rejoin_at_ms
+            return self.scheduled_rejoin_ms if soon_ms is None else soon_ms
+        return None
 
     def heartbeat_pace_ms(self, now_ms: int) -> int:
         """How long after a heartbeat the next one is due, in ms.
@@ -302,7 +312,7 @@ class Member:
         while this one stops something others may wait for it to join: both it hears by heartbeat.
         """
         pace_ms = self.config.heartbeat_interval_ms
-        if self.state is MemberState.REVOKING or self.remaining_delay_ms(now_ms):
+        if self.state is _REVOKING or self.remaining_delay_ms(now_ms):
             return min(pace_ms, self.config.window_heartbeat_interval_ms)
         return pace_ms
 

@@ -35,46 +35,56 @@ _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberS
 # After the coordinator has let a join or sync wait for so long, its answer is not to be expected.
 _ANSWER_SLACK_MS: Final = 5_000
 _NOTHING_TO_JOIN_FOR: Final = "subscribes to nothing"
+# To look a member of an enum up costs as much as a call, and `wanted` is asked twice a step.
+_FIND: Final = RequestKind.FIND_COORDINATOR
+_JOIN: Final = RequestKind.JOIN_GROUP
+_SYNC: Final = RequestKind.SYNC_GROUP
+_HEARTBEAT: Final = RequestKind.HEARTBEAT
+_LEAVE: Final = RequestKind.LEAVE_GROUP
+_COMMIT: Final = RequestKind.OFFSET_COMMIT
+_JOINING: Final = MemberState.JOINING
+_SYNCING: Final = MemberState.SYNCING
+_LEAVING: Final = MemberState.LEAVING
 
 
 def wanted(member: Member) -> list[tuple[RequestKind, int]]:
     """Requests that the member wants on their way, each with the time from which it does."""
     state, waiting = member.state, member.outstanding
     if member.coordinator is None:
-        if state in AT_WORK and RequestKind.FIND_COORDINATOR not in waiting:
-            return [(RequestKind.FIND_COORDINATOR, member.retry_at_ms)]
+        if state in AT_WORK and _FIND not in waiting:
+            return [(_FIND, member.retry_at_ms)]
         return []
     found = []
-    if state is MemberState.LEAVING and RequestKind.LEAVE_GROUP not in waiting:
-        found.append((RequestKind.LEAVE_GROUP, 0))
+    if state is _LEAVING and _LEAVE not in waiting:
+        found.append((_LEAVE, 0))
     # Before the join: a heartbeat or commit of the old generation is worth nothing after it.
-    if RequestKind.HEARTBEAT not in waiting and member.in_generation:
-        found.append((RequestKind.HEARTBEAT, member.heartbeat_at_ms))
-    if RequestKind.OFFSET_COMMIT not in waiting and _may_commit(member):
-        found.append((RequestKind.OFFSET_COMMIT, member.commits.retry_at_ms))
-    joins = state is MemberState.JOINING and RequestKind.JOIN_GROUP not in waiting
-    if joins and not joins_in_vain(member):
-        found.append((RequestKind.JOIN_GROUP, member.retry_at_ms))
-    if state is MemberState.SYNCING and RequestKind.SYNC_GROUP not in waiting:
-        found.append((RequestKind.SYNC_GROUP, member.retry_at_ms))
+    if _HEARTBEAT not in waiting and member.in_generation:
+        found.append((_HEARTBEAT, member.heartbeat_at_ms))
+    if _may_commit(member) and _COMMIT not in waiting:
+        found.append((_COMMIT, member.commits.retry_at_ms))
+    if state is _JOINING and _JOIN not in waiting and not joins_in_vain(member):
+        found.append((_JOIN, member.retry_at_ms))
+    if state is _SYNCING and _SYNC not in waiting:
+        found.append((_SYNC, member.retry_at_ms))
     return found
 
 
 def next_deadline_ms(member: Member) -> int | None:
     """When the host must give `Woken` at the latest, in ms; None for never."""
-    deadlines = [at_ms for _, at_ms in wanted(member)]
-    if member.owned:
-        deadlines.append(member.lost_at_ms)
+    first_ms = member.lost_at_ms if member.owned else None
     round_ms = member.wants_a_round_at_ms
-    if round_ms is not None:
-        deadlines.append(round_ms)
-    return min(deadlines, default=None)
+    if round_ms is not None and (first_ms is None or round_ms < first_ms):
+        first_ms = round_ms
+    for _, at_ms in wanted(member):
+        if first_ms is None or at_ms < first_ms:
+            first_ms = at_ms
+    return first_ms
 
 
 def send_what_is_due(turn: Turn) -> None:
     """Send every wanted request whose time has come."""
     member = turn.member
-    if member.state is MemberState.JOINING and member.member_id and joins_in_vain(member):
+    if member.state is _JOINING and member.member_id and joins_in_vain(member):
         leave_at_once(turn, _NOTHING_TO_JOIN_FOR)
         turn.lose(_NOTHING_TO_JOIN_FOR, keep_id=False)
     for kind, at_ms in wanted(turn.member):
@@ -109,8 +119,7 @@ def _send(turn: Turn, kind: RequestKind) -> None:
     if request is None:
         return
     member = turn.member
-    seeks = kind is RequestKind.FIND_COORDINATOR
-    coordinator = None if seeks else member.coordinator
+    coordinator = None if kind is _FIND else member.coordinator
     request_id = member.next_request_id
     outstanding = Outstanding(
         request_id=request_id,
@@ -132,8 +141,16 @@ def _send(turn: Turn, kind: RequestKind) -> None:
 
 def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, int]:
     member, config = turn.member, turn.member.config
-    joins = member.outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}
     match kind:
+        # Those first that are sent most: what stands before them is compared in vain.
+        case RequestKind.HEARTBEAT:
+            turn.set(heartbeat_at_ms=turn.now_ms + member.heartbeat_pace_ms(turn.now_ms))
+            # A heartbeat that is not answered in time for two more tries is of no use.
+            timeout_ms = min(config.request_timeout_ms, max(1, config.session_timeout_ms // 3))
+            joins = _JOIN in member.outstanding or _SYNC in member.outstanding
+            return Lane.COMMIT if joins else Lane.JOIN, _heartbeat_request(member), timeout_ms
+        case RequestKind.OFFSET_COMMIT:
+            return Lane.COMMIT, _commit_request(turn), config.request_timeout_ms
         case RequestKind.FIND_COORDINATOR:
             request = FindCoordinatorRequest(group_id=config.group_id)
             return Lane.COMMIT, request, config.request_timeout_ms
@@ -143,15 +160,8 @@ def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, in
         case RequestKind.SYNC_GROUP:
             timeout_ms = config.rebalance_timeout_ms + _ANSWER_SLACK_MS
             return Lane.JOIN, _sync_request(member), timeout_ms
-        case RequestKind.HEARTBEAT:
-            turn.set(heartbeat_at_ms=turn.now_ms + member.heartbeat_pace_ms(turn.now_ms))
-            # A heartbeat that is not answered in time for two more tries is of no use.
-            timeout_ms = min(config.request_timeout_ms, max(1, config.session_timeout_ms // 3))
-            return Lane.COMMIT if joins else Lane.JOIN, _heartbeat_request(member), timeout_ms
         case RequestKind.LEAVE_GROUP:
             return Lane.COMMIT, _leave_request(member), config.request_timeout_ms
-        case RequestKind.OFFSET_COMMIT:
-            return Lane.COMMIT, _commit_request(turn), config.request_timeout_ms
 
 
 def _join_request(turn: Turn) -> JoinGroupRequest:

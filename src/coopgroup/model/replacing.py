@@ -7,11 +7,14 @@ of slots: to copy that takes a fraction of the time.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 __all__ = ["replaced"]
 
 Value = TypeVar("Value")
+
+_new: Final = object.__new__  # looked up once
+_fill: Final = object.__setattr__
 
 
 def replaced(value: Value, **changes: Any) -> Value:  # noqa: ANN401  (of any field)
@@ -24,12 +27,12 @@ def replaced(value: Value, **changes: Any) -> Value:  # noqa: ANN401  (of any fi
     Raises:
         TypeError: there is no such field.
     """
-    before = vars(value)
+    before = value.__dict__
     fields = before | changes
     if len(fields) > len(before):
         unknown = ", ".join(sorted(changes.keys() - before.keys()))
         message = f"{type(value).__name__} has no {unknown}"
         raise TypeError(message)
-    made = object.__new__(type(value))
-    object.__setattr__(made, "__dict__", fields)
+    made = _new(type(value))
+    _fill(made, "__dict__", fields)
     return made

@@ -29,6 +29,7 @@ from coopgroup.member.events import (
 )
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.session import smoothed_rate
+from coopgroup.simulator.drawing import between
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, ResourcesStopped, StopReason
 
 if TYPE_CHECKING:
@@ -166,8 +167,8 @@ class Application:
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
         """Run a callback when the application polls next, after those before it."""
         world = self.process.world
-        due_ms = world.now_ms + world.dice("callbacks").randint(
-            self.callback_ms.low, self.callback_ms.high
+        due_ms = world.now_ms + between(
+            world.dice("callbacks"), self.callback_ms.low, self.callback_ms.high
         )
         self._next_callback_ms = max(self._next_callback_ms, due_ms)
         delay_ms = self._next_callback_ms - world.now_ms

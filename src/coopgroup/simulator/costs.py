@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field
 
 from coopgroup.model import ResourceSet
+from coopgroup.simulator.drawing import between
 from coopgroup.simulator.scenario import Cost, Span
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Costs:
         drawn: dict[int, list[tuple[str, int]]] = {}
         for resource in resources:
             chosen = self.slow_ms if slow and self.dice.random() < slow else span
-            drawn.setdefault(self.dice.randint(chosen.low, chosen.high), []).append(resource)
+            drawn.setdefault(between(self.dice, chosen.low, chosen.high), []).append(resource)
         return [(time_ms, ResourceSet.from_pairs(drawn[time_ms])) for time_ms in sorted(drawn)]
 
 

@@ -26,6 +26,7 @@ from coopgroup.member.effects import Lane
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.model.group_api import OffsetCommitRequest
 from coopgroup.simulator.coordinator import refusal
+from coopgroup.simulator.drawing import between
 from coopgroup.simulator.scenario import Span
 from coopgroup.simulator.world import late_commit_of
 
@@ -222,7 +223,7 @@ class Network:
 
     def _delay(self) -> int:
         low, high = self.delay_ms.low, self.delay_ms.high
-        return low if low == high else self._dice.randint(low, high)
+        return low if low == high else between(self._dice, low, high)
 
     def _be_upset(self, call: Call) -> tuple[int, bool]:
         """Let the first fault that fits happen; returns the delay and whether it is lost."""

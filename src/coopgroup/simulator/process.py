@@ -52,6 +52,7 @@ from coopgroup.session import (
 )
 from coopgroup.session import step as step_session
 from coopgroup.simulator.application import Application
+from coopgroup.simulator.drawing import between
 from coopgroup.simulator.habits import Habits
 from coopgroup.simulator.scenario import Identity
 from coopgroup.telemetry import (
@@ -366,7 +367,7 @@ class Process:
             return
         due_ms = self._world_ms(deadline_ms)
         if backing_off(self.session):
-            due_ms += self.world.dice("jitter").randint(0, self.habits.jitter_ms)
+            due_ms += between(self.world.dice("jitter"), 0, self.habits.jitter_ms)
         if member.owned:  # its time to hold that ends when it ends, whatever is tried again
             end_ms = member.lost_at_ms if self.withheld else member.hold_until_ms
             deadline_ms, due_ms = min(deadline_ms, end_ms), min(due_ms, self._world_ms(end_ms))

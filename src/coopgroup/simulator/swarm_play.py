@@ -23,6 +23,7 @@ from coopgroup.model.claims import NO_GENERATION
 from coopgroup.policies.registry import create_policy
 from coopgroup.protocol import decode_subscription, encode_subscription
 from coopgroup.simulator.checkers import Expectations, check_run
+from coopgroup.simulator.garbage import searched_afterwards
 from coopgroup.simulator.hand_overs import HandOvers
 from coopgroup.simulator.network import Mishap, Upset
 from coopgroup.simulator.process import Habits
@@ -88,6 +89,7 @@ class Played:
     transcript: tuple[str, ...]
 
 
+@searched_afterwards()
 def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     """Play a run to its end.
 

@@ -323,6 +323,8 @@ class ClassicGroup:
     def deadline_ms(self) -> int | None:
         """When something may end by itself at the earliest, None for never."""
         first_ms = self._timers[0][0] if self._timers else None
+        if self.round_ends_at_ms is None and self.sync_ends_at_ms is None:  # as nearly always
+            return first_ms
         for end_ms in (self.round_ends_at_ms, self.sync_ends_at_ms):
             if end_ms is not None and (first_ms is None or end_ms < first_ms):
                 first_ms = end_ms
