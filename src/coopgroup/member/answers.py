@@ -27,7 +27,7 @@ from coopgroup.member.identity import keep_identity
 from coopgroup.member.protocols import in_the_way, read_assignment, spoken
 from coopgroup.member.revocation import yield_to_others
 from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState, Trigger
-from coopgroup.model import NO_LOSS
+from coopgroup.model import EMPTY, NO_LOSS
 from coopgroup.model.group_api import (
     Answer,
     FindCoordinatorAnswer,
@@ -255,6 +255,9 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         owned=owned | assignment.assigned,
         last_assigned=assignment.assigned,
         revoking=member.revoking | stopping,
+        # The leader could not read the claims: it takes the next join of who was told to stop for
+        # one without any, so all must have stopped by then.
+        yields=not stopping <= (assignment.revoked or EMPTY),
         rejoin_at_ms=None,
         scheduled_rejoin_ms=scheduled_ms,
         loss_deadline_ms=loss_ms,

@@ -155,8 +155,8 @@ class Member:
         last_assigned: what the last round that it completed assigned to it, in whatever membership.
         shared_digest: of all that its group had to share in that round, as its leader noted it for
             this member's next life; None where that is not said.
-        yields: whether its join was refused because of what it holds: it gives up all of that
-            before the next one.
+        yields: whether its join was refused because of what it holds, or its leader could not read
+            what it claims: it gives up all of that before the next one.
         decided: what the leader hands in with its sync; empty for a follower.
         protocol_chosen: protocol that the coordinator chose for the round.
         leads: whether it is the leader of the round.

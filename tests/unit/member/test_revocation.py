@@ -44,6 +44,7 @@ from tests.support.members import (
     rejoining_while_it_stops,
     revoking,
     stable,
+    synced,
     syncing_again,
 )
 
@@ -446,3 +447,19 @@ def test_slow_stop_that_outlasts_the_rebalance_timeout_holds_back_no_other() -> 
     assert [one for one in records if isinstance(one.record, MembershipLost)] == []
     rounds = [one.at_ms - begin_ms for one in records if isinstance(one.record, RoundLed)]
     assert [at_ms for at_ms in rounds if 3_000 < at_ms < 20_000] == []
+
+
+@pytest.mark.parametrize("revoked", [None, EMPTY], ids=["the last word", "a round follows"])
+def test_stop_that_the_leader_does_not_know_of_is_done_before_the_next_join(
+    revoked: ResourceSet | None,
+) -> None:
+    """It could not read what is claimed, and takes the next join for one without any claims."""
+    driven = syncing_again()
+    driven.answer(RequestKind.SYNC_GROUP, synced(EMPTY, revoked=revoked))
+    assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
+    driven.give(RevocationCompleted(resources=T0)).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    driven.wait(10 * GRACE_MS)
+    assert driven.member.state is MemberState.REVOKING
+    driven.give(STOPPED)
+    assert driven.member.state is MemberState.JOINING
+    assert claims_of(driven) == EMPTY
