@@ -59,7 +59,11 @@ def pair_off(now: Loads, ranked: Ranked, goal: Float64Array, thrift: Thrift) -> 
 
 
 def _pairs(now: Loads, goal: Float64Array, turn: int) -> tuple[Int64Array, Int64Array]:
-    """Late columns, latest first, and an early one for each; nobody stands in both."""
+    """Late columns, latest first, and an early one for each; nobody stands in both.
+
+    In the first turns only those are late that take longer than the goal says, then all that take
+    as long as the last of these.
+    """
     order = np.argsort(-now.times, kind="stable")
     half = order.size // 2
     late = np.flatnonzero(now.times[order] - goal > now.gain)
@@ -95,18 +99,20 @@ def _round(
             _candidates(now, order, starts, one[some], widest) for one in (heavy, light)
         )
         found.append(now.best_steps(heavy[some], light[some], gives, takes, thrift))
-    good = np.concatenate([steps.worth for steps in found]) > 0
-    given, taken, moves = (
-        np.concatenate([getattr(steps, name) for steps in found])[good]
-        for name in ("given", "taken", "moves")
-    )
-    good_heavy, good_light = heavy[good], light[good]
-    if np.count_nonzero(good) < _PAIRS_MIN:
+    good = np.flatnonzero(np.concatenate([one.worth for one in found]) > 0)
+    if good.size < _PAIRS_MIN:
         return False
+    moves = np.concatenate([one.moves for one in found])[good]
     afforded = thrift.affords(np.cumsum(np.maximum(moves, 0)))
     thrift.spend(int(moves[afforded].sum()))
-    now.exchange(good_heavy[afforded], good_light[afforded], given[afforded], taken[afforded])
-    return bool(afforded.any())
+    good = good[afforded]
+    now.exchange(
+        heavy[good],
+        light[good],
+        np.concatenate([one.given for one in found])[good],
+        np.concatenate([one.taken for one in found])[good],
+    )
+    return good.size > 0
 
 
 def _candidates(
