@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import functions as sql
+
+from coopgroup.pipeline.session import build_session
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,3 +41,11 @@ def test_session_knows_the_kafka_source(spark: SparkSession) -> None:
     """The connector's jars are on the class path: its options are what is complained of."""
     with pytest.raises(IllegalArgumentException, match="for Kafka source"):
         spark.read.format("kafka").load()
+
+
+def test_session_is_found_from_another_thread(spark: SparkSession) -> None:
+    """As it is: what this call would have set is not set."""
+    with ThreadPoolExecutor(1) as pool:
+        extra = {"spark.sql.shuffle.partitions": "7"}
+        assert pool.submit(build_session, extra=extra).result() is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"

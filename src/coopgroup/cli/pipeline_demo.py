@@ -3,12 +3,14 @@
 A Kafka is started for it, and two groups live through the same half minute: one of confluent_kafka
 as it is without further ado, one of ours that is deferred. A member of each is closed and comes
 back, one is killed and comes back, and one is killed for good, so that lag piles up until the
-others have its partitions. Then the jobs run, as anybody would run them, one after the other.
+others have its partitions. Then the jobs run, as anybody would run them, one after the other, in
+one session of Spark, which starts while the groups live.
 """
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +21,9 @@ from rich.table import Table
 from coopgroup.cli.app import run
 from coopgroup.cli.demo import terminated_as_interrupt
 from coopgroup.errors import CoopgroupError
-from coopgroup.pipeline.session import require_spark
+from coopgroup.pipeline.connector import connector_jars
+from coopgroup.pipeline.light import LIGHT
+from coopgroup.pipeline.session import build_session, require_spark
 from coopgroup.testing.trial import Trial
 from coopgroup.testing.trial.brokers import open_stage
 
@@ -30,19 +34,20 @@ if TYPE_CHECKING:
 
     from coopgroup.testing.trial import Group
 
-__all__ = ["OURS", "command"]
+__all__ = ["EAGER", "OURS", "PARTITIONS", "TOPIC", "command", "jobs"]
 
+TOPIC: Final = "orders"  # of the stage
 PARTITIONS: Final = 12
 RATE_PER_PARTITION: Final = 20.0
 OURS: Final = "orders-deferred"
 EAGER: Final = "orders-eager"
-LOSS_DELAY_MS: Final = 8_000
+LOSS_DELAY_MS: Final = 5_000  # with the session of six seconds, less than a group has to settle
 COMMIT_MS: Final = 500
 BOUNCE_S: Final = 1.0
 DEATH_S: Final = 3.0
-SETTLE_S_MAX: Final = 12.0
+SETTLE_S_MAX: Final = 15.0
 QUIET_S: Final = 1.0
-DRAIN_S_MAX: Final = 5.0
+DRAIN_S_MAX: Final = 15.0
 LAG_EVERY_S: Final = 1
 REPETITIONS: Final = 2
 SHOWN_MAX: Final = 20
@@ -71,7 +76,13 @@ def command(*, folder: Path, html: str) -> int:
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"--tables: {folder} is not empty; name a new folder")
     console = Console(stderr=False)
-    with terminated_as_interrupt(), open_stage("kafka", PARTITIONS, console.print) as stage:
+    jars = connector_jars()
+    with (
+        terminated_as_interrupt(),
+        ThreadPoolExecutor(1) as pool,
+        open_stage("kafka", PARTITIONS, console.print) as stage,
+    ):
+        session = pool.submit(build_session, jars=jars, extra=LIGHT)
         bootstrap = stage.client_config["bootstrap.servers"]
         telemetry = folder / "telemetry.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,17 +92,28 @@ def command(*, folder: Path, html: str) -> int:
             partitions_per_topic=stage.partitions_per_topic,
         ) as trial:
             _live(trial, telemetry.resolve(), console)
-        place = ["--tables", str(folder)]
-        broker = ["--bootstrap-server", bootstrap]
-        for arguments in (
-            ["history", *place, *broker],
-            ["lag", *place, *broker, "--every", str(LAG_EVERY_S), "--reset", "earliest"],
-            ["telemetry", str(telemetry), *place],
-            ["episodes", *place],
-        ):
+        session.result()
+        for arguments in jobs(str(folder), bootstrap, str(telemetry)):
             _job(console, arguments)
     _show(console, str(folder))
-    return _job(console, ["advise", "--group", OURS, *place, "--html", html])
+    return _job(console, ["advise", "--group", OURS, "--tables", str(folder), "--html", html])
+
+
+def jobs(folder: str, bootstrap: str, telemetry: str) -> tuple[list[str], ...]:
+    """The jobs that run, as arguments of `coopgroup pipeline`.
+
+    Args:
+        folder: of the tables.
+        bootstrap: address of the broker.
+        telemetry: file of the members.
+    """
+    place, broker = ["--tables", folder], ["--bootstrap-server", bootstrap]
+    return (
+        ["history", *place, *broker],
+        ["lag", *place, *broker, "--every", str(LAG_EVERY_S), "--reset", "earliest"],
+        ["telemetry", telemetry, *place],
+        ["episodes", *place],
+    )
 
 
 def _job(console: Console, arguments: Sequence[str]) -> int:
@@ -167,7 +189,6 @@ def _show(console: Console, folder: str) -> None:
     """Print the episodes."""
     from pyspark.sql import functions as sql  # noqa: PLC0415 - needs the extra
 
-    from coopgroup.pipeline.session import build_session  # noqa: PLC0415 - likewise
     from coopgroup.pipeline.tables import Tables  # noqa: PLC0415 - likewise
 
     tables = Tables(spark=build_session(), folder=folder)

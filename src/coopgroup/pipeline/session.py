@@ -6,6 +6,7 @@ line; memory is bounded; on a local master nothing listens beyond the loopback i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -121,9 +122,9 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
-    running = SparkSession.getActiveSession()
-    if running is not None:  # whoever made it has set it as it should be
-        return running
+    # Whoever made the one that runs, in whichever thread, has set it as it should be.
+    with contextlib.suppress(PySparkException):
+        return SparkSession.active()
     # Workers would run the first `python3` of the PATH, which need not have coopgroup.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if settings["spark.master"].startswith("local"):
