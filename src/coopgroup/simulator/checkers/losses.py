@@ -123,7 +123,7 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
             client_of[envelope.member] = envelope.client
         if not isinstance(record, RoundLed):
             continue
-        last, leader = record.lost, envelope.client
+        last, leader = EMPTY if _may_be_a_pause(record) else record.lost, envelope.client
         if not record.scheduled_rebalance_timeout_ms or not record.lost:
             continue
         until_ms = ear.decided_ms + record.scheduled_rebalance_timeout_ms
@@ -137,6 +137,11 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
             if until_ms > told.ends_ms + on_top_ms + waits.delay_ms // 20:
                 message = f"{name} had been told that the wait ends at {told.ends_ms}"
                 yield Violation(checker="losses", at_ms=envelope.at_ms, message=message)
+
+
+def _may_be_a_pause(record: RoundLed) -> bool:
+    """Whether what was announced may be the time of paced moves, before that of the losses."""
+    return record.policy == "incremental" and bool(record.waiting)
 
 
 @define
