@@ -7,6 +7,7 @@ Rules of this file, which are the host's duties 5 and 6 of `coopgroup.session`:
   other;
 - what is lost is worked on no longer, at once, and whatever was under way for it is void
   (`_epoch` tells what belongs to an earlier time);
+- what is not stopped within `max.poll.interval.ms` is lost, and then said to have stopped;
 - offsets are committed on a clock, before a resource is given up, and never after it was lost.
 """
 
@@ -207,8 +208,12 @@ class Application:
         began_ms = self.process.world.now_ms
         if idle:
             self._give_up(idle, reason, began_ms)
+        limit_ms = self.process.config.rebalance_timeout_ms  # `max.poll.interval.ms`
         for stop_ms, some in self.costs.to_stop(resources - idle):
-            self._after(stop_ms, self._flush, some, reason, began_ms)
+            if stop_ms > limit_ms and reason is StopReason.REVOKED:
+                self._after(limit_ms, self._give_up, some, StopReason.LOST, began_ms)
+            else:
+                self._after(stop_ms, self._flush, some, reason, began_ms)
 
     def _flush(self, resources: ResourceSet, reason: StopReason, began_ms: int) -> None:
         epoch = self._epoch
@@ -240,7 +245,7 @@ class Application:
         process = self.process
         duration_ms = process.world.now_ms - began_ms
         process.write(ResourcesStopped(resources=resources, reason=reason, duration_ms=duration_ms))
-        if reason is StopReason.REVOKED:
+        if reason is not StopReason.CLOSED:
             process.give(RevocationCompleted(resources=resources))
         elif not self.stopping:
             self._leave()

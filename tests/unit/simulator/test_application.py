@@ -1,6 +1,7 @@
 """What stands behind a consumer: each resource is stopped, given up and restored on its own."""
 
 from coopgroup.model import ResourceSet
+from coopgroup.simulator.checkers import check_instants
 from coopgroup.simulator.costs import Costs
 from coopgroup.simulator.scenario import Cost, Span
 from coopgroup.simulator.simulation import Simulation
@@ -10,7 +11,7 @@ from coopgroup.telemetry import (
     ResourcesStopped,
     StopReason,
 )
-from tests.support.simulated import quiet_group
+from tests.support.simulated import REBALANCE_MS, quiet_group
 
 HEAVY = ResourceSet({"T": [1, 3]})
 
@@ -91,6 +92,21 @@ def test_what_is_lost_while_it_stops_is_lost_once() -> None:
     reasons = [record.reason for _, record in stops(group)]
     assert reasons.count(StopReason.LOST) == 1
     assert group.world.violations == []
+
+
+def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:
+    """After `max.poll.interval.ms`, as in production; nothing else is lost with it."""
+    group = with_heavy_resources(stop_ms=10 * REBALANCE_MS)
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    group.start("b", ("T",))
+    group.start("c", ("T",))
+    assert group.run_until_rest(3 * REBALANCE_MS, 200)
+    lost = [record for _, record in stops(group) if record.reason is StopReason.LOST]
+    assert {record.duration_ms for record in lost} == {REBALANCE_MS}
+    assert all(record.resources <= HEAVY for record in lost)
+    assert list(check_instants(group.world.telemetry)) == []
+    assert sum(len(process.application.working) for process in group.alive) == 4
 
 
 def test_offsets_are_committed_before_a_resource_is_given_up() -> None:

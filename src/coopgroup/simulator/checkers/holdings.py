@@ -171,7 +171,10 @@ class _Life:
         if record.reason is StopReason.REVOKED:
             self._must_be_empty(record.resources - self.told, "stops, and was not told to,")
         if record.reason is StopReason.LOST:
-            self._must_be_empty(record.resources - self.lost, "loses, and has not lost,")
+            # What takes too long to stop is lost, too.
+            self._must_be_empty(
+                record.resources - self.lost - self.told, "loses, and has not lost,"
+            )
         self.held -= record.resources
         self.working -= record.resources
         if self.told:

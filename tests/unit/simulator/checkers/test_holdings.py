@@ -108,6 +108,7 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
     [
         (GAIN, BEGIN, TOLD, STOP, GAIN, BEGIN),
         (GAIN, TOLD, STOP),
+        (GAIN, TOLD, LOST),
         (GAIN, BEGIN, LOSS, LOST, GAIN),
         (GAIN, BEGIN, ResourcesStopped(resources=T0, reason=StopReason.CLOSED)),
     ],
