@@ -152,11 +152,11 @@ def _assigned(
     if len(claims) != len(group.members):
         return group.by_member(plan.assigned)
     changed = _changed(group, plan)
-    held = np.flatnonzero(plan.assigned != NOBODY)
+    held = (plan.assigned != NOBODY).nonzero()[0]
     held = held[changed[plan.assigned[held]]]
     order = held[np.argsort(plan.assigned[held], kind="stable")]
     sets = [claim.owned for claim in claims]
-    numbers = np.flatnonzero(changed)
+    numbers = changed.nonzero()[0]
     fresh = split_by_member(
         group.resources,
         np.searchsorted(numbers, plan.assigned[order]).astype(np.int32),

@@ -12,12 +12,12 @@ from functools import cached_property
 from itertools import chain, pairwise, repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 from attrs import frozen
 
 from coopgroup.model.ascending import distinct
+from coopgroup.model.replacing import replaced
 from coopgroup.model.resource_set import EMPTY, BoolArray, Int32Array, Int64Array, ResourceSet
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class ReplicaRacks:
         return cls(racks=racks, starts=starts, numbers=numbers.astype(np.int32))
 
 
-@frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False, slots=False)  # for `replaced`
 class GroupSnapshot:
     """A group at the moment of a round, claims already resolved.
 
@@ -148,8 +148,9 @@ class GroupSnapshot:
     replica_racks: ReplicaRacks | None = None
     arrivals_per_s: Float64Array | None = None
 
-    # What follows is asked for many times in a round, and worked out once. Arrays are handed out as
-    # copies: an assignor or a policy may go on to change what it was given.
+    # What follows is asked for many times in a round, and worked out once. It goes along into views
+    # of the group, so nothing of it may depend on who owns what or what is assignable. Arrays are
+    # handed out as copies: an assignor or a policy may go on to change what it was given.
 
     @cached_property
     def member_ids(self) -> tuple[str, ...]:
@@ -184,7 +185,8 @@ class GroupSnapshot:
     @cached_property
     def _subscribed(self) -> BoolArray:
         by_name = self._subscribed_names.any(axis=0)
-        return by_name.repeat(np.diff(self.resources.starts))
+        starts = self.resources.starts
+        return by_name.repeat(starts[1:] - starts[:-1])
 
     def may_hold(self, holder: Int32Array) -> BoolArray:
         """Whether each resource's holder subscribes to it; False where the holder is NOBODY.
@@ -242,7 +244,7 @@ class GroupSnapshot:
         arrivals_per_s: Float64Array | None = None,
     ) -> GroupSnapshot:
         """The same group as the assignor should see it: other owners, fewer resources."""
-        return attrs.evolve(self, owner=owner, assignable=assignable, arrivals_per_s=arrivals_per_s)
+        return replaced(self, owner=owner, assignable=assignable, arrivals_per_s=arrivals_per_s)
 
 
 def split_by_member(

@@ -73,7 +73,7 @@ def _found(resources: ResourceSet, row: Int64Array, wanted: Int32Array) -> Int64
     # Where it stands if its name lacks none of the indices before it.
     places: Int64Array = wanted - first[row]
     np.clip(places, np.append(starts[:-1], 0)[row], last[row], out=places)
-    missed = np.flatnonzero(indices[places] != wanted)
+    missed = (indices[places] != wanted).nonzero()[0]
     if missed.size:
         keys = _keys(resources.name_numbers, indices)
         sought = _keys(row[missed], wanted[missed])

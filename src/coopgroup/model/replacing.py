@@ -21,7 +21,7 @@ def replaced(value: Value, **changes: Any) -> Value:  # noqa: ANN401  (of any fi
     """The value with other values of some fields, which nothing checks.
 
     Args:
-        value: frozen, with `slots=False`, and with nothing cached.
+        value: frozen, with `slots=False`. Whatever it has cached goes along.
         changes: fields by name.
 
     Raises:

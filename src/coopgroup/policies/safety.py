@@ -107,11 +107,12 @@ def _holder_form_problem(group: GroupSnapshot, field: str, holder: Int32Array) -
 def _array_form_problem(
     array: object, field: str, dtype: type[np.generic], size: int
 ) -> str | None:
-    expected = f"{np.dtype(dtype)} of shape {(size,)}"
     if not isinstance(array, np.ndarray):
-        return f"{field} is a {type(array).__name__}, expected an array, {expected}"
+        kind = type(array).__name__
+        return f"{field} is a {kind}, expected an array, {np.dtype(dtype)} of shape {(size,)}"
     if array.dtype != dtype or array.shape != (size,):
-        return f"{field} is {array.dtype} of shape {array.shape}, expected {expected}"
+        given = f"{array.dtype} of shape {array.shape}"
+        return f"{field} is {given}, expected {np.dtype(dtype)} of shape {(size,)}"
     return None
 
 
@@ -230,8 +231,8 @@ def _of_claims(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
 
 def _first(group: GroupSnapshot, wrong: BoolArray, sentence: str) -> Iterator[str]:
     """The sentence with the first resource that it is true of, and how many there are."""
-    places = np.flatnonzero(wrong)
-    if places.size:
+    if wrong.any():
+        places = np.flatnonzero(wrong)
         one = np.zeros(len(group.resources), dtype=np.bool_)
         one[places[0]] = True
         ((name, index),) = group.resources.take(one)

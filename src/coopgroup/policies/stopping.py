@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import numpy as np
 
 from coopgroup.model import NOBODY
+from coopgroup.model.replacing import replaced
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot
@@ -73,7 +73,7 @@ def with_holders_rights(group: GroupSnapshot, context: RoundContext) -> GroupSna
     owner, contested = group.owner.copy(), group.contested.copy()
     owner[places[claim]] = claimants[claim]
     contested[places[claim]] = False
-    return attrs.evolve(group, owner=owner, contested=contested)
+    return replaced(group, owner=owner, contested=contested)
 
 
 def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Array:
