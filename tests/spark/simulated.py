@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["raw_frame", "records_of"]
 
-HOST = "/10.0.0.1"
 Records = list[tuple[int, bytes, bytes]]
 
 
@@ -103,7 +102,7 @@ def _member(run: Run, member_id: str, client: str, answer: Envelope | None) -> G
     return GroupMember(
         member_id=member_id,
         client_id=client,
-        client_host=HOST,
+        client_host=f"/host-of-{client}",
         rebalance_timeout_ms=group.rebalance_timeout_ms,
         session_timeout_ms=group.session_timeout_ms,
         subscription=encode_subscription(Subscription(topics=topics)),

@@ -136,27 +136,16 @@ def test_history_is_read_whole(spark: SparkSession) -> None:
         history_of(Given(spark=spark, rows={}), "g")
 
 
-def test_history_is_as_long_as_the_group_was_seen(spark: SparkSession) -> None:
-    """A group that rests after its last rebalance goes on to commit."""
-    seen = {
-        "commits": [{"group": "g", "at_ms": 6 * DAY_MS}, {"group": "h", "at_ms": 99 * DAY_MS}],
-        "generations": [{"group": "g", "at_ms": 0}],
-        "events": [{"group": "g", "at_ms": 8 * DAY_MS}],
-    }
-    given = Given(spark=spark, rows={"rebalances": [rebalance(DAY_MS)], **seen})
-    history = history_of(given, "g")
-    assert history.days == 8.0
-    assert history.observed.moved == 0.5
-
-
 def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSession) -> None:
-    """Its rebalances say nothing of partitions, its work does."""
+    """Its rebalances say nothing of partitions, its work does; today's policy may be given."""
     work = [
         {"group": "g", "topic": "t", "partition": place % 12, "at_ms": place} for place in range(24)
     ]
     known = rebalance(DAY_MS, source="telemetry", partitions=None)
-    history = history_of(Given(spark=spark, rows={"rebalances": [known], "work": work}), "g")
-    assert (history.members, history.partitions) == (3, 12)
+    asked = Choice(name="simple")
+    given = Given(spark=spark, rows={"rebalances": [known], "work": work})
+    history = history_of(given, "g", asked)
+    assert (history.members, history.partitions, history.today) == (3, 12, asked)
     assert "needs `coopgroup pipeline history`" in history.notes[0]
 
 
@@ -175,13 +164,18 @@ def test_of_too_many_absences_the_newest_count(
     assert history.notes[0].startswith("There are more than 2 absences")
 
 
-def test_policy_of_our_own_group_is_told_by_its_leaders(spark: SparkSession) -> None:
-    """With the delay that they announced when they lost somebody the last time."""
+def test_group_of_ours_at_rest_is_as_old_as_its_last_sign_and_its_leaders_tell_its_policy(
+    spark: SparkSession,
+) -> None:
+    """It goes on to commit; the delay is that of the last time that they lost somebody."""
     led = {"group": "g", "policy": "deferred", "assignor": "sticky", "lost": 3}
     tables = Given(
         spark=spark,
         rows={
-            "rebalances": [rebalance(0)],
+            "rebalances": [rebalance(DAY_MS)],
+            "commits": [{"group": "g", "at_ms": 6 * DAY_MS}, {"group": "h", "at_ms": 99 * DAY_MS}],
+            "generations": [{"group": "g", "at_ms": 0}],
+            "events": [{"group": "g", "at_ms": 8 * DAY_MS}],
             "rounds": [
                 {**led, "at_ms": 5, "scheduled_rebalance_timeout_ms": 60_000},
                 {**led, "at_ms": 6, "scheduled_rebalance_timeout_ms": 0, "lost": 0},
@@ -191,11 +185,10 @@ def test_policy_of_our_own_group_is_told_by_its_leaders(spark: SparkSession) -> 
         },
     )
     history = history_of(tables, "g")
+    assert (history.days, history.observed.moved) == (8.0, 0.5)
     options = {"scheduled_rebalance_timeout_ms": 30_000}
     assert history.today == Choice(name="deferred", options=options)
     assert len(history.notes) == 1  # the load is not known, the policy is
-    asked = Choice(name="simple")
-    assert history_of(tables, "g", asked).today == asked
 
 
 def test_cost_of_a_move_is_told_by_telemetry(spark: SparkSession) -> None:

@@ -314,9 +314,12 @@ def _span(
         *(at_ms for row in rebalances for at_ms in (row.begin_ms, row.end_ms)),
         *(at_ms for row in absences for at_ms in (row.gone_ms, row.observed_until_ms)),
     ]
-    for name in ("commits", "generations", "events"):
-        known = _of(tables, name, group).agg(sql.min("at_ms"), sql.max("at_ms")).first()
-        times += [at_ms for at_ms in known or () if at_ms is not None]
+    signs = [
+        _of(tables, name, group).agg(sql.min("at_ms"), sql.max("at_ms"))
+        for name in ("commits", "generations", "events")
+    ]
+    rows = signs[0].unionByName(signs[1]).unionByName(signs[2]).collect()
+    times += [at_ms for row in rows for at_ms in row if at_ms is not None]
     return _Span(begin_ms=min(times), end_ms=max(times))
 
 

@@ -1,0 +1,140 @@
+"""Advice all the way: simulated groups, their bytes in the internal topic, episodes, advice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pytest
+from attrs import evolve, frozen
+
+from coopgroup.pipeline.advice import ENOUGH, advise, deferred
+from coopgroup.pipeline.advice_cost import MoveCost
+from coopgroup.pipeline.advice_history import Absence, Episode
+from coopgroup.pipeline.advice_tables import history_of
+from coopgroup.pipeline.episodes import checkpointed, history_episodes
+from coopgroup.pipeline.history import commit_records, group_records, history_frames
+from coopgroup.pipeline.replay_run import SparkPlay
+from coopgroup.pipeline.replay_scenario import ReplayedGroup
+from coopgroup.simulator.run import simulate
+from coopgroup.simulator.scenario import Close, Crash, Event, Group, How, MemberSet, Scenario, Topic
+from tests.spark.frames import make
+from tests.spark.simulated import raw_frame, records_of
+from tests.unit.pipeline.return_times import FAMILIES, Cells, on_grid
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tests.spark.simulated import Records
+
+GRID_S = np.geomspace(4, 150, 6)
+COST = MoveCost(move_ms=20_000)
+# Between the durations, as a real time-out is: no absence takes just as long as it.
+TIMEOUTS_MS = (0, 5_000, 10_000, 20_000, 40_000, 75_000)
+ABSENCES = ENOUGH
+REST_MS, REPLACED_MS = 60_000, 150_000
+SESSION_MS = 10_000
+MEMBERS, PARTITIONS = 3, 6
+KINDS: Final = {"short": How.CLOSE, "long": How.CRASH, "never": How.CRASH}
+"""How the processes of a family go: a restart closes them, what else happens does not ask."""
+
+
+@frozen(kw_only=True)
+class Given:
+    """Tables that were computed; the others are empty."""
+
+    spark: SparkSession
+    frames: dict[str, DataFrame]
+    folder: str = "tables"
+
+    def read(self, name: str) -> DataFrame:
+        """Rows of a table."""
+        return self.frames[name] if name in self.frames else make(self.spark, name)
+
+
+def story(away_ms: list[int | None], how: How) -> Scenario:
+    """Three processes go one after the other; who never comes back is replaced by another."""
+    names = [f"m{number + 1}" for number in range(MEMBERS)]
+    members = [MemberSet(name=name, topics=("orders",)) for name in names]
+    events: list[Event] = []
+    kind = Close if how is How.CLOSE else Crash
+    at_ms = REST_MS
+    for number, away in enumerate(away_ms):
+        place = number % MEMBERS
+        events.append(kind(at_ms=at_ms, member=names[place], back_after_ms=away))
+        at_ms += REPLACED_MS if away is None else away
+        if away is None:
+            names[place] = f"new-{number}"
+            members.append(MemberSet(name=names[place], topics=("orders",), start_ms=at_ms))
+        at_ms += REST_MS
+    return Scenario(
+        duration_ms=at_ms,
+        # Whoever went last has to be watched for longer than any time-out.
+        settle_ms=900_000,
+        group=Group(session_timeout_ms=SESSION_MS, rebalance_timeout_ms=60_000),
+        topics=(Topic(name="orders", partitions=PARTITIONS, rate_per_s=(1.0,) * PARTITIONS),),
+        members=tuple(members),
+        events=tuple(events),
+    )
+
+
+def written(family: str) -> Records:
+    """What the group coordinator wrote down of a group with the absences of a family."""
+    away_ms = on_grid(FAMILIES[family](np.random.default_rng(5), ABSENCES), GRID_S)
+    run = simulate(story(away_ms, KINDS[family]), seed=1)
+    assert not run.violations
+    telemetry = tuple(evolve(one, group=family) for one in run.telemetry)
+    return records_of(evolve(run, telemetry=telemetry))
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession) -> Given:
+    """History and episodes of a group of each family."""
+    raw = raw_frame(spark, [record for family in KINDS for record in written(family)])
+    frames = history_frames(
+        commit_records(raw).localCheckpoint(), group_records(raw).localCheckpoint()
+    )
+    names = ("commits", "generations", "members", "assignments")
+    history = {name: checkpointed(frames[name]) for name in names}
+    episodes = history_episodes(*history.values(), lag=make(spark, "lag"))
+    found = {name: checkpointed(episodes[name]) for name in ("rebalances", "absences")}
+    return Given(spark=spark, frames={**history, **found})
+
+
+def true_costs(family: str) -> list[float]:
+    """What each time-out costs the family, over all its durations, played with other seeds."""
+    drawn = Counter(on_grid(FAMILIES[family](np.random.default_rng(99), 100_000), GRID_S))
+    episodes = [
+        Episode(
+            begin_ms=0,
+            absences=(Absence(at_ms=0, process=1, absent_ms=away_ms, how=KINDS[family]),),
+        )
+        for away_ms in drawn
+    ]
+    costs = Cells(COST, seed=2)(episodes, [deferred(one) for one in TIMEOUTS_MS])[..., 0]
+    summed: list[float] = (np.array(list(drawn.values())) @ costs).tolist()
+    return summed
+
+
+@pytest.mark.parametrize(
+    ("family", "is_patient"), [("short", True), ("long", False), ("never", False)]
+)
+def test_advice_from_the_bytes_of_a_topic_is_within_five_percent_of_the_best(
+    family: str, is_patient: bool, tables: Given
+) -> None:
+    """Whoever is back soon is waited for, and nobody else; the history tells them apart."""
+    history = history_of(tables, family)
+    assert (history.members, history.partitions) == (MEMBERS, PARTITIONS)
+    absences = [one for episode in history.episodes for one in episode.absences]
+    assert (len(absences), history.left_out) == (ABSENCES, 0)
+    assert {one.how for one in absences} == {KINDS[family]}
+    assert {one.absent_ms is None for one in absences} == {family == "never"}
+
+    play = SparkPlay(spark=tables.spark, group=ReplayedGroup.of(history, COST))
+    given = advise(history, COST, play, timeouts_ms=TIMEOUTS_MS, tried=2, with_rations=False)
+    assert (given.failed, given.violations) == (0, 0)
+    true = true_costs(family)
+    chosen = [deferred(one) for one in TIMEOUTS_MS].index(given.advised.policy)
+    assert true[chosen] <= 1.05 * min(true)
+    assert (chosen > 0) is is_patient
