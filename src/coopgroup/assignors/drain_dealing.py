@@ -21,7 +21,7 @@ from coopgroup.assignors.lag_topics import by_falling_lag
 
 if TYPE_CHECKING:
     from coopgroup.model.group import Float64Array
-    from coopgroup.model.resource_set import BoolArray, Int64Array
+    from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
 __all__ = ["deal_by_time"]
 
@@ -32,7 +32,7 @@ _BATCH_ALIKE: Final = 0.9  # the least work of a batch, as a share of its larges
 
 def deal_by_time(
     weights: Int64Array, times: Float64Array, speeds: Float64Array, lacking: BoolArray
-) -> Int64Array:
+) -> Int32Array:
     """Deal n partitions to S members.
 
     Args:
@@ -42,12 +42,15 @@ def deal_by_time(
         lacking: bool (S,): who shall get at least one, if there are enough for all of these.
 
     Returns:
-        int64 (n,): columns of the takers.
+        int32 (n,): columns of the takers.
     """
     order = by_falling_lag(np.array([weights.size]), weights)
-    dealer = _Dealer(weights[order].astype(np.float64), times, speeds, lacking)
+    falling = weights[order]
+    del weights  # as large as all that is needed from here on
+    dealer = _Dealer(falling.astype(np.float64), times, speeds, lacking)
+    del falling
     dealer.deal()
-    columns = np.empty_like(order)
+    columns = np.empty(order.size, dtype=np.int32)
     columns[order] = dealer.columns
     return columns
 
@@ -62,7 +65,7 @@ class _Dealer:
         speeds: Float64Array,
         lacking: BoolArray,
     ) -> None:
-        self.columns = np.empty(weights.size, dtype=np.int64)
+        self.columns = np.empty(weights.size, dtype=np.int32)
         self._weights = weights
         self._times = times.copy()
         self._pace = 1.0 / speeds  # time for a unit of work

@@ -24,8 +24,8 @@ import numpy as np
 from attrs import define
 
 from coopgroup.assignors.drain_dealing import deal_by_time
-from coopgroup.assignors.lag_steps import Ranked
-from coopgroup.assignors.lag_sticky import loads_of
+from coopgroup.assignors.lag_steps import loads_of
+from coopgroup.assignors.lag_topics import by_falling_lag
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
@@ -58,21 +58,13 @@ class PoolWork:
     speeds: Float64Array
     ground: Int64Array
     keeps_one: BoolArray
-    _ranked: Ranked | None = None
-
-    @property
-    def heaviest_first(self) -> Ranked:
-        """The partitions by falling weight, those of equal weight by place."""
-        if self._ranked is None:
-            self._ranked = Ranked.of(-self.weights)
-        return self._ranked
 
     @property
     def loads(self) -> Int64Array:
         """Work that each subscriber carries, from this pool and others: int64 (S,)."""
         return self.ground + loads_of(self.weights, self.holder, self.speeds.size)
 
-    def moves(self, places: Int64Array, holders: Int64Array) -> int:
+    def moves(self, places: Int64Array, holders: Int32Array | Int64Array) -> int:
         """How many of some partitions leave their present owner, if these hold them."""
         owner = self.owner[places]
         return int(np.count_nonzero((holders != owner) & (owner != NOBODY)))
@@ -171,7 +163,7 @@ def _given(
     weights = pool.weights[places]
     most = np.minimum(room, _to_equal(loads, excess, pool.speeds))[pool.holder[places]]
     places = places[(weights <= most) & (weights > thrift.gain_min * mean_weight)]
-    return _in_turns(pool, places, loads, room, amount, thrift)
+    return _in_turns(pool, places, loads, room, amount, thrift) if places.size else places
 
 
 def _to_equal(loads: Int64Array, excess: Float64Array, speeds: Float64Array) -> Float64Array:
@@ -196,14 +188,27 @@ def _in_turns(
     thrift: Thrift,
 ) -> Int64Array:
     """Of these partitions, those that go: always one of the member that would take longest."""
-    places = pool.heaviest_first.by_holder(pool.holder, places)
+    places = _by_holder(pool, places)
     columns, weights = pool.holder[places], pool.weights[places]
     edges = np.flatnonzero(np.diff(columns, prepend=-1))
     through = np.cumsum(weights)
     through -= np.repeat(through[edges] - weights[edges], np.diff(edges, append=columns.size))
-    before = (loads[columns] - through + weights) / pool.speeds[columns]  # when it is its turn
     possible = np.flatnonzero(through <= room[columns])
-    possible = possible[np.argsort(-before[possible], kind="stable")]
-    going = possible[np.cumsum(weights[possible]) - weights[possible] / 2 <= amount]
+    places, columns, weights = places[possible], columns[possible], weights[possible]
+    before = (loads[columns] - through[possible] + weights) / pool.speeds[columns]
+    latest = np.argsort(-before, kind="stable")  # when it is its turn
+    going = latest[np.cumsum(weights[latest]) - weights[latest] / 2 <= amount]
     costs = np.cumsum(pool.owner[places[going]] == columns[going])
     return np.sort(places[going[thrift.affords(costs)]])
+
+
+def _by_holder(pool: PoolWork, places: Int64Array) -> Int64Array:
+    """Put some places in order of their holders, of each the heaviest first, then by place."""
+    heaviest = places[by_falling_lag(np.array([places.size]), pool.weights[places])]
+    rank_bits = places.size.bit_length()
+    keys = pool.holder[heaviest] << rank_bits
+    keys |= np.arange(places.size)
+    keys.sort()
+    keys &= (1 << rank_bits) - 1
+    order: Int64Array = heaviest[keys]
+    return order

@@ -84,10 +84,11 @@ class DrainTimeAssignor:
         kept = placing.kept(group)
         if not self.sticky or not (kept != NOBODY).any():
             return fresh
+        goal = placing.work.times(fresh)
+        del fresh  # four megabytes for a million partitions
         target = kept.copy()
         placing.deal_free(target)
         placing.give_everybody_one(target)
-        goal = placing.work.times(fresh)
         if not placing.is_as_even(target, goal, self.gain_min):
             placing.even_out(target, kept, goal, self._thrift(self.moves_max))
         return target
@@ -125,10 +126,10 @@ class _Placing:
 
     def fresh(self, thrift: Thrift) -> Int32Array:
         """The placement of a group in which nobody owns anything."""
-        nobody = np.full(self.work.weights.size, NOBODY, dtype=np.int32)
-        target = nobody.copy()
+        target = np.full(self.work.weights.size, NOBODY, dtype=np.int32)
         self.deal_free(target)
         if len(self.pools) > 1:  # dealt one after the other, they do not yet fit together
+            nobody = np.full_like(target, NOBODY)
             self.give_everybody_one(target)
             self.even_out(target, nobody, np.zeros(self.work.speeds.size), thrift)
         return target
@@ -144,7 +145,8 @@ class _Placing:
     def deal_free(self, target: Int32Array) -> None:
         """Deal what nobody holds; `target` follows."""
         for pool in self.pools:
-            free = pool.resources[target[pool.resources] == NOBODY]
+            is_free = target[pool.resources] == NOBODY
+            free = pool.resources if is_free.all() else pool.resources[is_free]
             if free.size:
                 members = pool.subscribers
                 columns = deal_by_time(
@@ -220,16 +222,24 @@ class _Placing:
         members, resources = pool.subscribers, pool.resources
         column_of = np.full(self.work.speeds.size + 1, NOBODY, dtype=np.int32)  # the last: NOBODY's
         column_of[members] = np.arange(members.size, dtype=np.int32)
-        elsewhere = target.copy()
-        elsewhere[resources] = NOBODY
+        ground, held = self._elsewhere(target, pool)
         return PoolWork(
             weights=self.work.weights[resources],
             owner=column_of[owner[resources]],
             holder=column_of[target[resources]].astype(np.int64),
             speeds=self.work.speeds[members],
-            ground=self.work.loads(elsewhere)[members],
-            keeps_one=(self.entitled & (self._counts(elsewhere) == 0))[members],
+            ground=ground[members],
+            keeps_one=(self.entitled & (held == 0))[members],
         )
+
+    def _elsewhere(self, target: Int32Array, pool: Pool) -> tuple[Int64Array, Int64Array]:
+        """Work that each member has from other pools, and how many partitions: int64 (M,)."""
+        if len(self.pools) == 1:
+            nothing = np.zeros(self.work.speeds.size, dtype=np.int64)
+            return nothing, nothing
+        others = target.copy()
+        others[pool.resources] = NOBODY
+        return self.work.loads(others), self._counts(others)
 
     def _lacking(self, target: Int32Array, pool: Pool) -> BoolArray:
         """Which subscribers of a pool that has enough hold nothing at all: bool (S,)."""
@@ -251,12 +261,12 @@ def _largest_of_each(weights: Int64Array, holders: Int32Array) -> Int64Array:
 
 def _lightest(weights: Int64Array, count: int, barred: Int64Array) -> Int64Array:
     """Some places that are not barred, the lightest first, those of equal weight by place."""
-    free = np.ones(weights.size, dtype=np.bool_)
-    free[barred] = False
-    places = np.flatnonzero(free)
-    if count < places.size:
-        own = weights[places]
-        places = places[own <= np.partition(own, count - 1)[count - 1]]
+    own = weights.copy()
+    own[barred] = np.iinfo(np.int64).max
+    own.partition(min(count, own.size) - 1)
+    light = weights <= own[min(count, own.size) - 1]
+    light[barred] = False
+    places = np.flatnonzero(light)
     return places[np.argsort(weights[places], kind="stable")][:count]
 
 

@@ -34,6 +34,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from attrs import frozen
 
+from coopgroup.assignors.lag_steps import loads_of
+
 if TYPE_CHECKING:
     from coopgroup.model.group import Float64Array, GroupSnapshot
     from coopgroup.model.resource_set import Int32Array, Int64Array
@@ -64,8 +66,7 @@ class Work:
 
     def loads(self, holder: Int32Array) -> Int64Array:
         """Work that each member holds: int64 (M,)."""
-        sums = np.bincount(holder + 1, weights=self.weights, minlength=self.speeds.size + 1)
-        return sums[1:].astype(np.int64)
+        return loads_of(self.weights, holder, self.speeds.size)
 
     def times(self, holder: Int32Array) -> Float64Array:
         """How long each member would work on what it holds: float64 (M,), unit of `weights`.
@@ -90,8 +91,9 @@ def work_of(group: GroupSnapshot, lags: Int64Array) -> Work:
     if placed.size:
         records = _records(group, lags, placed, None if rates is None else float(rates.sum()))
         _, exponent = np.frexp(records.sum())
-        scaled = np.ldexp(records, _TOTAL_BITS - int(exponent))
-        weights[placed] = np.maximum(np.rint(scaled), 1).astype(np.int64)
+        np.ldexp(records, _TOTAL_BITS - int(exponent), out=records)
+        np.rint(records, out=records)
+        weights[placed] = np.maximum(records, 1, out=records)
     speeds = np.ones(len(group.members)) if rates is None else rates / rates.mean()
     return Work(weights=weights, speeds=np.maximum(speeds, _SLOWEST_SHARE))
 
@@ -122,18 +124,18 @@ def _records(
         placed: int64 (P,): the resources.
         total_per_s: what all members work off in a second, None when unknown.
     """
-    waiting = np.maximum(lags[placed], 0).astype(np.float64)
+    records = lags[placed].astype(np.float64)
+    np.maximum(records, 0, out=records)
     horizon_s = _HORIZON_MIN_S
-    records = waiting
     if group.arrivals_per_s is not None:
         arrivals = np.maximum(group.arrivals_per_s[placed], 0)
         if total_per_s is not None:
-            horizon_s = _horizon_s(float(waiting.sum()), total_per_s - float(arrivals.sum()))
-        records = waiting + arrivals * horizon_s
+            horizon_s = _horizon_s(float(records.sum()), total_per_s - float(arrivals.sum()))
+        records += arrivals * horizon_s
     least = max(1.0, _IDLE_SHARE * float(records.mean()))
     if total_per_s is not None:
         least = max(least, _MOMENT_S * total_per_s / placed.size)
-    return np.maximum(records, least)
+    return np.maximum(records, least, out=records)
 
 
 def _horizon_s(waiting: float, spare_per_s: float) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 
 from coopgroup.assignors.lag_dealing import deal_by_count
 from coopgroup.assignors.lag_exchange import Exchange
-from coopgroup.assignors.lag_steps import Loads
+from coopgroup.assignors.lag_steps import Loads, loads_of
 from coopgroup.assignors.lag_sticky import given_up
 from coopgroup.assignors.quotas import Share, settle_quotas, share_of
 from coopgroup.model import NOBODY
@@ -52,18 +52,13 @@ def place_pools(
     if thrift is None:
         return fresh
     target = _placed_by_quota(group, pools, lags)
-    goal = _loads(fresh, lags, len(group.members))
+    goal = loads_of(lags, fresh, len(group.members))
     for _ in range(_SWEEPS_MAX):
-        loads = _loads(target, lags, len(group.members))
+        loads = loads_of(lags, target, len(group.members))
         changes = [_evened_out(group, pool, target, loads, goal, lags, thrift) for pool in pools]
         if not any(changes):
             break
     return target
-
-
-def _loads(target: Int32Array, lags: Int64Array, member_count: int) -> Int64Array:
-    sums = np.bincount(target + 1, weights=lags, minlength=member_count + 1)
-    return sums[1:].astype(np.int64)
 
 
 def _placed_by_quota(group: GroupSnapshot, pools: Sequence[Pool], lags: Int64Array) -> Int32Array:
@@ -73,7 +68,7 @@ def _placed_by_quota(group: GroupSnapshot, pools: Sequence[Pool], lags: Int64Arr
     for share in shares:
         kept = given_up(lags[share.pool.resources], share.owner, share.quota)
         target[share.pool.resources] = _members(share, kept)
-    loads = _loads(target, lags, len(group.members))
+    loads = loads_of(lags, target, len(group.members))
     for share in shares:
         pool = share.pool
         free = pool.resources[target[pool.resources] == NOBODY]

@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["NOTHING", "Loads", "Ranked", "Steps"]
+__all__ = ["NOTHING", "Loads", "Ranked", "Steps", "loads_of"]
 
 NOTHING: Final = -1
 _TOGETHER_MIN: Final = 256  # members; with fewer, the best single step goes first
+_SUMMED_AT_ONCE: Final = 2**17  # so that what is copied for it is small
 _FREE: Final = 0.5  # what a move costs, if nobody owns what moves
 
 
@@ -47,16 +48,11 @@ class Ranked:
         ranks[places] = np.arange(places.size, dtype=np.int32)
         return cls(places=places, ranks=ranks)
 
-    def by_holder(self, holder: Int64Array, some: Int64Array | None = None) -> Int64Array:
-        """Put places in order of their holders, and then as they are ranked.
-
-        Args:
-            holder: int64 (P,): columns.
-            some: int64: which places; None for all.
-        """
+    def by_holder(self, holder: Int64Array) -> Int64Array:
+        """Places ascending by holder, then by weight, then by place: int64 (P,)."""
         rank_bits = holder.size.bit_length()
-        keys = (holder if some is None else holder[some]) << rank_bits
-        keys |= self.ranks if some is None else self.ranks[some]
+        keys = holder << rank_bits
+        keys |= self.ranks
         keys.sort()
         keys &= (1 << rank_bits) - 1
         order: Int64Array = self.places[keys]
@@ -234,3 +230,21 @@ class Loads:
             taken=back[row, column],
             moves=moves[row, rank, column],
         )
+
+
+def loads_of(weights: Int64Array, holder: Int64Array | Int32Array, member_count: int) -> Int64Array:
+    """Weight that each of M members, or columns, carries; what NOBODY holds is not counted.
+
+    Args:
+        weights: int64 (P,): no sum of them more than a float holds exactly.
+        holder: int (P,): member of each, or NOBODY.
+        member_count: M.
+
+    Returns:
+        int64 (M,).
+    """
+    sums = np.zeros(member_count + 1)
+    for low in range(0, weights.size, _SUMMED_AT_ONCE):
+        some = slice(low, low + _SUMMED_AT_ONCE)
+        sums += np.bincount(holder[some] + 1, weights[some], minlength=sums.size)
+    return sums[1:].astype(np.int64)

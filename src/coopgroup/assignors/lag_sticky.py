@@ -21,7 +21,7 @@ from attrs import frozen
 
 from coopgroup.assignors.lag_dealing import Window, deal_by_count, deal_by_lag
 from coopgroup.assignors.lag_exchange import Exchange
-from coopgroup.assignors.lag_steps import Loads
+from coopgroup.assignors.lag_steps import Loads, loads_of
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from coopgroup.assignors.lag_exchange import Thrift
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
-__all__ = ["Deals", "given_up", "loads_of", "placed_beside_owners"]
+__all__ = ["Deals", "given_up", "placed_beside_owners"]
 
 _TABLE_CELLS_MAX: Final = 2**18
 
@@ -103,14 +103,6 @@ def _at_rest(
     balanced: BoolArray = (most - least <= skew) & (least >= np.minimum(1, counts // deals.size))
     balanced &= (present - fresh).max(axis=1) <= gain_min * present.mean(axis=1)
     return balanced
-
-
-def loads_of(
-    lags: Int64Array, holder: Int64Array | Int32Array, subscriber_count: int
-) -> Int64Array:
-    """Lag that each subscriber carries: int64 (S,); what NOBODY holds is not counted."""
-    sums = np.bincount(holder + 1, weights=lags, minlength=subscriber_count + 1)
-    return sums[1:].astype(np.int64)
 
 
 def _placed(deals: Deals, places: slice, skew: int, thrift: Thrift) -> Int64Array:

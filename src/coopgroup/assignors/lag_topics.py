@@ -85,14 +85,15 @@ def by_falling_lag(counts: Int64Array, lags: Int64Array) -> Int64Array:
         return np.lexsort((~lags, topic_of))  # ~lag falls as lag rises, and never overflows
     # Sorting keys that carry what they order is several times faster than an argsort. They are made
     # in place: a million partitions are eight megabytes an array.
-    keys = np.repeat(np.arange(counts.size) << lag_bits, counts)
-    keys += highest
-    keys -= lags
+    keys = highest - lags
+    if counts.size > 1:
+        keys += np.repeat(np.arange(counts.size) << lag_bits, counts)
     keys <<= rank_bits
     keys += ranks_within(counts)
     keys.sort()
     keys &= (1 << rank_bits) - 1
-    keys += np.repeat(starts, counts)
+    if counts.size > 1:
+        keys += np.repeat(starts, counts)
     return keys
 
 
@@ -103,6 +104,8 @@ def ranks_within(counts: Int64Array) -> Int64Array:
         counts: int64 (T,): how many places each topic has; some may have none.
     """
     ranks = np.arange(int(counts.sum()))
+    if counts.size == 1:
+        return ranks
     ranks -= np.repeat(np.cumsum(counts) - counts, counts)
     return ranks
 
