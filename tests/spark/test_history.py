@@ -1,12 +1,10 @@
-"""The internal topic to tables: what is read, what is refused, and each record once."""
+"""The internal topic to tables: what is read, what is refused, and each record once.
+
+A job that is killed is in `test_follow`.
+"""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +36,6 @@ from tests.support.internal_topic import MEMBER
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROOT = Path(__file__).resolve().parents[2]
 TABLE_NAMES = ("commits", "generations", "members", "assignments", "rejected")
 
 
@@ -211,55 +208,6 @@ def test_a_job_that_fails_between_tables_leaves_each_row_once(
             assert len(seen["commits"]) in {0, 5, 10}
     assert deaths == 3
     assert contents(tables) == expected
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from coopgroup.pipeline.history import start_history
-from coopgroup.pipeline.light import LIGHT
-from coopgroup.pipeline.session import build_session
-from coopgroup.pipeline.tables import Tables
-from tests.spark.test_history import stream
-spark = build_session(master="local[1]", extra=LIGHT)
-tables = Tables(spark=spark, folder=sys.argv[2])
-print("begun", flush=True)
-start_history(stream(spark, Path(sys.argv[1])), tables).awaitTermination()
-"""
-
-
-def test_a_job_that_is_killed_leaves_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
-    """SIGKILL in the midst of writing, then the same job again: the rows of an untroubled run."""
-    write_input(spark, tmp_path / "in", parts=3)
-    clean = Tables(spark=spark, folder=str(tmp_path / "clean"))
-    start_history(stream(spark, tmp_path / "in"), clean).awaitTermination()
-    out = tmp_path / "out"
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(tmp_path / "in"), str(out)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        start_new_session=True,
-    )
-    try:
-        deadline = time.monotonic() + 300
-        # The second batch has begun and the third has not been noted.
-        while not list(out.glob("v1/*/job=history/batch=1")) and time.monotonic() < deadline:
-            time.sleep(0.02)
-            assert process.poll() is None
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
-    tables = Tables(spark=spark, folder=str(out))
-    half = contents(tables)
-    assert half["commits"] != contents(clean)["commits"]
-    start_history(stream(spark, tmp_path / "in"), tables).awaitTermination()
-    assert contents(tables) == contents(clean)
-    # And once more, with nothing new to read.
-    start_history(stream(spark, tmp_path / "in"), tables).awaitTermination()
-    assert contents(tables) == contents(clean)
 
 
 def test_tables_without_their_checkpoint_are_not_added_to(

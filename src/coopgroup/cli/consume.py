@@ -9,24 +9,22 @@ from __future__ import annotations
 import base64
 import json
 import os
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from coopgroup.assignors.registry import create_assignor
+from coopgroup.cli.interruption import interruption
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.consumer import CooperativeConsumer
 from coopgroup.kafka.subscription import read_topics
 from coopgroup.policies.registry import create_policy
 
 if TYPE_CHECKING:
-    from types import FrameType
+    import threading
 
     from confluent_kafka import Message
 
@@ -93,7 +91,7 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         configuration, policy=create_policy(policy), assignor=create_assignor(assignor)
     )
     try:
-        with _interruption() as interrupted, consumer:
+        with interruption() as interrupted, consumer:
             consumer.subscribe(
                 list(topics),
                 on_assign=_show("assigned"),
@@ -152,29 +150,6 @@ def _pairs(settings: Iterable[str]) -> dict[str, str]:
             raise ConfigurationError("--config", setting, "KEY=VALUE")
         pairs[key] = value
     return pairs
-
-
-@contextmanager
-def _interruption() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; the second of them ends the process at once.
-
-    No exception, for confluent_kafka answers one that strikes inside a callback with a SystemError
-    (seen with 2.16). Afterwards the two signals mean what they meant before.
-    """
-    interrupted = threading.Event()
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        interrupted.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield interrupted
-    finally:
-        for number, meant in before.items():
-            signal.signal(number, meant)
 
 
 def _show(what: str) -> Callable[[Any, list[TopicPartition]], None]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from coopgroup.cli.interruption import interruption
 from coopgroup.cli.pipeline_options import (
     broker_options,
     kafka_options,
@@ -37,6 +38,8 @@ __all__ = ["episodes", "history", "lag", "telemetry"]
 _INTERNAL_TOPIC: Final = "__consumer_offsets"
 _MS_PER_S: Final = 1_000
 _DAY_S: Final = 86_400
+_LOOK_S: Final = 1
+_WRITE_S_MAX: Final = 60.0
 _HISTORY: Final = ("commits", "generations", "members", "assignments")
 _OF_TELEMETRY: Final = ("events", "rounds", "work")
 _EPISODES: Final = ("rebalances", "outages", "absences", "skew")
@@ -134,13 +137,12 @@ def lag(
                 tables.require("commits", "coopgroup pipeline history")
                 _compute_lag(tables, brokers, reset, since_ms, every)
             else:
-                query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
-                try:
-                    while query.isActive:
+                with interruption() as interrupted:
+                    query = _start_history(tables, options, _INTERNAL_TOPIC, every_s)
+                    while query.isActive and not interrupted.is_set():
                         _compute_lag(tables, brokers, reset, since_ms, every, is_now=True)
-                        query.awaitTermination(max(1, int(every_s)))
-                except KeyboardInterrupt:
-                    query.stop()
+                        interrupted.wait(every_s)
+                    _stop(query)
             _tell(tables, ("ends", "lag", "loads"))
 
 
@@ -242,10 +244,21 @@ def _start_history(
 
 def _finish(query: StreamingQuery) -> None:
     """Wait for the end of a query, or end it when the user does."""
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
+    with interruption() as interrupted:
+        while query.isActive and not interrupted.is_set():
+            query.awaitTermination(_LOOK_S)
+        _stop(query)
+
+
+def _stop(query: StreamingQuery) -> None:
+    """End a query, when it has written what it is writing; what it could not do is raised."""
+    deadline = time.monotonic() + _WRITE_S_MAX
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        query.awaitTermination(_LOOK_S)
+    if query.isActive:
         query.stop()
+    else:
+        query.awaitTermination()
 
 
 def _compute_lag(

@@ -119,8 +119,9 @@ class Brokers:
             if error.code() in _REFUSALS:
                 refusals.append(error.str())
 
+        config: dict[str, Any] = {"log_level": 0, "error_cb": tell, **self.config}
         try:
-            return AdminClient({"log_level": 0, "error_cb": tell, **self.config})
+            return AdminClient(config)
         except (KafkaException, TypeError, ValueError) as error:
             reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
             raise ConfigurationError("--config", reason, "what librdkafka accepts") from None

@@ -1,0 +1,185 @@
+"""Jobs that follow a real broker: killed in the midst of it, started again, ended by Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import pandas as pd
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+
+from coopgroup.cli.app import run
+from coopgroup.pipeline.light import LIGHT
+from coopgroup.pipeline.schemas import TABLES
+from coopgroup.pipeline.tables import Tables
+from tests.spark.frames import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from coopgroup.testing import KafkaCluster
+
+TOPIC, GROUP, PARTITIONS = "follow-orders", "follow", 2
+RECORDS: Final = 3_000  # more than are committed in the time that the test may take
+COMMITS_OF_A_LIFE: Final = 20
+LAST: Final = RECORDS - 10
+OF_GROUP: Final = ("commits", "generations", "members", "assignments")
+WAIT_S: Final = 240.0
+
+
+class Group:
+    """A group of one that goes and comes back, and commits one record after the other."""
+
+    def __init__(self, config: dict[str, str]) -> None:
+        own = {"group.id": GROUP, "client.id": "f", "enable.auto.commit": False}
+        self._config = {**config, **own, "session.timeout.ms": 6_000}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._live)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End, however the test did."""
+        self.finish()
+
+    def finish(self) -> None:
+        """End, with all but ten records of each partition committed."""
+        self._is_over.set()
+        self._thread.join()
+
+    def _live(self) -> None:
+        committed = 0
+        while committed < LAST:
+            consumer = Consumer(self._config)
+            consumer.subscribe([TOPIC])
+            for _ in range(COMMITS_OF_A_LIFE):
+                consumer.poll(0.1)
+                offset = LAST if self._is_over.is_set() else min(committed + 1, LAST - 1)
+                if consumer.assignment() and committed < LAST and self._commit(consumer, offset):
+                    committed = offset
+            consumer.close()
+
+    @staticmethod
+    def _commit(consumer: Consumer, offset: int) -> bool:
+        places = [TopicPartition(TOPIC, one, offset) for one in range(PARTITIONS)]
+        try:
+            consumer.commit(offsets=places, asynchronous=False)
+        except KafkaException:  # on a machine that is too busy for heartbeats
+            return False
+        return True
+
+
+@contextmanager
+def following(
+    job: str, folder: Path, bootstrap: str, every_s: int
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A job as a process that goes on."""
+    command = [sys.executable, "-m", "coopgroup.cli", "pipeline", job, "--follow", str(every_s)]
+    command += ["--tables", str(folder), "--bootstrap-server", bootstrap]
+    for name, value in LIGHT.items():
+        command += ["--conf", f"{name}={value}"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def wait_until(
+    is_so: Callable[[], bool], process: subprocess.Popen[bytes], look_s: float = 0.5
+) -> None:
+    """Look again and again while the process lives."""
+    deadline = time.monotonic() + WAIT_S
+    while not is_so():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(look_s)
+
+
+def batches(folder: Path, table: str, job: str) -> set[str]:
+    """Numbers of the batches of which a table has a folder."""
+    return {path.name for path in (folder / "v1" / table / f"job={job}").glob("batch=*")}
+
+
+def is_in_a_batch(folder: Path) -> bool:
+    """Whether a batch that is not the first is being written, and not noted."""
+    written, noted = batches(folder, "commits", "history"), batches(folder, "batches", "history")
+    return bool(noted) and bool(written - noted)
+
+
+def last_lags(folder: Path) -> list[int]:
+    """Lags of the group at the newest moment; none while the files change."""
+    found: dict[int, list[int]] = {}
+    for path in (folder / "v1" / "lag" / "job=lag").glob("batch=*/*/*.parquet"):
+        try:
+            part = pd.read_parquet(path, columns=["group", "at_ms", "lag"])
+        except OSError:
+            return []
+        for group, at_ms, lag in part.itertuples(index=False):
+            if group == GROUP:
+                found.setdefault(at_ms, []).append(lag)
+    return found[max(found)] if found else []
+
+
+def test_what_follows_is_killed_and_goes_on_leaves_the_rows_of_one_run(
+    spark: SparkSession,
+    kafka_cluster: KafkaCluster,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Records come all the while; no row is missing and none there twice, and the lag is right."""
+    config, bootstrap = kafka_cluster.client_config(), kafka_cluster.bootstrap_servers
+    kafka_cluster.create_topic(TOPIC, PARTITIONS)
+    producer = Producer(config)
+    for number in range(RECORDS * PARTITIONS):
+        producer.produce(TOPIC, b"x", partition=number % PARTITIONS)
+    producer.flush()
+    folder, whole = tmp_path / "followed", tmp_path / "whole"
+    broker = ["--bootstrap-server", bootstrap]
+    with Group(config) as group:
+        with following("history", folder, bootstrap, 1) as process:
+            wait_until(lambda: is_in_a_batch(folder), process, look_s=0.05)
+            os.killpg(process.pid, signal.SIGKILL)
+        before = batches(folder, "batches", "history")
+        with following("lag", folder, bootstrap, 5) as process:  # and history
+            wait_until(lambda: bool(batches(folder, "batches", "history") - before), process)
+            # Meanwhile nobody else may run a job that it runs.
+            assert run(["pipeline", "history", "--tables", str(folder), *broker]) == 1
+            assert "in use: another history job" in capsys.readouterr().err
+            group.finish()
+            wait_until(lambda: last_lags(folder) == [RECORDS - LAST] * PARTITIONS, process)
+            process.send_signal(signal.SIGINT)
+            assert process.stdout is not None
+            said = process.stdout.read().decode()
+            assert process.wait() == 0
+    told = [line.partition(":")[0] for line in said.splitlines()]
+    assert told[-3:] == ["ends", "lag", "loads"], said
+    assert "Traceback" not in said
+    assert run(["pipeline", "history", "--tables", str(whole), *broker]) == 0
+    followed, once = (Tables(spark=spark, folder=str(one)) for one in (folder, whole))
+    for name in OF_GROUP:
+        of_group = f"group = '{GROUP}'"
+        expected = rows(once.read(name).where(of_group))
+        assert rows(followed.read(name).where(of_group)) == expected
+        assert len(expected) >= 2
+    for name in ("commits", "lag"):
+        keys = rows(followed.read(name), *TABLES[name].key)
+        assert len(set(keys)) == len(keys)
