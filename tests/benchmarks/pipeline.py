@@ -1,40 +1,49 @@
-"""Rows per second of the pipeline: history decoded, telemetry read; growth with size.
+"""Rows per second of the pipeline: history decoded, telemetry read; growth with size, memory.
 
 Records are made by Spark itself, so that neither disk nor broker is measured: commits of a thousand
 partitions in the newest version, and lines of telemetry. What making them costs is measured alone
-and taken off. Goal: growth is linear, ten million records take minutes. Next to the time on the
-wall stands the processors' time, of the JVM and its Python workers together: on a machine that is
-busy otherwise only that means anything.
+and taken off. Goals: growth is linear, ten million records take minutes, memory does not grow.
+Next to the time on the wall stands the processors' time, of the JVM and its Python workers
+together: on a machine that is busy otherwise only that means anything.
+
+    python -m tests.benchmarks.pipeline --write     # the last result into docs/pipeline.md
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from coopgroup.model import ResourceSet
 from coopgroup.pipeline.history import commit_records, commits_of
-from coopgroup.pipeline.internal_topic import OffsetKey, encode_key
+from coopgroup.pipeline.internal_topic import (
+    OffsetKey,
+    encode_key,
+)
 from coopgroup.pipeline.session import build_session
 from coopgroup.pipeline.telemetry import events_of, read_lines, work_of
 from coopgroup.telemetry import Envelope, ResourcesStarted, to_json
+from tests.benchmarks.cpu_clock import CpuClock, descendants
+from tests.benchmarks.results import RESULTS, write_between
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["run"]
+__all__ = ["run", "table"]
 
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "pipeline.md"
+BEGIN, END = "<!-- pipeline:begin -->", "<!-- pipeline:end -->"
 HISTORY: Final = (1_000_000, 3_000_000, 10_000_000)
 TELEMETRY: Final = (100_000, 300_000, 1_000_000)
 WARM_UP: Final = 50_000
 KEYS: Final = 1_000
 SLICES: Final = 50
 FIRST_MS: Final = 1_730_000_000_000
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-_MB: Final = 1_024
+_KB_PER_MB: Final = 1_024
 
 
 def run() -> dict[str, Any]:
@@ -42,35 +51,68 @@ def run() -> dict[str, Any]:
 
     Returns:
         By what and how many: seconds, processor seconds and rows per second of either, with the
-        making of the rows taken off; `memory_mb`, the most that the JVM took.
+        making of the rows taken off; `others`, how many cores other programs kept busy meanwhile;
+        `jvm_mb` and `worker_mb`, the most memory that the JVM and any Python worker had so far.
     """
     spark = build_session(master="local[2]", extra={"spark.sql.shuffle.partitions": "4"})
+    clock = CpuClock()
     # Start the workers, and let the JVM compile what it will need.
-    _spent(commits_of(commit_records(_records(spark, WARM_UP))))
-    _spent(work_of(events_of(read_lines(_lines(spark, WARM_UP)))))
-    found: dict[str, Any] = {"history": {}, "telemetry": {}}
+    _spent(commits_of(commit_records(_records(spark, WARM_UP))), clock)
+    _spent(work_of(events_of(read_lines(_lines(spark, WARM_UP)))), clock)
+    found: dict[str, dict[int, dict[str, float]]] = {"history": {}, "telemetry": {}}
     for size in HISTORY:
         raw = _records(spark, size)
-        found["history"][size] = _rates(size, raw, commits_of(commit_records(raw)))
+        found["history"][size] = _rates(size, raw, commits_of(commit_records(raw)), clock)
         print(f"pipeline: history {size} {found['history'][size]}", flush=True)
     for size in TELEMETRY:
         lines = _lines(spark, size)
-        found["telemetry"][size] = _rates(size, lines, work_of(events_of(read_lines(lines))))
+        computed = work_of(events_of(read_lines(lines)))
+        found["telemetry"][size] = _rates(size, lines, computed, clock)
         print(f"pipeline: telemetry {size} {found['telemetry'][size]}", flush=True)
-    found["memory_mb"] = max(_status(pid, "VmHWM:") for pid in _descendants()) // _MB
-    print(f"pipeline: memory_mb {found['memory_mb']}", flush=True)
     return found
 
 
-def _rates(size: int, made: DataFrame, computed: DataFrame) -> dict[str, float]:
-    (making_s, making_cpu_s), (whole_s, whole_cpu_s) = _spent(made), _spent(computed)
-    seconds, cpu_s = whole_s - making_s, whole_cpu_s - making_cpu_s
+def table(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """Rows of a page, from what `run` returned, read back from JSON.
+
+    Args:
+        found: `history` and `telemetry`.
+    """
+    rows = [
+        "| what | records | seconds | CPU seconds | records a CPU second | JVM, worker | others |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for what, sizes in found.items():
+        for size, one in sorted(sizes.items(), key=lambda pair: int(pair[0])):
+            rows.append(
+                f"| {what} | {int(size):,} | {one['seconds']} | {one['cpu_s']}"
+                f" | {one['rows_per_cpu_s']:,} | {one['jvm_mb']} MB, {one['worker_mb']} MB"
+                f" | {one['others']} |"
+            )
+    return "\n".join(rows)
+
+
+def _rates(size: int, made: DataFrame, computed: DataFrame, clock: CpuClock) -> dict[str, float]:
+    making, whole = _spent(made, clock), _spent(computed, clock)
+    seconds, cpu_s = (whole[name] - making[name] for name in ("seconds", "cpu_s"))
     return {
         "seconds": round(seconds, 2),
         "cpu_s": round(cpu_s, 2),
         "rows_per_s": round(size / seconds),
         "rows_per_cpu_s": round(size / cpu_s),
+        "others": round(whole["others_s"] / whole["seconds"], 2),
+        **_memory(),
     }
+
+
+def _memory() -> dict[str, float]:
+    """The most memory that the JVM and any Python worker ever had, in MB."""
+    _, *started = descendants()
+    peaks: dict[bool, int] = {True: 0, False: 0}
+    for pid in started:
+        is_java = _status(pid, "Name:") == "java"
+        peaks[is_java] = max(peaks[is_java], int(_status(pid, "VmHWM:") or 0))
+    return {"jvm_mb": peaks[True] // _KB_PER_MB, "worker_mb": peaks[False] // _KB_PER_MB}
 
 
 def _records(spark: SparkSession, size: int) -> DataFrame:
@@ -110,50 +152,38 @@ def _lines(spark: SparkSession, size: int) -> DataFrame:
     )
 
 
-def _spent(frame: DataFrame) -> tuple[float, float]:
+def _spent(frame: DataFrame, clock: CpuClock) -> dict[str, float]:
     """Seconds and processor seconds that it takes to compute all rows of a frame."""
-    began, began_cpu = time.perf_counter(), _cpu_s()
+    began, before = time.perf_counter(), clock.read()
     frame.write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began, _cpu_s() - began_cpu
+    after = clock.read()
+    others_s = after.pop("others") - before.pop("others")
+    return {
+        "seconds": time.perf_counter() - began,
+        "cpu_s": sum(after.values()) - sum(before.values()),
+        "others_s": others_s,
+    }
 
 
-# --- processes ------------------------------------------------------------------------------------
-
-
-def _descendants() -> list[int]:
-    """Processes that this one started, and those that they did."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:  # it ended meanwhile
-            continue
-        parents[int(path.parent.name)] = int(fields[1])
-    found = [os.getpid()]
-    for one in found:
-        found += [pid for pid, parent in parents.items() if parent == one]
-    return found
-
-
-_SEEN_TICKS: Final[dict[int, int]] = {}
-"""What each process had used when it was looked at last: Spark ends workers that are idle."""
-
-
-def _cpu_s() -> float:
-    """Processor seconds of all of them so far."""
-    for pid in _descendants():
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        _SEEN_TICKS[pid] = sum(int(field) for field in fields[11:13])
-    return sum(_SEEN_TICKS.values()) / _TICKS_PER_S
-
-
-def _status(pid: int, name: str) -> int:
-    """A figure of a process in kB."""
+def _status(pid: int, name: str) -> str:
+    """The first word of a line of a process' status; nothing if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+        return ""
+    return next((line.split()[1] for line in lines if line.startswith(name)), "")
+
+
+def main() -> None:
+    """Show the table of the last result, or write it into the page."""
+    parser = argparse.ArgumentParser(description="Table of the last result.")
+    parser.add_argument("--write", action="store_true", help="write it into docs/pipeline.md")
+    arguments = parser.parse_args()
+    drawn = table(json.loads(RESULTS.read_text())["pipeline"])
+    print(drawn)
+    if arguments.write:
+        write_between(PAGE, BEGIN, END, drawn)
+
+
+if __name__ == "__main__":
+    main()

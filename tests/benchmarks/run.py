@@ -23,6 +23,7 @@ BENCHMARKS: Final = (
     "simulator",
     "leader",
     "assignors",
+    "pipeline",
     "sweep",
     "advice",
     "throughput",
