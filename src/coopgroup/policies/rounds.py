@@ -227,10 +227,15 @@ def _earliest(*times_ms: int | None) -> int | None:
 
 
 def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delays: Delays) -> bool:
-    """Whether the group has changed for good, and the target was never reached since."""
+    """Whether the group has changed for good, and the target was never reached since.
+
+    A leader without memory hears of moves under way from members that know of a pause between them.
+    """
     state = context.state
-    if state is None or not delays.loss_ms:
-        return not delays.loss_ms
+    if not delays.loss_ms:
+        return True
+    if state is None:
+        return any(member.remaining_loss_ms is not None for member in group.members)
     return (
         state.moves_pending
         or outlook.losses.expired

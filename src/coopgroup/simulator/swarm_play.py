@@ -410,7 +410,7 @@ class _Garbler:
             isinstance(request, group_api.JoinGroupRequest)
             and request.member_id
             and name in self.garbled
-            and not _is_stopping(call.process)  # a stranger rejoins when it has stopped all
+            and (self.garbled[name].kind is ActKind.GARBLE or not _is_stopping(call.process))
         ):
             act = self.garbled.pop(name)
             member = call.process.session.member

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coopgroup.assignors import LagAwareAssignor, StickyAssignor
+from coopgroup.assignors import LagAwareAssignor, RangeAssignor, StickyAssignor
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import ResourceSet
 from coopgroup.policies import IncrementalPolicy, Policy, create_policy
@@ -135,6 +135,30 @@ def test_leader_when_new_to_the_group_waits_for_what_the_members_know() -> None:
     told = drill.round(400, leader="B")
     assert (_revoked(told), drill.timeout_ms) == (0, 600)
     assert _revoked(drill.round(1_000)) == 2
+
+
+def test_moves_when_their_leader_dies_and_comes_back_are_made_to_the_end() -> None:
+    """Its successor does not have its plan, but hears from the members that there is one.
+
+    That nobody has too much here says nothing: the plan was of another kind.
+    """
+    policy = IncrementalPolicy(
+        max_moves_per_round=2, move_interval_ms=1_000, scheduled_rebalance_timeout_ms=5_000
+    )
+    drill = Drill(policy=policy, existing={"T": range(12)}, assignor=RangeAssignor())
+    drill.join("A", {"T": range(0, 12, 2)}, instance_id="a")
+    drill.join("B", {"T": range(1, 12, 2)})
+    assert _revoked(drill.round(0)) == 2
+    drill.round(10)
+    drill.leave("A")
+    drill.round(500, leader="B")
+    assert len(drill.listed("lost")["T"]) == 6
+    drill.join("A", instance_id="a")
+    now = 600
+    while not steady(drill.round(now)) or drill.timeout_ms:
+        now += drill.timeout_ms or 5
+        assert now < 20_000
+    assert drill.owned() == {"A": list(range(6)), "B": list(range(6, 12))}
 
 
 def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
