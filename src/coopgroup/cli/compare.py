@@ -6,10 +6,12 @@ Runs are spread over the processors, but what is printed does not depend on that
 from __future__ import annotations
 
 import os
+import signal
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import get_context
+from functools import partial
+from multiprocessing import active_children, get_context
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -114,13 +116,32 @@ def _runner(count: int) -> Iterator[Runner]:
     # A fork of a process with threads may hang, so new processes begin afresh.
     try:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            yield _with_progress(pool.map)
+            try:
+                yield _with_progress(partial(_begin_all, pool))
+            except BaseException:  # Ctrl-C: nobody waits any more for what is being played
+                for process in active_children():
+                    process.terminate()
+                raise
     except BrokenProcessPool:
         # No invariant is broken, which is what status 1 says of a comparison.
         raise click.ClickException(
             "a process that simulated was killed: for want of memory? coopgroup simulate plays "
             "one run at a time"
         ) from None
+
+
+def _begin_all(
+    pool: ProcessPoolExecutor, play: Callable[[Job], Run], jobs: Sequence[Job]
+) -> Iterator[Run]:
+    """Begin jobs in processes that Ctrl-C does not reach: it ends this one, which ends them.
+
+    A terminal sends it to all of them, and each would write where it was.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # new processes inherit that
+    try:
+        return pool.map(play, jobs)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _with_progress(

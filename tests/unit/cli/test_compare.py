@@ -3,8 +3,12 @@
 import json
 import os
 import shlex
+import signal
+import time
 from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import active_children
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -14,6 +18,7 @@ from coopgroup.cli.app import run
 from coopgroup.simulator import Run, Violation, comparison
 from coopgroup.simulator.comparison import Job, compare
 
+LONG_S = 90.0
 SMALL = """\
 duration_ms = 30000
 settle_ms = 20000
@@ -171,6 +176,34 @@ def test_compare_when_asked_for_what_cannot_be_says_so_before_it_plays(
     error = capsys.readouterr().err
     assert error.startswith(complaint)
     assert error.count("\n") == 1
+
+
+def test_processes_that_play_leave_ctrl_c_to_the_command() -> None:
+    """A terminal sends it to all of them, and each would write a traceback; the command ends."""
+    play: Any = signal.getsignal
+    jobs: Any = [signal.SIGINT] * 2
+    before = signal.getsignal(signal.SIGINT)
+    with compare_command._runner(2) as run_all:  # noqa: SLF001  (the part that starts processes)
+        heard: list[Any] = list(run_all(play, jobs))
+    assert heard == [signal.SIG_IGN] * 2
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_compare_when_interrupted_waits_for_no_run() -> None:
+    """Those under way are ended, however long they would take."""
+    play: Any = time.sleep
+    jobs: Any = [LONG_S] * 3
+
+    def play_and_interrupt() -> None:
+        with compare_command._runner(2) as run_all:  # noqa: SLF001  (as above)
+            run_all(play, jobs)
+            raise KeyboardInterrupt
+
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        play_and_interrupt()
+    assert time.monotonic() - began < LONG_S / 2
+    assert active_children() == []
 
 
 def test_compare_with_html_writes_a_page(
