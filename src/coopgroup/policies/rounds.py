@@ -159,6 +159,9 @@ def stage_round(
         uneven=less_even(group, kept, target),
         lagging=balance is not None and _lagging(group, context, ration),
     )
+    if mode is MoveMode.MOVE:
+        returned = _given_up(group, context, claimant) & (target != NOBODY)
+        gift = np.where(returned, target, gift).astype(np.int32)
     candidates = could_stay & (group.owner != target) & ~stopping
     if mode is MoveMode.REST:
         candidates &= _planned(group, context)
@@ -250,6 +253,19 @@ def _planned(group: GroupSnapshot, context: RoundContext) -> BoolArray:
         places = group.resources.positions(context.state.planned)
         planned[places[places >= 0]] = True
     return planned
+
+
+def _given_up(group: GroupSnapshot, context: RoundContext, claimant: Int32Array) -> BoolArray:
+    """What a member of the last round gave up by itself and would get back: bool (R,).
+
+    An eager member gives up everything before each join. In a round that moves things it would get
+    back what the next round takes away again, give that up once more, and no round was the last.
+    """
+    if context.state is None:
+        return np.zeros(len(group.resources), dtype=np.bool_)
+    there = member_numbers(group, context.state.members)
+    given_up: BoolArray = np.isin(claimant, there[there != NOBODY])
+    return given_up
 
 
 def _lagging(group: GroupSnapshot, context: RoundContext, ration: Ration | None) -> bool:

@@ -117,6 +117,7 @@ class Act:
         lane: "join" or "commit", which of the two connections (`Lane`).
         number: a count, a code or a broker.
         times: how often.
+        client: whose process starts (`swarm_mixed.Client`).
     """
 
     after_ms: int = 0
@@ -131,6 +132,7 @@ class Act:
     lane: str = ""
     number: int = 0
     times: int = 1
+    client: str = ""
 
 
 @frozen(kw_only=True)
@@ -170,6 +172,7 @@ class SwarmRun:
         faults: what may go wrong at any time.
         acts: what happens, in order; then everything heals.
         healed_after_ms: time from the last act until everything heals.
+        theirs: protocols of other clients in the group, joined by commas (`swarm_mixed`).
     """
 
     seed: int
@@ -179,6 +182,7 @@ class SwarmRun:
     faults: Faults = Faults()
     acts: tuple[Act, ...] = ()
     healed_after_ms: int = 0
+    theirs: str = ""
 
 
 def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:

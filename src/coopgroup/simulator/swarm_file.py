@@ -55,6 +55,8 @@ def run_to_toml(run: SwarmRun, *, comment: str = "") -> str:
     """
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
     lines += [f"{name} = {_value(getattr(run, name))}" for name in _PLAIN]
+    if run.theirs:
+        lines.append(f"theirs = {_value(run.theirs)}")
     lines += ["", "[policy]", *_pairs({"name": run.policy.name, **run.policy.options})]
     faults = _unusual(run.faults)
     if faults:

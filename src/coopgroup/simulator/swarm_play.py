@@ -30,12 +30,13 @@ from coopgroup.simulator.process import Habits
 from coopgroup.simulator.scenario import LEADER, Cost, Identity, Span
 from coopgroup.simulator.simulation import Simulation
 from coopgroup.simulator.swarm import ActKind
+from coopgroup.simulator.swarm_mixed import Guests
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import Violation
 from coopgroup.telemetry import AssignmentReceived, MembershipLost, ProcessEnded
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from coopgroup.simulator.brokers import Brokers
     from coopgroup.simulator.network import Call
@@ -110,7 +111,8 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     world = simulation.world
     written = Transcript() if transcript else None
     world.transcript = cast("Transcript", HandOvers(simulation, written))
-    player = _Player(simulation=simulation)
+    guests = Guests(simulation=simulation, theirs=run.theirs)
+    player = _Player(simulation=simulation, guests=guests)
     for act in run.acts:
         simulation.run(act.after_ms)
         player.act(act)
@@ -118,8 +120,11 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
             break
     simulation.run(run.healed_after_ms)
     plain = not any(act.kind in {ActKind.SUBSCRIBE, ActKind.FORGE} for act in run.acts)
-    violations = settle(simulation, plain=plain, away=player.away)
-    violations += tuple(_needless_losses(run, world.telemetry))
+    if run.theirs:
+        violations = _settle_with_guests(guests, player.away, plain=plain)
+    else:
+        violations = settle(simulation, plain=plain, away=player.away)
+        violations += tuple(_needless_losses(run, world.telemetry))
     return Played(
         run=run,
         violations=violations,
@@ -179,10 +184,7 @@ def settle(
         away: processes that will be back by themselves; a group does not rest without them.
     """
     policy = simulation.habits.policy
-    simulation.habits.lead_ms = Span(1, 10)
-    simulation.heal()
-    for name, count in simulation.brokers.topics.items():
-        simulation.set_rate(name, tuple(range(count)), 0)
+    _calm(simulation)
     calm_from_ms = simulation.world.now_ms
     delay_ms = getattr(policy, "scheduled_rebalance_timeout_ms", None)
     ration = getattr(policy, "ration", None)
@@ -206,6 +208,37 @@ def settle(
     found += _check_even(simulation, end_ms)
     found += check_run(simulation.world.telemetry, expected)
     return tuple(sorted(found, key=lambda one: one.at_ms))
+
+
+def _calm(simulation: Simulation) -> None:
+    """Nothing goes wrong any more, and nothing is produced."""
+    simulation.habits.lead_ms = Span(1, 10)
+    simulation.heal()
+    for name, count in simulation.brokers.topics.items():
+        simulation.set_rate(name, tuple(range(count)), 0)
+
+
+def _settle_with_guests(
+    guests: Guests, away: Collection[str], *, plain: bool
+) -> tuple[Violation, ...]:
+    """As `settle`, for a group with members of other clients."""
+    simulation = guests.simulation
+    _calm(simulation)
+
+    def until_rest(is_at_rest: Callable[[], bool]) -> bool:
+        end_ms = simulation.world.now_ms + HEALED_WITHIN_MS
+        since_ms: int | None = None
+        while simulation.world.now_ms < end_ms:
+            simulation.run(_LOOK_MS)
+            if away or not is_at_rest():
+                since_ms = None
+            elif since_ms is None:
+                since_ms = simulation.world.now_ms
+            elif simulation.world.now_ms - since_ms >= _QUIET_MS:
+                return True
+        return False
+
+    return guests.settle(until_rest, plain=plain)
 
 
 def story(run: SwarmRun) -> str:
@@ -290,11 +323,13 @@ class _Player:
 
     Attributes:
         simulation: where.
+        guests: processes of other clients.
         garbled: processes whose next join is to be garbled, and how.
         away: processes that have ended, or are to end, and will be back.
     """
 
     simulation: Simulation
+    guests: Guests
     garbled: dict[str, Act] = field(factory=dict)
     away: set[str] = field(factory=set)
 
@@ -315,6 +350,8 @@ class _Player:
                 set_topics(simulation, dict.fromkeys(act.topics, act.number))
             case ActKind.UPSET:
                 self._upset(act)
+            case _ if self.guests.end(act):
+                pass
             case _:
                 leads = act.process == LEADER
                 process = simulation.leader if leads else simulation.process(act.process)
@@ -325,6 +362,8 @@ class _Player:
 
     def _start(self, act: Act) -> None:
         before = self.simulation.process(act.process)
+        if self.guests.start(act):
+            return
         if before is None or not before.alive:
             self.simulation.start(
                 act.process, act.topics, identity=act.identity, skew_ppm=act.skew_ppm

@@ -1,29 +1,25 @@
-"""A client that is not ours, in the simulator: the least that KIP-429 and the protocols ask of one.
+"""`ForeignProcess`: a client that is not ours, the least that KIP-429 and the protocols ask of one.
 
-Written from Kafka's documents and on purpose without the member, the leader, the assignors and the
-policies of coopgroup: only the codecs are shared. It has no lease, no static id, and joins again
-whenever something goes wrong, as Kafka's clients do. A process of it is eager as soon as one of its
-protocols is: the rule of Kafka's Java client.
+Rules of this file: it is written from Kafka's documents, on purpose without the member, the leader,
+the assignors and the policies of coopgroup; only the codecs are shared. It has no lease, no static
+id, and joins again whenever something goes wrong, as Kafka's clients do. A process of it is eager
+as soon as one of its protocols is: the rule of Kafka's Java client.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from attrs import define, field
 
 from coopgroup.member.effects import Lane, Send
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.model import EMPTY, ResourceSet
+from coopgroup.model.claims import NO_GENERATION
 from coopgroup.model.group_api import (
-    Answer,
     Coordinator,
-    GroupRequest,
     HeartbeatAnswer,
     HeartbeatRequest,
-    JoinedMember,
     JoinGroupAnswer,
     JoinGroupRequest,
     LeaveGroupRequest,
@@ -38,7 +34,6 @@ from coopgroup.protocol import (
     encode_kafka_assignment,
     encode_subscription,
 )
-from coopgroup.simulator.simulation import Simulation
 from coopgroup.telemetry import (
     AssignmentReceived,
     EndCause,
@@ -48,21 +43,35 @@ from coopgroup.telemetry import (
     StopReason,
 )
 
-__all__ = ["ForeignProcess"]
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Sequence
+
+    from coopgroup.member import MemberConfig
+    from coopgroup.model.group_api import Answer, GroupRequest, JoinedMember
+    from coopgroup.simulator.process import Process
+    from coopgroup.simulator.simulation import Simulation
+    from coopgroup.simulator.world import World
+
+__all__ = ["COOPERATIVE", "ForeignProcess"]
 
 COOPERATIVE: Final = "cooperative-sticky"
-HEARTBEAT_MS: Final = 40
-STOP_MS_MAX: Final = 10
-NO_GENERATION: Final = -1
+"""The protocol of KIP-429; all others of Kafka's clients are eager."""
+
+_HEARTBEAT_MS: Final = 40
+_STOP_MS_MAX: Final = 10
+_RETRY_MS: Final = 20
+_REQUEST_TIMEOUT_MS: Final = 10_000
 
 
 @define(eq=False)
 class ForeignProcess:
-    """A process with one consumer that subscribes to T.
+    """A process with one consumer.
 
     Attributes:
         simulation: the group.
         name: of the process.
+        topics: that it subscribes to, ascending.
         protocols: that it offers, most wanted first.
         alive: False once it has ended.
         refused: whether the coordinator did not let it in.
@@ -72,6 +81,7 @@ class ForeignProcess:
 
     simulation: Simulation
     name: str
+    topics: tuple[str, ...]
     protocols: tuple[str, ...]
     alive: bool = True
     refused: bool = False
@@ -80,6 +90,8 @@ class ForeignProcess:
     _member_id: str = ""
     _generation: int = NO_GENERATION
     _protocol: str = ""
+    # How many partitions each topic had when it led last; None where it does not lead.
+    _dealt_of: dict[str, int] | None = None
     _requests: int = 0
     _asked: dict[int, GroupRequest] = field(factory=dict)
     _dice: random.Random = field(init=False)
@@ -92,9 +104,9 @@ class ForeignProcess:
     def start(self) -> None:
         """Begin: join."""
         self._dice = self.simulation.world.dice(f"foreign {self.name}")
-        self._write(ProcessStarted(topics=("T",)))
+        self._write(ProcessStarted(topics=self.topics))
         self._join()
-        self._later(HEARTBEAT_MS, self._beat)
+        self._later(_HEARTBEAT_MS, self._beat)
 
     def close(self) -> None:
         """Stop everything, leave, end."""
@@ -123,7 +135,7 @@ class ForeignProcess:
             return
         if isinstance(event, RequestFailed):
             if not isinstance(asked, (HeartbeatRequest, LeaveGroupRequest)):
-                self._later(20, self._rejoin)
+                self._later(_RETRY_MS, self._rejoin)
             return
         self._take(event.answer)
 
@@ -160,6 +172,7 @@ class ForeignProcess:
         self._member_id, self._generation = answer.member_id, answer.generation
         self._protocol, self.state = answer.protocol_name, "syncing"
         decided: tuple[tuple[str, bytes], ...] = ()
+        self._dealt_of = None
         if answer.leader_id == answer.member_id:
             decided = self._assign(answer.members)
         self._later(self._dice.randint(1, 10), self._sync, answer.generation, decided)
@@ -178,12 +191,12 @@ class ForeignProcess:
         self.state = "stable"
         if taken:  # KIP-429: stop it, then say so by a join
             self.state = "stopping"
-            self._later(self._dice.randint(1, STOP_MS_MAX), self._stop_and_join, taken)
+            self._later(self._dice.randint(1, _STOP_MS_MAX), self._stop_and_join, taken)
 
     def _rejoin(self) -> None:
         if self.is_eager and self.owned:
             self.state = "stopping"
-            self._later(self._dice.randint(1, STOP_MS_MAX), self._stop_and_join, self.owned)
+            self._later(self._dice.randint(1, _STOP_MS_MAX), self._stop_and_join, self.owned)
         else:
             self._join()
 
@@ -199,34 +212,51 @@ class ForeignProcess:
     # --- its duty as a leader ---------------------------------------------------------------------
 
     def _assign(self, members: Sequence[JoinedMember]) -> tuple[tuple[str, bytes], ...]:
+        """Deal each topic among those that subscribe to it.
+
+        Who subscribes to nothing is not looked at, and not answered, as with librdkafka. In the
+        cooperative protocol nobody is given what another one still claims (KIP-429).
+        """
         said = {member.member_id: decode_subscription(member.metadata) for member in members}
-        claims = {  # of others nothing is looked at, and they are not answered, as with librdkafka
-            member_id: {index for _, index in subscription.owned}
-            for member_id, subscription in said.items()
-            if subscription.topics
-        }
-        if not claims:
-            return ()
-        count = self.simulation.brokers.topics["T"]
-        is_eager = self._protocol != COOPERATIVE
-        shares = _dealt({one: set() for one in claims} if is_eager else claims, count)
-        if self._protocol == COOPERATIVE:
-            for member_id in shares:
-                others = (claimed for other, claimed in claims.items() if other != member_id)
-                shares[member_id] -= set().union(*others)
+        said = {member_id: one for member_id, one in said.items() if one.topics}
+        given: dict[str, list[tuple[str, int]]] = {member_id: [] for member_id in said}
+        topics = sorted({topic for one in said.values() for topic in one.topics})
+        self._dealt_of = self._counts(topics)
+        for topic, count in self._dealt_of.items():
+            claims = {
+                member_id: {index for name, index in one.owned if name == topic}
+                for member_id, one in said.items()
+                if topic in one.topics
+            }
+            for member_id, share in self._dealt(claims, count).items():
+                given[member_id] += [(topic, index) for index in share]
         return tuple(
             (
                 member_id,
-                encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"T": share}))),
+                encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet.from_pairs(share))),
             )
-            for member_id, share in sorted(shares.items())
+            for member_id, share in sorted(given.items())
         )
+
+    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+        return {topic: self.simulation.brokers.topics.get(topic, 0) for topic in topics}
+
+    def _dealt(self, claims: dict[str, set[int]], count: int) -> dict[str, set[int]]:
+        if self._protocol != COOPERATIVE:
+            return _dealt_evenly({member_id: set() for member_id in claims}, count)
+        shares = _dealt_evenly(claims, count)
+        for member_id in shares:
+            others = (claimed for other, claimed in claims.items() if other != member_id)
+            shares[member_id] -= set().union(*others)
+        return shares
 
     # --- what it sends ----------------------------------------------------------------------------
 
     def _join(self) -> None:
         self.state = "joining"
-        subscription = Subscription(topics=("T",), owned=self.owned, generation=self._generation)
+        subscription = Subscription(
+            topics=self.topics, owned=self.owned, generation=self._generation
+        )
         config = self.simulation.config
         self._send(
             JoinGroupRequest(
@@ -260,7 +290,7 @@ class ForeignProcess:
             )
 
     def _beat(self) -> None:
-        self._later(HEARTBEAT_MS, self._beat)
+        self._later(_HEARTBEAT_MS, self._beat)
         if self._generation != NO_GENERATION:
             beat = HeartbeatRequest(
                 group_id=self._group_id,
@@ -269,6 +299,12 @@ class ForeignProcess:
                 group_instance_id=None,
             )
             self._send(beat, Lane.COMMIT)
+        if (
+            self.state == "stable"
+            and self._dealt_of is not None
+            and self._dealt_of != self._counts(self._dealt_of)
+        ):
+            self._rejoin()  # who leads looks after the topics
 
     def _send(self, request: GroupRequest, lane: Lane) -> None:
         self._requests += 1
@@ -280,9 +316,9 @@ class ForeignProcess:
             lane=lane,
             coordinator=Coordinator(node_id=node_id, host="", port=1),
             request=request,
-            timeout_ms=10_000,
+            timeout_ms=_REQUEST_TIMEOUT_MS,
         )
-        self.simulation.network.send(cast("Any", self), send)
+        self.simulation.network.send(cast("Process", self), send)
 
     # --- the rest ---------------------------------------------------------------------------------
 
@@ -291,9 +327,14 @@ class ForeignProcess:
         return self.simulation.config.group_id
 
     @property
-    def config(self) -> object:
+    def config(self) -> MemberConfig:
         """Settings that the network looks at."""
         return self.simulation.config
+
+    @property
+    def world(self) -> World:
+        """Where it lives."""
+        return self.simulation.world
 
     def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
         if resources:
@@ -303,7 +344,7 @@ class ForeignProcess:
     def _end(self, cause: EndCause) -> None:
         self.alive = False
         self._write(ProcessEnded(cause=cause))
-        self.simulation.network.forget(cast("Any", self))
+        self.simulation.network.forget(cast("Process", self))
 
     def _later(self, delay_ms: int, action: Any, *arguments: Any) -> None:  # noqa: ANN401
         self.simulation.world.later(delay_ms, self._if_alive, action, arguments)
@@ -318,7 +359,7 @@ class ForeignProcess:
         )
 
 
-def _dealt(wishes: dict[str, set[int]], count: int) -> dict[str, set[int]]:
+def _dealt_evenly(wishes: dict[str, set[int]], count: int) -> dict[str, set[int]]:
     """Partitions dealt evenly, each to a member that wishes it where that is possible."""
     shares: dict[str, set[int]] = {member_id: set() for member_id in sorted(wishes)}
     least_size, larger_max = divmod(count, len(shares))

@@ -1,0 +1,316 @@
+"""The swarm's groups with members of other clients: what happens in them, and how they are judged.
+
+    run = draw_mixed(seed)
+    played = play(run)          # `swarm_play`, as any other run
+
+Rules of this file: the other clients (`foreign`) know nothing of faults: they have no lease, so no
+message of theirs is lost or late, and whoever wants to see that must say whose bug it would be.
+Ours are paused, cut off and refused as anywhere.
+
+Theory of operation. In each run others speak one protocol, or have the two of Java's default list.
+Ours come with it second in their lists, on the way to ours, or first, on the way back. When all
+has healed the group has to come to rest twice: with the others in it, in whichever protocol, and
+when they have gone, in ours.
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from typing import TYPE_CHECKING, Final
+
+import attrs
+from attrs import define, field
+
+from coopgroup.model import ResourceSet
+from coopgroup.simulator.checkers import check_commits, check_pairs, check_single_owner
+from coopgroup.simulator.coordinator import GroupState
+from coopgroup.simulator.foreign import COOPERATIVE, ForeignProcess
+from coopgroup.simulator.scenario import Choice, Identity
+from coopgroup.simulator.swarm import TOPICS, Act, ActKind, Faults, SwarmRun
+from coopgroup.simulator.world import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from coopgroup.simulator.simulation import Simulation
+
+__all__ = ["Client", "Guests", "draw_mixed"]
+
+_PROTOCOLS: Final = (COOPERATIVE, COOPERATIVE, "range", f"range,{COOPERATIVE}")
+_GAPS_MS: Final = (0, 5, 30, 100, 300, 700)
+_FOR_MS: Final = (50, 300, 700)
+_DOWN_MS: Final = (0, 0, 50, 300)
+_HAND_OVER_MS: Final = 400
+_PROCESSES_MAX: Final = 6
+_ACTS_MAX: Final = 12
+
+
+class Client(enum.StrEnum):
+    """Whose member a process that starts is."""
+
+    OURS = ""
+    """Ours; in a mixed group on the way to our protocol: it comes first in its list."""
+
+    BACK = "back"
+    """Ours on the way back: the protocol of the others comes first in its list."""
+
+    OTHER = "other"
+    """Of another client."""
+
+
+# --- what happens ---------------------------------------------------------------------------------
+
+
+def draw_mixed(seed: int) -> SwarmRun:
+    """Draw a run of a group that others share with ours.
+
+    Args:
+        seed: everything follows from it.
+    """
+    chance = random.Random(f"swarm/mixed/{seed}")  # noqa: S311 - must be repeatable
+    policy = Choice(name="simple")
+    if chance.random() < 0.5:
+        policy = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 300})
+    slow = chance.choice((0.0, 0.0, 0.3))
+    return SwarmRun(
+        seed=seed,
+        policy=policy,
+        theirs=chance.choice(_PROTOCOLS),
+        faults=Faults(
+            delay_ms_max=chance.choice((2, 10, 40)),
+            slow=slow,
+            slow_ms_max=400 if slow else 100,
+            lead_ms_max=chance.choice((10, 10, 200)),
+            awaits_commits=chance.random() < 0.5,
+        ),
+        acts=tuple(_Author(chance).acts()),
+        healed_after_ms=chance.choice(_GAPS_MS),
+    )
+
+
+class _Author:
+    """Writes what happens; it keeps count of who would be there if all went well."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._clients: dict[str, Client] = {}
+        self._started = 0
+
+    def acts(self) -> Iterator[Act]:
+        """Topics, a few members of either side, and then whatever comes."""
+        chance = self._chance
+        kinds = [kind for kind in _KINDS if chance.random() < 0.6] or [ActKind.CLOSE]
+        for topic in TOPICS:
+            yield self._resize(topic, 0)
+        for _ in range(2):
+            yield self._start(0)
+        for _ in range(chance.randint(3, _ACTS_MAX)):
+            gap_ms = chance.choice(_GAPS_MS)
+            if chance.random() < 0.5:
+                yield self._start(gap_ms)
+            else:
+                yield from self._something(chance.choice(kinds), gap_ms)
+
+    def _something(self, kind: ActKind, gap_ms: int) -> Iterator[Act]:
+        chance = self._chance
+        name = chance.choice(sorted(self._clients))
+        if kind is ActKind.UPSET and self._clients[name] is Client.OTHER:
+            return  # see the module's docstring
+        if kind is ActKind.RESIZE:
+            yield self._resize(chance.choice(TOPICS), gap_ms)
+        elif kind in {ActKind.CLOSE, ActKind.CRASH}:
+            yield self._end(kind, name, gap_ms)
+        elif kind is ActKind.SUBSCRIBE and chance.random() < 0.5:
+            yield Act(after_ms=gap_ms, kind=kind, process=name)  # to nothing: it hands over
+            yield self._end(ActKind.CLOSE, name, _HAND_OVER_MS, for_good=True)
+        elif kind is ActKind.SUBSCRIBE:
+            topics = chance.choice(_SUBSCRIPTIONS)
+            yield Act(after_ms=gap_ms, kind=kind, process=name, topics=topics)
+        elif kind is ActKind.UPSET:
+            yield Act(
+                after_ms=gap_ms,
+                kind=kind,
+                process=name,
+                request=chance.choice(("JoinGroup", "SyncGroup", "Heartbeat")),
+                mishap=chance.choice(("REQUEST_LOST", "ANSWER_LOST", "REFUSED", "DELAYED")),
+                number=chance.choice((14, 27)),
+                for_ms=chance.choice(_FOR_MS),
+                times=chance.choice((1, 4)),
+            )
+        else:
+            yield Act(after_ms=gap_ms, kind=kind, process=name, for_ms=chance.choice(_FOR_MS))
+
+    def _start(self, gap_ms: int) -> Act:
+        chance = self._chance
+        if len(self._clients) >= _PROCESSES_MAX:
+            return self._end(ActKind.CLOSE, chance.choice(sorted(self._clients)), gap_ms)
+        self._started += 1
+        name = f"p{self._started}"
+        client = chance.choice((Client.OURS, Client.OURS, Client.BACK, Client.OTHER, Client.OTHER))
+        self._clients[name] = client
+        identity = Identity.NONE
+        if client is not Client.OTHER:
+            identity = chance.choice((Identity.NONE, Identity.NONE, *Identity))
+        topics = chance.choice(_SUBSCRIPTIONS)
+        return Act(
+            after_ms=gap_ms,
+            kind=ActKind.START,
+            process=name,
+            topics=topics,
+            identity=identity,
+            client=client,
+        )
+
+    def _end(self, kind: ActKind, name: str, gap_ms: int, *, for_good: bool = False) -> Act:
+        back_ms = self._chance.choice(_DOWN_MS)
+        if for_good or not back_ms or self._clients[name] is Client.OTHER:
+            back_ms = 0
+            del self._clients[name]
+        if not self._clients:
+            self._clients[name] = Client.OURS  # it is gone, and acts on it have no effect
+        return Act(after_ms=gap_ms, kind=kind, process=name, for_ms=back_ms)
+
+    def _resize(self, topic: str, gap_ms: int) -> Act:
+        count = self._chance.randint(1, 6) if topic == "T" else self._chance.randint(1, 3)
+        return Act(after_ms=gap_ms, kind=ActKind.RESIZE, topics=(topic,), number=count)
+
+
+_SUBSCRIPTIONS: Final = (("T",), ("T",), ("T", "U"))
+_KINDS: Final = (
+    ActKind.CLOSE,
+    ActKind.CRASH,
+    ActKind.STALL,
+    ActKind.PAUSE,
+    ActKind.CUT,
+    ActKind.SUBSCRIBE,
+    ActKind.UPSET,
+    ActKind.RESIZE,
+)
+
+
+# --- the others in a run --------------------------------------------------------------------------
+
+
+@define(kw_only=True, eq=False)
+class Guests:
+    """Processes of other clients in a group of ours.
+
+    Attributes:
+        simulation: the group.
+        theirs: protocols that they offer, joined by commas; "" where there are none of them.
+        processes: by name, those that have ended, too.
+    """
+
+    simulation: Simulation
+    theirs: str
+    processes: dict[str, ForeignProcess] = field(factory=dict)
+
+    def start(self, act: Act) -> bool:
+        """Start a process of another client; or have the next one of ours offer the right list.
+
+        Returns:
+            Whether it is one of another client.
+        """
+        simulation, theirs = self.simulation, tuple(self.theirs.split(","))
+        if act.client == Client.OTHER:
+            process = ForeignProcess(simulation, act.process, act.topics, theirs)
+            self.processes[act.process] = process
+            process.start()
+            return True
+        if self.theirs:
+            names = ("coopgroup", theirs[-1])
+            goes_back = act.client == Client.BACK
+            simulation.config = attrs.evolve(
+                simulation.config,
+                protocols=names[::-1] if goes_back else names,
+                eager=goes_back and theirs[-1] != COOPERATIVE,
+            )
+        return False
+
+    def end(self, act: Act) -> bool:
+        """End a process of another client; whether there is one of that name."""
+        process = self.processes.get(act.process)
+        if process is None:
+            return False
+        if act.kind is ActKind.CLOSE:
+            process.close()
+        elif act.kind is ActKind.CRASH:
+            process.crash()
+        return True
+
+    @property
+    def alive(self) -> list[ForeignProcess]:
+        """Those that live, in the order in which they began."""
+        return [process for process in self.processes.values() if process.alive]
+
+    def is_at_rest(self) -> bool:
+        """Whether all that is subscribed to has an owner, and nobody is about to do anything."""
+        simulation, guests = self.simulation, self.alive
+        ours = simulation.alive
+        group = simulation.brokers.coordinator.group
+        owned = [process.session.member.owned for process in ours]
+        owned += [process.owned for process in guests]
+        topics = {topic for process in ours for topic in process.topics}
+        topics |= {topic for process in guests for topic in process.topics}
+        wanted = simulation.brokers.existing().restrict_names(topics)
+        return (
+            group.state is (GroupState.STABLE if topics else GroupState.EMPTY)
+            and len(group.seats) == len(ours) + len(guests)
+            and all(process.is_at_rest for process in ours)
+            and all(process.state == "stable" for process in guests)
+            and sum(map(len, owned)) == len(wanted)
+            and ResourceSet.union_all([ResourceSet(), *owned]) == wanted
+        )
+
+    def settle(
+        self, until_rest: Callable[[Callable[[], bool]], bool], *, plain: bool
+    ) -> tuple[Violation, ...]:
+        """Let the group come to rest with the others, then without them, and judge the whole run.
+
+        Args:
+            until_rest: lets time pass until a condition has held for a while; whether that came.
+            plain: whether all have subscribed to the same all the time.
+        """
+        simulation = self.simulation
+        found: list[Violation] = []
+        if not until_rest(self.is_at_rest):
+            found.append(self._restless("with other clients"))
+        for process in self.alive:
+            process.close()
+        if simulation.alive:
+            if not until_rest(self.is_at_rest):
+                found.append(self._restless("without other clients"))
+            found += self._check_protocol()
+        found += [*simulation.world.violations, *self._check_telemetry(plain=plain)]
+        return tuple(sorted(found, key=lambda one: one.at_ms))
+
+    def _restless(self, when: str) -> Violation:
+        simulation = self.simulation
+        held = {process.name: process.session.member.owned for process in simulation.alive}
+        held |= {process.name: process.owned for process in self.alive}
+        shares = {name: owned.to_dict() for name, owned in held.items()}
+        state = simulation.brokers.coordinator.group.state
+        message = f"no rest {when}: {state}, {shares}"
+        return Violation(checker="rest", at_ms=simulation.world.now_ms, message=message)
+
+    def _check_protocol(self) -> Iterator[Violation]:
+        """When nobody wants theirs, or speaks nothing else, the group speaks ours."""
+        simulation = self.simulation
+        spoken = simulation.brokers.coordinator.group.protocol_name
+        wanted = {process.config.protocols[0] for process in simulation.alive}
+        if wanted == {"coopgroup"} and spoken != "coopgroup":
+            message = f"the group of ours speaks {spoken}"
+            yield Violation(checker="protocol", at_ms=simulation.world.now_ms, message=message)
+
+    def _check_telemetry(self, *, plain: bool) -> Iterator[Violation]:
+        """Never two owners; ours start and stop what they are told, and commit in order.
+
+        What ours stop before an eager round, and where they subscribe to less, no leader tells.
+        """
+        telemetry = self.simulation.world.telemetry
+        yield from check_single_owner(telemetry)
+        ours = [envelope for envelope in telemetry if envelope.client not in self.processes]
+        yield from check_commits(ours)
+        if self.theirs == COOPERATIVE and plain:
+            yield from check_pairs(ours)
