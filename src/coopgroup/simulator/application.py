@@ -14,7 +14,7 @@ Rules of this file, which are the host's duties 5 and 6 of `coopgroup.session`:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 from attrs import define, field
@@ -36,16 +36,56 @@ from coopgroup.telemetry import CommitFailed, ResourcesStarted, ResourcesStopped
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coopgroup.member import MemberConfig
     from coopgroup.member.effects import FinishCommit
     from coopgroup.model.resource_set import Int64Array
+    from coopgroup.session import SessionEvent
     from coopgroup.simulator.costs import Costs
+    from coopgroup.simulator.habits import Habits
     from coopgroup.simulator.load import Load
-    from coopgroup.simulator.process import Process
     from coopgroup.simulator.scenario import Span
+    from coopgroup.simulator.world import World
+    from coopgroup.telemetry import Record
 
 __all__ = ["Application"]
 
 _FOR_EVER_MS: Final = 1 << 62
+
+
+class Host(Protocol):
+    """What an application needs of its process."""
+
+    @property
+    def world(self) -> World:
+        """Time and dice."""
+        ...
+
+    @property
+    def habits(self) -> Habits:
+        """Of all processes."""
+        ...
+
+    @property
+    def config(self) -> MemberConfig:
+        """Settings of the member."""
+        ...
+
+    @property
+    def state(self) -> MemberState:
+        """Where the member stands."""
+        ...
+
+    def give(self, event: SessionEvent) -> None:
+        """Give an event to the session."""
+        ...
+
+    def later(self, delay_ms: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - any action
+        """Run something after a time, if the process lives and is not paused then."""
+        ...
+
+    def write(self, record: Record) -> None:
+        """Write a record down."""
+        ...
 
 
 @define(kw_only=True, eq=False)
@@ -66,7 +106,7 @@ class Application:
         rate_per_s: how fast it works while there is always more to do; None until there was.
     """
 
-    process: Process
+    process: Host
     load: Load
     costs: Costs
     callback_ms: Span

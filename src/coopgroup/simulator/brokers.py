@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from coopgroup.model.group_api import Answer
-    from coopgroup.simulator.network import Call
+    from coopgroup.simulator.calls import Call
     from coopgroup.simulator.world import World
 
 __all__ = ["NODES", "Brokers"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from coopgroup.model import ResourceSet
     from coopgroup.model.group_api import Answer
     from coopgroup.model.resource_set import Resource
-    from coopgroup.simulator.network import Call
+    from coopgroup.simulator.calls import Call
     from coopgroup.simulator.simulation import Simulation
     from coopgroup.simulator.transcript import Transcript
     from coopgroup.telemetry import Envelope

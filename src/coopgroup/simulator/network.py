@@ -16,7 +16,6 @@ Tests inject one fault at a time: `upset` registers a fault for the next request
 from __future__ import annotations
 
 import enum
-from collections import deque
 from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
@@ -25,6 +24,7 @@ from coopgroup.member import ErrorCode
 from coopgroup.member.effects import Lane
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.model.group_api import OffsetCommitRequest
+from coopgroup.simulator.calls import Call, Connection
 from coopgroup.simulator.coordinator import refusal
 from coopgroup.simulator.drawing import between
 from coopgroup.simulator.scenario import Span
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from coopgroup.member.effects import Send
     from coopgroup.model.group_api import Answer, GroupRequest
     from coopgroup.simulator.brokers import Brokers
-    from coopgroup.simulator.process import Process
+    from coopgroup.simulator.calls import Client
     from coopgroup.simulator.world import World
 
-__all__ = ["Call", "Connection", "Mishap", "Network", "Upset"]
+__all__ = ["Mishap", "Network", "Upset"]
 
 
 class Mishap(enum.Enum):
@@ -77,49 +77,6 @@ class Upset:
     delay_ms: int = 0
 
 
-@define(eq=False)
-class Connection:
-    """One connection of a process.
-
-    Attributes:
-        waiting: calls that wait for those before them.
-        serving: the one that the broker works on.
-        free_at_ms: nothing that is sent now arrives before.
-    """
-
-    waiting: deque[Call] = field(factory=deque)
-    serving: Call | None = None
-    free_at_ms: int = 0
-
-
-@define(eq=False)
-class Call:
-    """A request on its way.
-
-    Attributes:
-        process: whose it is.
-        send: the effect.
-        connection: that it took.
-        answer_lost: whether its answer will not arrive.
-        due_ms: when no answer will come any more.
-        is_timed: whether that is put into the queue. Nearly all are answered long before, so it
-            is only where a call has to wait.
-        refused_with: code that it is refused with unseen, None for none.
-        is_replied: whether its answer is on the way.
-        is_over: whether nothing comes of it any more.
-    """
-
-    process: Process
-    send: Send
-    connection: Connection
-    due_ms: int
-    is_timed: bool = False
-    answer_lost: bool = False
-    refused_with: int | None = None
-    is_replied: bool = False
-    is_over: bool = False
-
-
 @define(kw_only=True, eq=False)
 class Network:
     """All connections.
@@ -139,8 +96,8 @@ class Network:
     answer_loss: float = 0.0
     upsets: list[Upset] = field(factory=list)
     brokers: Brokers = field(init=False)
-    _lanes: dict[tuple[Process, Lane], Connection] = field(factory=dict)
-    _calls: dict[Process, dict[Call, None]] = field(factory=dict)
+    _lanes: dict[tuple[Client, Lane], Connection] = field(factory=dict)
+    _calls: dict[Client, dict[Call, None]] = field(factory=dict)
     _cut_until_ms: dict[str, int] = field(factory=dict)
     _held_up_until_ms: dict[tuple[str, Lane], int] = field(factory=dict)
     _dice: random.Random = field(init=False)
@@ -180,7 +137,7 @@ class Network:
 
     # --- what a process does -------------------------------------------------------------------
 
-    def send(self, process: Process, send: Send) -> None:
+    def send(self, process: Client, send: Send) -> None:
         """Take a request off a process."""
         connection = self._lanes.get((process, send.lane))
         if connection is None:
@@ -204,7 +161,7 @@ class Network:
         if world.transcript is not None:
             world.transcript.sent(call)
 
-    def close_lane(self, process: Process, lane: Lane) -> None:
+    def close_lane(self, process: Client, lane: Lane) -> None:
         """Give a connection up: what is on its way there fails."""
         connection = self._lanes.pop((process, lane), None)
         for call in tuple(self._calls.get(process, ())):
@@ -212,7 +169,7 @@ class Network:
                 call.answer_lost = True
                 self.world.later(1, self.fail, call)
 
-    def forget(self, process: Process) -> None:
+    def forget(self, process: Client) -> None:
         """A process died: what it sent arrives all the same, and nobody hears the answers."""
         if not self._calls.get(process):
             self._calls.pop(process, None)

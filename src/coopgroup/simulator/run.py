@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import attrs
 from attrs import frozen
@@ -106,7 +106,7 @@ def simulate(
     )
     written = Transcript() if transcript else None
     # It looks while the run goes on, in the place of a transcript, and passes all on to that.
-    simulation.world.transcript = cast("Transcript", HandOvers(simulation, written))
+    simulation.world.transcript = HandOvers(simulation, written)
     Deployment(scenario, simulation).plan()
     _play(scenario, simulation)
     telemetry = tuple(simulation.world.telemetry)

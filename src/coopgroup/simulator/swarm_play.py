@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from coopgroup.simulator.brokers import Brokers
-    from coopgroup.simulator.network import Call
+    from coopgroup.simulator.calls import Call, Client
     from coopgroup.simulator.process import Process
     from coopgroup.simulator.swarm import Act, SwarmRun
     from coopgroup.telemetry import Envelope, Record
@@ -421,8 +421,8 @@ class _Player:
             process.give(SubscriptionChanged(topics=topics))
 
 
-def _is_stopping(process: Process) -> bool:
-    member = process.session.member
+def _is_stopping(client: Client) -> bool:
+    member = client.session.member
     return bool(member.revoking or member.stopped)
 
 

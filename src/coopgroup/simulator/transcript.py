@@ -35,7 +35,7 @@ from coopgroup.protocol import decode_assignment, decode_subscription, kafka_pro
 from coopgroup.telemetry import OffsetsCommitted, StateChanged
 
 if TYPE_CHECKING:
-    from coopgroup.simulator.network import Call
+    from coopgroup.simulator.calls import Call
     from coopgroup.telemetry import Envelope, Record
 
 __all__ = ["Transcript", "resources_in_words"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import random
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import define, field, frozen
 
@@ -20,10 +20,11 @@ from coopgroup.telemetry import Envelope, FaultInjected
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from coopgroup.simulator.transcript import Transcript
+    from coopgroup.model.group_api import Answer
+    from coopgroup.simulator.calls import Call
     from coopgroup.telemetry import Record
 
-__all__ = ["Violation", "World", "late_commit_of"]
+__all__ = ["Violation", "Watcher", "World", "late_commit_of"]
 
 
 @frozen(kw_only=True)
@@ -39,6 +40,26 @@ class Violation:
     checker: str
     at_ms: int
     message: str
+
+
+class Watcher(Protocol):
+    """Who is told everything while the run goes on; a transcript, say."""
+
+    def recorded(self, envelope: Envelope) -> None:
+        """Something was written down."""
+        ...
+
+    def sent(self, call: Call) -> None:
+        """A request was sent."""
+        ...
+
+    def answered(self, call: Call, answer: Answer) -> None:
+        """An answer arrived."""
+        ...
+
+    def failed(self, call: Call) -> None:
+        """No answer will come."""
+        ...
 
 
 @define(kw_only=True, eq=False)
@@ -58,7 +79,7 @@ class World:
     group_id: str = "group"
     now_ms: int = 0
     telemetry: list[Envelope] = field(factory=list)
-    transcript: Transcript | None = None
+    transcript: Watcher | None = None
     violations: list[Violation] = field(factory=list)
     _queue: list[tuple[int, int, Callable[..., object], tuple[Any, ...]]] = field(factory=list)
     _numbers: Iterator[int] = field(factory=lambda: count(1))
