@@ -9,6 +9,7 @@ to `rejected`. The groups with which Spark itself reads are left out.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sql
@@ -21,6 +22,7 @@ from coopgroup.pipeline.decoding import (
 )
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.pipeline.streams import start_job
+from coopgroup.pipeline.workers import settled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -88,13 +90,13 @@ def kafka_records(
 
 def commit_records(raw: DataFrame) -> DataFrame:
     """Decode the records of commits: `RAW` to `COMMIT_RECORDS`."""
-    rows = raw.where(_is_commit()).mapInArrow(decode_commits, COMMIT_RECORDS)
+    rows = raw.where(_is_commit()).mapInArrow(partial(settled, decode_commits), COMMIT_RECORDS)
     return rows.where(sql.col("group").isNull() | ~sql.col("group").rlike(_OWN_GROUPS))
 
 
 def group_records(raw: DataFrame) -> DataFrame:
     """Decode all other records: `RAW` to `GROUP_RECORDS`."""
-    rows = raw.where(~_is_commit()).mapInArrow(decode_groups, GROUP_RECORDS)
+    rows = raw.where(~_is_commit()).mapInArrow(partial(settled, decode_groups), GROUP_RECORDS)
     return rows.where(sql.col("group").isNull() | ~sql.col("group").rlike(_OWN_GROUPS))
 
 
