@@ -144,6 +144,17 @@ def crew(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Crew]:
     wait_for(lambda: coopgroup_threads() == [], "all threads end")
 
 
+def pair(crew: Crew) -> tuple[Member, Member]:
+    """Two that share all: the one with the heavy task, which takes long to stop, and the other."""
+    first = crew.add("a")
+    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
+    second = crew.add("b")
+    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
+    heavy, light = (first, second) if first.group.holds(("heavy", 0)) else (second, first)
+    heavy.heavy_s = HEAVY_S
+    return heavy, light
+
+
 def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
     """The newcomer works on them long before the heavy one has stopped."""
     first = crew.add("a")
@@ -238,12 +249,7 @@ def test_callbacks_that_raise_never_lose_the_group(crew: Crew) -> None:
 
 def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew) -> None:
     """`hand_over` returns when the heavy one has stopped, too; nothing is lost."""
-    first = crew.add("a")
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    second = crew.add("b")
-    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
-    ends, stays = (first, second) if first.group.holds(("heavy", 0)) else (second, first)
-    ends.heavy_s = HEAVY_S
+    ends, stays = pair(crew)
     light = [one for one in ends.group.held() if one.name == "light"]
     assert light
     assert ends.group.hand_over(WAIT_S)
@@ -258,12 +264,7 @@ def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew)
 
 def test_process_that_closes_passes_on_what_it_is_given_meanwhile(crew: Crew) -> None:
     """The others do not wait until its heavy one has stopped; it starts nothing any more."""
-    first = crew.add("a")
-    wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
-    second = crew.add("b")
-    wait_for(lambda: crew.shared(ALL), "they share", WAIT_S)
-    ends, stays = (first, second) if first.group.holds(("heavy", 0)) else (second, first)
-    ends.heavy_s = HEAVY_S
+    ends, stays = pair(crew)
     closing = threading.Thread(target=ends.group.close)
     closing.start()
     new = [("new", index) for index in range(-1, 6)]

@@ -55,7 +55,7 @@ def test_member_that_was_dropped_hears_of_losses_only(mixed: MixedGroup, protoco
     mixed.settle("j", "a", protocol=protocol)
     held = mixed.shares()["a"]
     began_s = time.monotonic()
-    mixed.stall("a", 5.0)
+    mixed.stall("a", 4.0)
     mixed.until(lambda: len(mixed.ledger.lost) == len(held), "it hears of its losses")
     assert sorted(mixed.ledger.lost) == [("a", partition) for partition in held]
     mixed.settle("j", "a", protocol=protocol)

@@ -158,18 +158,24 @@ def test_eager_member_that_comes_too_late_is_refused_and_disturbs_nobody(
     mixed.finish()
 
 
+def check_sticky(mixed: MixedGroup, third: Callable[[], object], *names: str) -> None:
+    """Two share all, a third one comes: it is given only some of what each of the two had."""
+    first, second, _ = names
+    mixed.settle(first, second, protocol="sticky")
+    before = mixed.shares()
+    third()
+    mixed.settle(*names, protocol="sticky")
+    after = mixed.shares()
+    assert set(after[first]) < set(before[first])
+    assert set(after[second]) < set(before[second])
+
+
 def test_sticky_group_keeps_things_where_they_were(mixed: MixedGroup) -> None:
     """Whoever leads reads what the others had, in the user data of Kafka's assignor."""
     mixed.java_client("f1", "sticky")
     mixed.settle("f1", protocol="sticky")
     mixed.ours("a", "coopgroup,sticky")
-    mixed.settle("f1", "a", protocol="sticky")
-    before = mixed.shares()
-    mixed.ours("b", "coopgroup,sticky")
-    mixed.settle("f1", "a", "b", protocol="sticky")
-    after = mixed.shares()
-    assert set(after["a"]) < set(before["a"])
-    assert set(after["f1"]) < set(before["f1"])
+    check_sticky(mixed, lambda: mixed.ours("b", "coopgroup,sticky"), "f1", "a", "b")
     began_s = time.monotonic()
     mixed.stop("f1")
     mixed.settle("a", "b", protocol="coopgroup")
@@ -182,14 +188,8 @@ def test_ours_leads_sticky_members_of_java(mixed: MixedGroup) -> None:
     mixed.ours("a", "sticky,coopgroup")
     mixed.settle("a", protocol="sticky")
     mixed.java_client("f1", "sticky")
-    mixed.settle("a", "f1", protocol="sticky")
-    before = mixed.shares()
-    mixed.java_client("f2", "sticky")
-    mixed.settle("a", "f1", "f2", protocol="sticky")
+    check_sticky(mixed, lambda: mixed.java_client("f2", "sticky"), "a", "f1", "f2")
     assert mixed.rounds_led("a") >= 3
-    after = mixed.shares()
-    assert set(after["f1"]) < set(before["f1"])
-    assert set(after["a"]) < set(before["a"])
     mixed.finish()
 
 

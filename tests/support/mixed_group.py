@@ -30,7 +30,7 @@ from tests.support.polled_members import KafkaPythonConsumer, PolledMember
 __all__ = ["PARTITIONS", "MixedGroup"]
 
 PARTITIONS: Final = 6
-SETTLED_S: Final = 0.5
+SETTLED_S: Final = 0.3  # longer than a heartbeat: a round that is to come has begun
 _RATE_PER_S: Final = 20.0  # records in each partition
 _JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
