@@ -1,6 +1,6 @@
-"""A scenario that takes no time, for tests of what is done with scenarios."""
+"""Scenarios that take no time, for tests of what is done with scenarios."""
 
-__all__ = ["SMALL"]
+__all__ = ["CRASH", "SMALL"]
 
 SMALL = """\
 duration_ms = 60000
@@ -12,4 +12,30 @@ rate_per_s = 10
 [[members]]
 name = "worker"
 count = 3
+"""
+
+CRASH = """\
+duration_ms = 30000
+settle_ms = 20000
+
+[group]
+session_timeout_ms = 6000
+heartbeat_interval_ms = 1000
+
+[policies.deferred]
+scheduled_rebalance_timeout_ms = 9000
+
+[topics.t]
+partitions = 4
+rate_per_s = 5
+
+[[members]]
+name = "m"
+count = 2
+
+[[events]]
+at_ms = 10000
+kind = "crash"
+member = "m-1"
+back_after_ms = 10000
 """

@@ -17,40 +17,16 @@ from coopgroup.cli import compare as compare_command
 from coopgroup.cli.app import run
 from coopgroup.simulator import Run, Violation, comparison
 from coopgroup.simulator.comparison import Job, compare
+from tests.support.small_scenario import CRASH
 
 LONG_S = 90.0
-SMALL = """\
-duration_ms = 30000
-settle_ms = 20000
-
-[group]
-session_timeout_ms = 6000
-heartbeat_interval_ms = 1000
-
-[policies.deferred]
-scheduled_rebalance_timeout_ms = 9000
-
-[topics.t]
-partitions = 4
-rate_per_s = 5
-
-[[members]]
-name = "m"
-count = 2
-
-[[events]]
-at_ms = 10000
-kind = "crash"
-member = "m-1"
-back_after_ms = 10000
-"""
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
     """A scenario file."""
     path = tmp_path / "small.toml"
-    path.write_text(SMALL)
+    path.write_text(CRASH)
     return str(path)
 
 

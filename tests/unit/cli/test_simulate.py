@@ -10,33 +10,9 @@ from attrs import evolve
 from coopgroup.cli import simulate as simulate_command
 from coopgroup.cli.app import run
 from coopgroup.simulator import Run, Scenario, Violation, simulate
+from tests.support.small_scenario import CRASH
 
-SMALL = """\
-duration_ms = 30000
-settle_ms = 20000
-
-[group]
-policy = "deferred"
-session_timeout_ms = 6000
-heartbeat_interval_ms = 1000
-
-[policies.deferred]
-scheduled_rebalance_timeout_ms = 9000
-
-[topics.t]
-partitions = 4
-rate_per_s = 5
-
-[[members]]
-name = "m"
-count = 2
-
-[[events]]
-at_ms = 10000
-kind = "crash"
-member = "m-1"
-back_after_ms = 10000
-"""
+SMALL = CRASH.replace("[group]\n", '[group]\npolicy = "deferred"\n')
 
 
 @pytest.fixture
