@@ -25,6 +25,7 @@ __all__ = [
     "distinct",
     "membership",
     "merged",
+    "numbers_in",
 ]
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -66,6 +67,22 @@ def merged(left: KeyArray, right: KeyArray) -> KeyArray:
     keys: KeyArray = np.concatenate([left, right])
     keys.sort(kind="stable")  # two ascending runs: one linear merge
     return distinct(keys)
+
+
+def numbers_in(numbers: Int32Array) -> Int64Array:
+    """Which numbers from 0 up stand in an array, each once; -1 stands for none.
+
+    They are those of members or losses, so they can be counted, which takes one pass; to sort them,
+    as `np.unique` does, takes several, and in a small group many calls.
+
+    Args:
+        numbers: int32 (N,), in any order.
+
+    Returns:
+        int64, ascending.
+    """
+    counts = np.bincount(numbers + 1)
+    return counts[1:].nonzero()[0]
 
 
 def distinct(keys: KeyArray) -> KeyArray:

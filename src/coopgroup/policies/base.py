@@ -36,7 +36,7 @@ class LagFigures(Protocol):
         ...
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # for `replaced`
 class RoundContext:
     """Circumstances of a round, as its leader knows them.
 

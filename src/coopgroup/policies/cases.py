@@ -24,6 +24,7 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.model import NOBODY
+from coopgroup.model.ascending import numbers_in
 from coopgroup.policies.state import Holdings, Loss
 from coopgroup.policies.stopping import member_numbers
 
@@ -100,7 +101,7 @@ def remembered_losses(
         now_ms: the leader's clock.
     """
     part = cases.number != NOBODY
-    present = np.unique(cases.number[part])
+    present = numbers_in(cases.number)
     place_of = np.full(len(cases.losses), NOBODY, dtype=np.int32)
     place_of[present] = np.arange(present.size)
     losses = tuple(
@@ -126,7 +127,7 @@ def _of_state(
     ]
     number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
     departed[number != NOBODY] = NOBODY
-    owners = np.unique(departed[departed != NOBODY])
+    owners = numbers_in(departed)
     number_of = np.full(len(state.members) + 1, NOBODY, dtype=np.int32)
     number_of[owners] = len(state.losses) + np.arange(owners.size)
     instance_of = dict(state.instance_ids)

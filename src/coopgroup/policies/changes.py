@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coopgroup.model import NOBODY
+from coopgroup.model.ascending import numbers_in
 from coopgroup.policies.stopping import member_numbers, rightful_resources
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
     expected = {*state.members, *(loss.owner for loss in waiting)}
     instances = {instance for _, instance in state.instance_ids}
     instances.update(loss.instance_id for loss in waiting if loss.instance_id is not None)
-    owners = np.unique(group.owner[group.owner != NOBODY]).tolist()
+    owners = numbers_in(group.owner).tolist()
     return any(
         group.members[number].member_id not in expected
         and group.members[number].instance_id not in instances

@@ -23,6 +23,7 @@ import numpy as np
 from attrs import frozen
 
 from coopgroup.model import NOBODY
+from coopgroup.model.ascending import numbers_in
 from coopgroup.policies.cases import find_cases, remembered_losses
 from coopgroup.policies.newcomers import Newcomers
 from coopgroup.policies.state import NO_HOLDINGS, Holdings, Loss
@@ -129,7 +130,7 @@ def follow_losses(
     number = np.where(open_, cases.number, NOBODY)
     given, waiting, taken = _decide(group, context, cases, number, newcomers)
     waits = waiting[number]
-    urgent = np.unique(number[waits & group.subscribed()])  # nobody else would take the rest
+    urgent = numbers_in(number[waits & group.subscribed()])  # nobody else would take the rest
     losses, lost = remembered_losses(group, cases, waiting, context.now_ms)
     certain = np.where(dealt == NOBODY, cases.holder, dealt)
     return Losses(
@@ -138,7 +139,7 @@ def follow_losses(
         losses=losses,
         lost=lost,
         wait_until_ms=min((cases.losses[n].deadline_ms for n in urgent.tolist()), default=None),
-        joined=newcomers.any_but(taken.union(np.unique(dealt[dealt != NOBODY]).tolist())),
+        joined=newcomers.any_but(taken.union(numbers_in(dealt).tolist())),
         expired=bool(((number != NOBODY) & ~waits & (given[number] == NOBODY)).any()),
     )
 
@@ -159,7 +160,7 @@ def _decide(
     given = np.full(len(cases.losses) + 1, NOBODY, dtype=np.int32)
     waiting = np.zeros(len(cases.losses) + 1, dtype=np.bool_)
     line = newcomers.line_up(group, number, len(cases.losses))
-    places = np.unique(number[number != NOBODY]).tolist()
+    places = numbers_in(number).tolist()
     owners, candidates = _who_returns(group, cases, places, newcomers, line)
     for place in places:
         action = LOSS_ACTIONS.decide(

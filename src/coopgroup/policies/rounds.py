@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-import attrs
 import numpy as np
 from attrs import frozen
 
 from coopgroup.model import NOBODY
+from coopgroup.model.replacing import replaced
 from coopgroup.policies.base import Offer, StagedRound
 from coopgroup.policies.changes import changed_for_good
 from coopgroup.policies.initial import initial_until_ms
@@ -191,7 +191,7 @@ def stage_round(
         now_ms=context.now_ms,
     )
     plan = stage_resources(group, outlook.unclaimed, staging)
-    state = attrs.evolve(
+    state = replaced(
         remember_round(group, context, outlook.unclaimed, plan.assigned),
         losses=outlook.losses.losses,
         lost=outlook.losses.lost,

@@ -98,7 +98,7 @@ class Loss:
     given_ms: int | None = None
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, slots=False)  # for `replaced`
 class PolicyState:
     """Memory of a leader.
 

@@ -22,6 +22,7 @@ from coopgroup.leader import (
     lead_kafka_round,
 )
 from coopgroup.model import ResourceSet
+from coopgroup.model.replacing import replaced
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import kafka_protocol
 from coopgroup.session.balancing import LagWatch, watch_of
@@ -95,7 +96,7 @@ def lead_round(
         policy: says when.
         failure: why there is no metadata, or no request, for the record.
     """
-    context = attrs.evolve(duty.context, lags=lags)
+    context = replaced(duty.context, lags=lags)
     foreign = kafka_protocol(context.protocol)
     if foreign is not None:
         led = _led_as_kafka(duty, foreign, metadata, failure)
