@@ -169,7 +169,7 @@ class Loads:
             return np.zeros(heavy.size, dtype=np.bool_)
         counts, gives, takes = self.counts, self.counts[heavy], self.counts[light]
         fits: BoolArray = gives > self.least[heavy]
-        if self.skew < self.weights.size and self.together:
+        if self.skew == 1 or (self.skew < self.weights.size and self.together):
             fits &= gives > takes  # never further apart than before
         elif self.skew < self.weights.size:
             low, next_low = np.partition(counts, 1)[:2]
