@@ -58,6 +58,7 @@ class GroupMachine(RuleBasedStateMachine):
         """Begin without a member."""
         super().__init__()
         self.simulation = small_group(seed=0, policy=Choice(name="simple"))
+        self.transcript = Transcript()
         self.started = 0
 
     @initialize(
@@ -91,7 +92,7 @@ class GroupMachine(RuleBasedStateMachine):
             slow_ms_max=2_000,
             no_metadata=loss,
         )
-        self.simulation.world.transcript = Transcript()
+        self.simulation.world.transcript = self.transcript
         set_topics(self.simulation, {"T": 4, "U": 2})
         for _ in range(count):
             self.start(topics=("T",), static=False)
@@ -109,9 +110,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     def story(self, violations: object) -> str:
         """What went wrong, and what happened until then."""
-        transcript = self.simulation.world.transcript
-        lines = [] if transcript is None else transcript.lines
-        return "\n".join([str(violations), *lines[-STORY_LINES_MAX:]])
+        return "\n".join([str(violations), *self.transcript.lines[-STORY_LINES_MAX:]])
 
     @precondition(lambda self: len(self.simulation.alive) < PROCESSES_MAX)
     @rule(topics=TOPICS, static=st.booleans())
