@@ -243,7 +243,14 @@ def test_refusal_of_librdkafka_when_it_names_no_key_is_about_the_whole() -> None
 
 @pytest.mark.parametrize("text", ["broken-\udc80", "cut\0off"], ids=["no UTF-8", "NUL"])
 @pytest.mark.parametrize(
-    "key", ["group.id", "client.id", "bootstrap.servers", "coopgroup.telemetry.file"]
+    "key",
+    [
+        "group.id",
+        "client.id",
+        "bootstrap.servers",
+        "coopgroup.state.dir",
+        "coopgroup.telemetry.file",
+    ],
 )
 def test_text_that_cannot_be_written_is_refused(key: str, text: str) -> None:
     """Librdkafka ends the process where a group's name is no UTF-8, and cuts others off."""
