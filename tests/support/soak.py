@@ -2,6 +2,7 @@
 
     python -m tests.support.soak FIRST_SEED SEEDS
 
+Each seed is a group of ours, and a mixed one that members of other clients share.
 A progress bar while it runs, each failing seed as it is found, and one closing line. What failed is
 made as small as it can be and written to `simulations/regressions`, where the tests play it from
 then on.
@@ -9,10 +10,10 @@ then on.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -20,10 +21,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from coopgroup.simulator.minimise import minimise
 from coopgroup.simulator.swarm import SwarmRun, draw
 from coopgroup.simulator.swarm_file import run_to_toml
+from coopgroup.simulator.swarm_mixed import draw_mixed
 from coopgroup.simulator.swarm_play import play
 
 __all__ = ["main"]
 
+_Found: TypeAlias = tuple[str, int, str]
+_DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {"seed": draw, "mixed": draw_mixed}
 CHUNK: Final = 20
 REGRESSIONS: Final = Path("simulations/regressions")
 USAGE: Final = (
@@ -41,22 +45,23 @@ def main(arguments: list[str]) -> int:
     if first < 0 or count < 1:
         console.print(USAGE, highlight=False)
         return 2
-    failing: list[int] = []
+    failing: list[tuple[str, int]] = []
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("seeds", total=count)
         for done, found in _played(first, count):
             progress.advance(task, done)
-            for seed, line in found:
-                failing.append(seed)
+            for kind, seed, line in found:
+                failing.append((kind, seed))
                 console.print(line, highlight=False)
-    for seed in sorted(failing):
-        console.print(f"seed {seed} is in {_write_regression(seed)}", highlight=False)
+    for kind, seed in sorted(failing):
+        path = _write_regression(kind, seed)
+        console.print(f"{kind} {seed} is in {path}", highlight=False)
     console.print(f"soak: {count} seeds run, {len(failing)} failed", highlight=False)
     return 1 if failing else 0
 
 
-def _played(first: int, count: int) -> Iterator[tuple[int, list[tuple[int, str]]]]:
+def _played(first: int, count: int) -> Iterator[tuple[int, list[_Found]]]:
     """Chunks of seeds as they are done: how many, and which failed."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         starts = range(first, first + count, CHUNK)
@@ -65,12 +70,14 @@ def _played(first: int, count: int) -> Iterator[tuple[int, list[tuple[int, str]]
             yield chunk.result()
 
 
-def _play_seeds(first: int, count: int) -> tuple[int, list[tuple[int, str]]]:
+def _play_seeds(first: int, count: int) -> tuple[int, list[_Found]]:
     found = []
     for seed in range(first, first + count):
-        what = _wrong(draw(seed))
-        if what is not None:
-            found.append((seed, f"SEED={seed} failed: {what[0]}: {what[1]}"))
+        for kind, drawn in _DRAWS.items():
+            what = _wrong(drawn(seed))
+            if what is not None:
+                line = f"{kind.upper()}={seed} failed: {what[0]}: {what[1]}"
+                found.append((kind, seed, line))
     return count, found
 
 
@@ -83,8 +90,8 @@ def _wrong(run: SwarmRun) -> tuple[str, str] | None:
     return (violations[0].checker, violations[0].message) if violations else None
 
 
-def _write_regression(seed: int) -> Path:
-    run = draw(seed)
+def _write_regression(kind: str, seed: int) -> Path:
+    run = _DRAWS[kind](seed)
     found = _wrong(run)
     checker = "" if found is None else found[0]
 
@@ -94,9 +101,9 @@ def _write_regression(seed: int) -> Path:
 
     small = minimise(run, fails)
     what = _wrong(small) or (checker, "")
-    path = REGRESSIONS / f"seed_{seed}.toml"
+    path = REGRESSIONS / f"{kind}_{seed}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    comment = f"Seed {seed} of the swarm, minimised.\n{what[0]}: {what[1]}"
+    comment = f"{kind.capitalize()} {seed} of the swarm, minimised.\n{what[0]}: {what[1]}"
     path.write_text(run_to_toml(small, comment=comment), encoding="utf-8")
     return path
 
