@@ -47,7 +47,12 @@ _CODES: Final = {
     "Heartbeat": (-1, 14, 15, 16, 22, 25, 27),
     "OffsetCommit": (14, 15, 16, 22, 25, 27),
 }
-_LATE_MS: Final = (10, 150, 700)
+_LATE_MS: Final = {
+    "JoinGroup": (10, 40),
+    "SyncGroup": (10, 40),
+    "Heartbeat": (10, 150, 700),
+    "OffsetCommit": (10, 150, 700),
+}
 _STALLED_MS: Final = (150, 700, 1_500, 4_000)
 _STALLED_PART: Final = 0.15
 
@@ -491,6 +496,6 @@ class _Author:
             request=request,
             mishap=chance.choice(("REQUEST_LOST", "ANSWER_LOST", "REFUSED", "REFUSED", "DELAYED")),
             number=chance.choice(_CODES[request]),
-            for_ms=chance.choice(_LATE_MS),
+            for_ms=chance.choice(_LATE_MS[request]),
             times=chance.choice((1, 1, 4, 20)),
         )
