@@ -422,7 +422,7 @@ def test_unreadable_assignment_while_it_stops_goes_on_stopping() -> None:
 
 
 def test_slow_stop_that_outlasts_the_rebalance_timeout_holds_back_no_other() -> None:
-    """What is light moves within a second, what is heavy when it has stopped, and no one is lost.
+    """What is light moves within a second, what is heavy when its time is over; nobody is lost.
 
     While nothing but the heavy one is outstanding there are no rounds.
     """
@@ -443,10 +443,10 @@ def test_slow_stop_that_outlasts_the_rebalance_timeout_holds_back_no_other() -> 
     heavy_ms = begun.pop(3)
     (light_ms,) = begun.values()
     assert light_ms < 1_500
-    assert 20_000 <= heavy_ms < 21_500
+    assert 2_500 <= heavy_ms < 4_000
     assert [one for one in records if isinstance(one.record, MembershipLost)] == []
     rounds = [one.at_ms - begin_ms for one in records if isinstance(one.record, RoundLed)]
-    assert [at_ms for at_ms in rounds if 3_000 < at_ms < 20_000] == []
+    assert [at_ms for at_ms in rounds if 1_500 < at_ms < 2_500] == []
 
 
 @pytest.mark.parametrize("revoked", [None, EMPTY], ids=["the last word", "a round follows"])
