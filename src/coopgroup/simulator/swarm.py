@@ -54,7 +54,6 @@ _LATE_MS: Final = {
     "OffsetCommit": (10, 150, 700),
 }
 _STALLED_MS: Final = (150, 700, 1_500, 4_000)
-_STALLED_PART: Final = 0.15
 
 
 class ActKind(enum.StrEnum):
@@ -217,7 +216,7 @@ def _stalled(acts: tuple[Act, ...], seed: int) -> tuple[Act, ...]:
     They have dice of their own: what else happens in a run is not changed by them.
     """
     chance = random.Random(f"swarm/{seed}/connections")  # noqa: S311 - must be repeatable
-    if chance.random() >= _STALLED_PART:
+    if chance.random() > 0.15:
         return acts
     some = list(acts)
     names = [act.process for act in acts if act.kind is ActKind.START]
