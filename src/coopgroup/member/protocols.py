@@ -96,7 +96,25 @@ def read_assignment(member: Member, content: bytes) -> Assignment:
     if kafka_protocol(member.protocol_chosen) is None:
         return decode_assignment(content, index_min=member.config.index_min, skips_rest=True)
     assigned = decode_kafka_assignment(content).assigned if content else EMPTY
-    return Assignment(assigned=assigned, revoked=(member.owned - assigned) or None)
+    revoked = (member.owned - assigned) or None
+    if revoked is None and _may_owe_a_round(member, assigned):
+        revoked = EMPTY
+    return Assignment(assigned=assigned, revoked=revoked)
+
+
+def _may_owe_a_round(member: Member, assigned: ResourceSet) -> bool:
+    """Whether an earlier life may have died before it rejoined for what it had to stop.
+
+    Who comes back takes the stored assignment, and what that life was stopping nobody has: in our
+    protocol the assignment says so, in the cooperative one of Kafka only a round brings it up.
+    """
+    return (
+        kafka_protocol(member.protocol_chosen) is KafkaProtocol.COOPERATIVE_STICKY
+        and (member.config.instance_id is not None or member.config.keeps_identity)
+        and bool(assigned)
+        and not member.owned
+        and not member.last_assigned
+    )
 
 
 def _given_away(member: Member, name: str) -> ResourceSet:

@@ -172,6 +172,21 @@ def test_cooperative_round_that_takes_nothing_ends_it() -> None:
     assert driven.member.state is MemberState.STABLE
 
 
+def test_member_that_comes_back_in_a_cooperative_group_asks_for_one_round() -> None:
+    """Its earlier life may have died before it rejoined for what it had to stop."""
+    driven = speaking(DrivenMember(), *ALL)
+    driven.member = attrs.evolve(
+        driven.member, config=attrs.evolve(driven.member.config, instance_id="seat")
+    )
+    driven.subscribe().join(protocol="cooperative-sticky")
+    told(driven, ResourceSet({"T": [0]}))
+    assert driven.member.state is MemberState.JOINING
+    assert decode_subscription(offered(driven)["coopgroup"]).owned == ResourceSet({"T": [0]})
+    driven.join(2, protocol="cooperative-sticky")
+    told(driven, HELD)
+    assert driven.member.state is MemberState.STABLE
+
+
 def test_member_that_another_leader_left_out_is_assigned_nothing() -> None:
     """No bytes at all: librdkafka leaves out whom it has nothing for."""
     driven = speaking(stable(), *ALL)
