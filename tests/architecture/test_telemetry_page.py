@@ -4,6 +4,7 @@ import re
 import types
 import typing
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -30,6 +31,27 @@ def fields_of(record_class: type) -> dict[str, str]:
     """Name and word for the type of each field, in the order of the class."""
     hints = typing.get_type_hints(record_class, vars(records) | vars(types))
     return {one.name: WORDS[hints[one.name]] for one in attrs.fields(record_class)}
+
+
+def test_example_of_metrics_counts_what_it_is_told() -> None:
+    """The block of the page, run; a listener is called with envelopes."""
+    block = PAGE.split("```python metrics\n")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102  (our own page)
+    gained, lost = ResourceSet({"t": [0, 1, 2]}), ResourceSet({"t": [1]})
+    for record in (
+        records.ResourcesStarted(resources=gained),
+        records.ResourcesStopped(resources=lost, reason=StopReason.LOST, duration_ms=40),
+        records.MembershipLost(resources=gained, cause="lease expired"),
+        records.RoundRefused(violations=()),
+    ):
+        names["metrics"](Envelope(at_ms=1, group="g", member="m", generation=1, record=record))
+    assert names["metrics"].text().splitlines() == [
+        "coopgroup_memberships_lost_total 1",
+        "coopgroup_partitions_gained_total 3",
+        "coopgroup_partitions_held 2",
+        "coopgroup_stop_ms_total 40",
+    ]
 
 
 def test_page_describes_every_field_of_every_kind() -> None:

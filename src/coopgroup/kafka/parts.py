@@ -84,7 +84,9 @@ class ConsumerParts:
         """
         check_plugins(assignor, policy)
         with ExitStack() as opened:
-            sink = TelemetrySink(settings.member.group_id, settings.telemetry_file)
+            sink = TelemetrySink(
+                settings.member.group_id, settings.telemetry_file, settings.telemetry_listener
+            )
             opened.callback(sink.close)
             slot = slot_for(settings.member, settings.state_dir, sink)
             if slot is not None:

@@ -18,6 +18,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
+from coopgroup.telemetry import Envelope
 
 __all__ = [
     "OWN_PROTOCOL",
@@ -82,6 +83,7 @@ class ConsumerSettings:
         lookup_timeout_ms: bound of each look-up of metadata or lags.
         state_dir: directory in which the member is kept beyond its process, None for nowhere.
         telemetry_file: where telemetry is appended as JSON lines, None for nowhere.
+        telemetry_listener: gets each record of telemetry with who wrote it, None for nobody.
         on_commit: callback for outcomes of commits, None for none.
     """
 
@@ -98,6 +100,7 @@ class ConsumerSettings:
     lookup_timeout_ms: int
     state_dir: str | None
     telemetry_file: str | None
+    telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
 
 
@@ -116,9 +119,6 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
     settings = _Reader(given)
     own = _own_settings(settings)
     member = _member_config(settings)
-    on_commit = given.get("on_commit")
-    if on_commit is not None and not callable(on_commit):
-        raise ConfigurationError("on_commit", on_commit, "a callable")
     auto_commit = settings.switch("enable.auto.commit", default=True)
     interval_ms = settings.whole("auto.commit.interval.ms", 5_000, 0, _DAY_MS)
     librdkafka = {
@@ -142,7 +142,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         metadata_refresh_ms=settings.whole(
             "topic.metadata.refresh.interval.ms", 300_000, -1, 3_600_000
         ),
-        on_commit=on_commit,
+        on_commit=settings.callback("on_commit"),
         **own,
     )
 
@@ -293,6 +293,7 @@ def _own_settings(settings: _Reader) -> dict[str, Any]:
         "coopgroup.protocols",
         "coopgroup.state.dir",
         "coopgroup.telemetry.file",
+        "coopgroup.telemetry.listener",
         "coopgroup.window.heartbeat.interval.ms",
     }
     for key in sorted(settings.given):
@@ -304,6 +305,7 @@ def _own_settings(settings: _Reader) -> dict[str, Any]:
         "lookup_timeout_ms": settings.whole("coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
         "state_dir": settings.text("coopgroup.state.dir"),
         "telemetry_file": settings.text("coopgroup.telemetry.file"),
+        "telemetry_listener": settings.callback("coopgroup.telemetry.listener"),
     }
 
 
@@ -355,6 +357,12 @@ class _Reader:
         if value not in (*_TRUE, *_FALSE):
             raise ConfigurationError(key, self.given.get(key), "true or false")
         return value in _TRUE
+
+    def callback(self, key: str) -> Callable[..., Any] | None:
+        value = self.given.get(key)
+        if value is not None and not callable(value):
+            raise ConfigurationError(key, value, "a callable")
+        return value
 
     def text(self, key: str) -> str | None:
         value = self.given.get(key)

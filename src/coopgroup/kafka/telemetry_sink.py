@@ -55,12 +55,13 @@ class TelemetrySink:
     Attributes:
         group_id: the group, bound to every event.
         file_path: file to append to, None for none.
-        listener: gets every envelope, on the thread that wrote it; None for nobody.
+        listener: gets every envelope, on the thread that wrote it; None for nobody. What it raises
+            is logged.
     """
 
     group_id: str
     file_path: str | None = None
-    listener: Callable[[Envelope], None] | None = None
+    listener: Callable[[Envelope], object] | None = None
     _log: Any = field(init=False)
     _file: IO[str] | None = field(default=None, init=False)
     # A signal handler may close the consumer while its thread is in here.
@@ -98,12 +99,19 @@ class TelemetrySink:
         )
         self._write_log(envelope)
         if self.listener is not None:
-            self.listener(envelope)
+            self._tell(self.listener, envelope)
         if self._file is not None:
             line = json.dumps(to_json(envelope), separators=(",", ":"))
             with self._lock:
                 if self._file is not None:
                     self._append(self._file, line)
+
+    def _tell(self, listener: Callable[[Envelope], object], envelope: Envelope) -> None:
+        """Call the application's code, which must not end the group's thread."""
+        try:
+            listener(envelope)
+        except Exception as error:  # noqa: BLE001 -- see above
+            self.warn("telemetry_listener_failed", error=repr(error))
 
     def _append(self, file: IO[str], line: str) -> None:
         """Write a line; a file that cannot be written must not end the group's thread."""

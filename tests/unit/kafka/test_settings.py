@@ -119,6 +119,7 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
         ("enable.auto.offset.store", 2, "true or false"),
         ("auto.offset.reset", "middle", "earliest, latest or error"),
         ("on_commit", 5, "a callable"),
+        ("coopgroup.telemetry.listener", "print", "a callable"),
         ("topic.metadata.refresh.interval.ms", -2, "a whole number from -1 to 3600000"),
         ("coopgroup.leader.timeout.ms", 0, "a whole number from 1 to 86400000"),
         ("coopgroup.lookup.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
@@ -131,7 +132,7 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
             (
                 "no such key: coopgroup's own are coopgroup.leader.timeout.ms, "
                 "coopgroup.lookup.timeout.ms, coopgroup.protocols, coopgroup.state.dir, "
-                "coopgroup.telemetry.file, "
+                "coopgroup.telemetry.file, coopgroup.telemetry.listener, "
                 "coopgroup.window.heartbeat.interval.ms"
             ),
         ),

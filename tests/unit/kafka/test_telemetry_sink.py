@@ -63,6 +63,24 @@ def test_records_when_the_sink_is_closed_are_left_out_of_the_file(tmp_path: Path
     assert path.read_text() == ""
 
 
+def test_listener_that_raises_is_told_of_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And costs neither the record nor the thread that wrote it."""
+    path = tmp_path / "telemetry.jsonl"
+
+    def fail(_: Envelope) -> None:
+        raise ZeroDivisionError("of the application")
+
+    sink = TelemetrySink("g", str(path), fail)
+    sink.write(STARTED, member_id="m-1", generation=7)
+    sink.close()
+    assert len(path.read_text().splitlines()) == 1
+    [line] = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert "telemetry_listener_failed" in line
+    assert "of the application" in line
+
+
 def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
     tmp_path: Path,
 ) -> None:
