@@ -69,6 +69,7 @@ def test_static_member_that_restarts_moves_nothing(mixed: MixedGroup, protocol: 
     The broker hands it what the other client's leader assigned to it, in that one's format.
     """
     mixed.java_client("j", protocol)
+    mixed.settle("j", protocol=protocol)  # so it leads
     mixed.ours("a", f"coopgroup,{protocol}", group_instance_id="seat-1")
     mixed.settle("j", "a", protocol=protocol)
     before, began_s = mixed.shares(), time.monotonic()
