@@ -58,6 +58,10 @@ def test_a_static_leader_that_returns_notices_partitions_that_appear(
         assert crew.telemetry("a", RoundLed) == []
         kafka_cluster.add_partitions(topic, 4)
         crew.until(lambda: crew.share((topic, 4)), "the new ones, too")
+        crew.remove("a")
+        kafka_cluster.add_partitions(topic, 6)
+        crew.add("a", configuration=static).subscribe([topic])
+        crew.until(lambda: crew.share((topic, 6)), "those that appeared while it was away")
 
 
 def _poll_until_it_raises(consumer: CooperativeConsumer) -> KafkaException:
