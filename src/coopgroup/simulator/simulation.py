@@ -240,7 +240,8 @@ class Simulation:
         else:
             self.brokers.topics.pop(name, None)
         if self.world.now_ms:
-            self.world.fault(f"topic {name} has {partitions} partitions")
+            words = f"topic {name} has {partitions} partitions"
+            self.world.fault(f"of {name} there are {partitions}" if self.load.weighs else words)
         for process in self.alive:
             process.notice()
 
