@@ -193,6 +193,7 @@ def test_plan_events_tell_kind_time_and_fields_only() -> None:
             "contested": {},
             "follow_up": False,
             "scheduled_rebalance_timeout_ms": 0,
+            "protocol": "",
         }
     ]
 
