@@ -2,9 +2,6 @@
 
 Rules of this file: values only. The host carries effects out in the order in which `step` gave
 them.
-
-What is made with every request has a dictionary instead of slots (`slots=False`): a frozen value
-with slots takes three times as long to make.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ class Lane(enum.Enum):
     COMMIT = "commit"
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Send:
     """Send a request; exactly one `Answered` or `RequestFailed` with its id must follow.
 
@@ -74,7 +71,7 @@ class CancelJoin:
     """Give up the request that waits on the join lane; its outcome is of no interest any more."""
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class DecideRound:
     """This member leads the round: decide it off the loop, then give `RoundDecided`.
 
@@ -94,14 +91,14 @@ class DecideRound:
     members: tuple[JoinedMember, ...]
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class GrantResources:
     """Start work on resources: `on_assign`, on the application's thread."""
 
     resources: ResourceSet
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class RevokeResources:
     """Stop work on resources: `on_revoke`, flush, commit, then give `RevocationCompleted`.
 
@@ -138,7 +135,7 @@ class KeepIdentity:
     identity: KeptIdentity | None
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class FinishCommit:
     """A commit came to its end.
 

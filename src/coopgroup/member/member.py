@@ -109,7 +109,7 @@ class MemberConfig:
         return timeout_ms - min(self.heartbeat_interval_ms, timeout_ms // 10)
 
 
-@frozen(kw_only=True, slots=False)  # cheap to make, as all that comes with every request
+@frozen(kw_only=True)
 class Outstanding:
     """A request whose answer has not come yet.
 

@@ -31,7 +31,7 @@ __all__ = ["NO_GENERATION", "MemberClaim", "resolve_claims"]
 NO_GENERATION: Final = -1
 
 
-@frozen(kw_only=True, slots=False)  # cheap to make: ten thousand of them a round
+@frozen(kw_only=True)
 class MemberClaim:
     """What one member's subscription says.
 

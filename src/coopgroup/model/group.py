@@ -32,7 +32,7 @@ NO_LOSS: Final = -1
 """In place of a time: moves wait for their turn, and nothing waits for a lost owner."""
 
 
-@frozen(kw_only=True, slots=False)  # cheap to make: ten thousand of them a round
+@frozen(kw_only=True)
 class GroupMember:
     """Who a member is, apart from what it subscribes to and owns.
 

@@ -2,9 +2,6 @@
 
 `version` is that of the bytes which a value was read from. It is kept because a leader may answer
 an old member differently; encoders take the version to write as an argument of their own.
-
-What is made with every round has a dictionary instead of slots (`slots=False`): a frozen value
-with slots takes three times as long to make.
 """
 
 from __future__ import annotations
@@ -63,7 +60,7 @@ def ascending_distinct(names: Iterable[str]) -> TopicNames:
     return TopicNames(sorted(dict.fromkeys(names)))
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Subscription:
     """What a member tells the leader: Kafka's ConsumerProtocolSubscription.
 
@@ -84,7 +81,7 @@ class Subscription:
     version: int = SUBSCRIPTION_NEWEST
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class Assignment:
     """What the leader tells a member.
 
@@ -120,7 +117,7 @@ class KafkaAssignment:
     version: int = KAFKA_ASSIGNMENT_NEWEST
 
 
-@frozen(kw_only=True, slots=False)
+@frozen(kw_only=True)
 class UserData:
     """What our assignors add to a subscription.
 

@@ -32,7 +32,7 @@ __all__ = ["SCHEMA_VERSION", "Envelope", "from_json", "to_json"]
 SCHEMA_VERSION: Final = 1
 
 
-@frozen(kw_only=True, slots=False)  # cheap to make, as the records that are written most
+@frozen(kw_only=True)
 class Envelope:
     """A record with its circumstances.
 

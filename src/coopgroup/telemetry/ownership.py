@@ -44,6 +44,8 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _RECORDS_OF_PROCESSES: Final = (ProcessStarted, ProcessEnded, ProcessPaused, ProcessResumed)
+_LIVES: Final = (ProcessStarted, ProcessEnded)
+_WORK: Final = (ResourcesStarted, ResourcesStopped)
 
 
 @frozen(kw_only=True, eq=False)
@@ -140,7 +142,7 @@ class _Rows:
         worked = [
             (number, one, one.record)
             for number, one in enumerate(history)
-            if isinstance(one.record, ResourcesStarted | ResourcesStopped) and _name(one)
+            if isinstance(one.record, _WORK) and _name(one)
         ]
         sets = [record.resources for _, _, record in worked]
         resources = ResourceSet.union_all([*sets, *_decided(history)])
@@ -243,7 +245,7 @@ def _lives(rows: _Rows, history: Sequence[Envelope]) -> tuple[Int64Array, Int64A
     edges = [
         (rows.numbers[_name(one)], number)
         for number, one in enumerate(history)
-        if isinstance(one.record, ProcessStarted | ProcessEnded) and _name(one)
+        if isinstance(one.record, _LIVES) and _name(one)
     ]
     both = np.array(edges, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]

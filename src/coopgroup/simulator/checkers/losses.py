@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Waits", "check_heard_delays", "check_losses"]
 
 _UNKNOWN: Final = "?"
+_UNSOUND: Final = (RoundRefused, SubscriptionUnreadable)
 
 
 @frozen(kw_only=True)
@@ -117,7 +118,9 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
     last, leader = EMPTY, ""
     for envelope in telemetry:
         record = envelope.record
-        ear = ears.setdefault(envelope.client, _Ear())
+        ear = ears.get(envelope.client)
+        if ear is None:
+            ear = ears[envelope.client] = _Ear()
         ear.take(envelope, last, leader)
         if isinstance(record, AssignmentReceived):
             client_of[envelope.member] = envelope.client
@@ -188,7 +191,7 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round | None]:
     for one in telemetry:
         if isinstance(one.record, AssignmentReceived):
             received.setdefault(one.generation, []).append(one)
-        if isinstance(one.record, RoundRefused | SubscriptionUnreadable):
+        if isinstance(one.record, _UNSOUND):
             unsound.add((one.client, one.generation))
     decided_ms: dict[str, int] = {}
     membership: dict[str, int] = {}
