@@ -2,8 +2,8 @@
 
 Goals: 0.85 of linear speed-up from 1 to 2 cores; overhead below 20 %. Each master gets a process of
 its own, since a session keeps its cores. Cells are of simulations/scale_up.toml, with a ration, as
-long as make a cell take 0.2 s of CPU time on this machine; a first sweep warms workers up and does
-not count: that is `start_s`.
+long as make a cell take 0.2 s of CPU time on this machine; a few short sweeps warm workers and Java
+up and do not count: that is `start_s`.
 
 - `overhead`: the time that the cores had, by the wall, less what the cells took, as part of the
   latter. It holds everything: waits, start of tasks, the driver, Java.
@@ -45,6 +45,7 @@ DURATION_MS_MIN: Final = 90_000  # everything has happened by then
 GOAL_SPEED_UP: Final = 0.85
 GOAL_OVERHEAD: Final = 0.2
 ROUNDS: Final = 2
+WARM: Final = 4  # short sweeps, until Java has compiled what every batch needs
 
 
 def run(*, cells: int = CELLS) -> dict[str, Any]:
@@ -89,8 +90,8 @@ def measure(scenario: str, cores: int, cells: int) -> dict[str, float]:
         cells: of the sweep that counts.
 
     Returns:
-        `start_s`: session and first sweep; of the second one, by the wall and in CPU time, all and
-        the mean of a cell, the overheads, and by whom they are.
+        `start_s`: session and short sweeps; of the one that counts, by the wall and in CPU time,
+        all and the mean of a cell, the overheads, and by whom they are.
     """
     began_s = time.perf_counter()
     # Here, so that the benchmarks of other things need no Spark.
@@ -107,7 +108,8 @@ def measure(scenario: str, cores: int, cells: int) -> dict[str, float]:
         def play(name: str, count: int) -> None:
             run_sweep(spark, *_sweep(scenario, count), f"{folder}/{name}", on_progress=_silent)
 
-        play("warm", 8 * cores)
+        for number in range(WARM):
+            play(f"warm-{number}", 4 * cores)
         since_s, before = time.perf_counter(), clock.read()
         play("real", cells)
         wall_s, after = time.perf_counter() - since_s, clock.read()
