@@ -364,7 +364,8 @@ class GroupDriver:
         self._go_on(session, effects)
         if self._returned and self.member.state in SETTLED:
             members, self._returned = self._returned, ()
-            self.leader.look_over(members, self.member.shared_digest)
+            has_notes = self.member.protocol_chosen == self.member.config.protocol_name
+            self.leader.look_over(members, self.member.shared_digest, has_notes=has_notes)
 
     def _hear_of_lead(self, answer: JoinGroupAnswer) -> None:
         """Have the leader of a round that needs no decision look after its topics (KIP-814).

@@ -109,20 +109,25 @@ class RoundLeader:
         except RuntimeError as error:  # no thread is to be had
             self._refuse(led, one_line(error))
 
-    def look_over(self, members: tuple[JoinedMember, ...], shared_digest: int | None) -> None:
+    def look_over(
+        self, members: tuple[JoinedMember, ...], shared_digest: int | None, *, has_notes: bool
+    ) -> None:
         """Begin to look after the topics of a group whose leader came back, in the background.
 
         Where something changed while it was away a round is asked for, and as soon as it can be
-        where that cannot be looked up, or is not known.
+        where that cannot be looked up, or is not known. In a protocol of other clients that is
+        never known, and a round may stop everybody: there it asks for none.
 
         Args:
             members: of the group.
             shared_digest: `resources_digest` of what there was to share when the group had its
                 last round; None where that is not known.
+            has_notes: whether the group speaks a protocol whose leaders note that digest.
         """
         arguments = (members, shared_digest, self.seen)
+        kinds = {"has_notes": has_notes}
         try:
-            self._launch(threading.Thread(target=self._look, args=arguments))
+            self._launch(threading.Thread(target=self._look, args=arguments, kwargs=kinds))
         except RuntimeError as error:  # no thread is to be had
             self.sink.warn("topics_unavailable", error=str(error))
 
@@ -152,7 +157,12 @@ class RoundLeader:
             return True
 
     def _look(
-        self, members: tuple[JoinedMember, ...], shared_digest: int | None, before: SeenTopics
+        self,
+        members: tuple[JoinedMember, ...],
+        shared_digest: int | None,
+        before: SeenTopics,
+        *,
+        has_notes: bool,
     ) -> None:
         try:
             request = self.read(members)
@@ -165,7 +175,8 @@ class RoundLeader:
             if self.seen is not before:
                 return  # a round was led since
             self.seen = SeenTopics(topics=request.topics, partitions=found)
-        if metadata is not None and resources_digest(found) != shared_digest:
+        changed = metadata is not None and resources_digest(found) != shared_digest
+        if changed and has_notes:
             self.post(RejoinRequested(reason="partitions changed"))
 
     def _launch(self, thread: threading.Thread) -> None:

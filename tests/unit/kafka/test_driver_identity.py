@@ -182,7 +182,9 @@ def test_leader_that_came_back_where_an_application_looks_has_shared_nothing(
                 return None
 
     with running(monkeypatch) as (driver, group):
-        monkeypatch.setattr(RoundLeader, "look_over", lambda _, *what: looked.append(what))
+        monkeypatch.setattr(
+            RoundLeader, "look_over", lambda _, *what, **_kinds: looked.append(what)
+        )
         driver.application = driver.inbox
         group.override = keep
         subscribe(driver)
@@ -211,8 +213,10 @@ def test_leader_that_came_back_looks_over_what_was_noted_for_it(
                 return None
 
     with running(monkeypatch) as (driver, group):
-        monkeypatch.setattr(RoundLeader, "look_over", lambda _, *what: looked.append(what[1:]))
+        monkeypatch.setattr(
+            RoundLeader, "look_over", lambda _, *what, **kinds: looked.append((*what[1:], kinds))
+        )
         group.override = keep
         subscribe(driver)
         wait_until(lambda: bool(looked))
-        assert (driver.leads, looked) == (True, [(shared,)])
+        assert (driver.leads, looked) == (True, [(shared, {"has_notes": True})])

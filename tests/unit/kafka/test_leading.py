@@ -385,19 +385,25 @@ def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
 
 
 @pytest.mark.parametrize(
-    ("shared_digest", "asks"),
-    [(resources_digest(EXISTING), False), (resources_digest(ResourceSet()), True), (None, True)],
-    ids=["all is as it was", "partitions appeared", "not known"],
+    ("shared_digest", "has_notes", "asks"),
+    [
+        (resources_digest(EXISTING), True, False),
+        (resources_digest(ResourceSet()), True, True),
+        (None, True, True),
+        (None, False, False),
+    ],
+    ids=["all is as it was", "partitions appeared", "not known", "never known to other clients"],
 )
 def test_leader_that_came_back_looks_its_topics_over(
     leader: RoundLeader,
     posted: list[RoundLed | RejoinRequested],
     shared_digest: int | None,
     *,
+    has_notes: bool,
     asks: bool,
 ) -> None:
     """What it finds is what it compares with from then on; what changed meanwhile needs a round."""
-    leader.look_over(_duty(1).members, shared_digest)
+    leader.look_over(_duty(1).members, shared_digest, has_notes=has_notes)
     _wait(lambda: leader.seen != SeenTopics())
     assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
     leader.stop()
@@ -414,7 +420,7 @@ def test_leader_that_came_back_to_no_metadata_asks_for_a_round_later(
         raise OSError("no broker")
 
     monkeypatch.setattr(_Lookup, "metadata", unavailable)
-    leader.look_over(_duty(1).members, None)
+    leader.look_over(_duty(1).members, None, has_notes=True)
     _wait(lambda: leader.seen != SeenTopics())
     assert leader.seen == SeenTopics(topics=("orders",))
 
@@ -434,7 +440,7 @@ def test_leader_that_came_back_leaves_alone_what_it_saw_when_it_led(
         return whole(lookup, topics)
 
     monkeypatch.setattr(_Lookup, "metadata", slow)
-    leader.look_over(_duty(1).members, None)
+    leader.look_over(_duty(1).members, None, has_notes=True)
     assert looked.wait(WAIT_S_MAX)
     _wait(lambda: not _leader_threads())
     assert leader.seen == SeenTopics(topics=("orders", "since"))
@@ -444,7 +450,8 @@ def test_leader_that_cannot_read_the_members_only_warns(
     leader: RoundLeader, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its membership is worth more than the watch."""
-    leader.look_over((JoinedMember(member_id="a", group_instance_id=None, metadata=None),), None)  # type: ignore[arg-type]
+    unreadable = JoinedMember(member_id="a", group_instance_id=None, metadata=None)  # type: ignore[arg-type]
+    leader.look_over((unreadable,), None, has_notes=True)
     _wait(lambda: bool(caplog.records))
     assert "topics_unavailable" in caplog.records[0].getMessage()
     assert leader.seen == SeenTopics()
