@@ -8,8 +8,8 @@ of equal lag go in the order of their numbers.
 
 The proposal looks at nothing but lags, and these never stay: in a group that works, each rebalance
 would place nearly everything anew. What is owned is therefore kept as far as the same balance
-allows (module `lag_sticky`): counts first, then lag, by few moves, each of which must gain
-something.
+allows (modules `lag_singles` and `lag_sticky`): counts first, then lag, by few moves, each of which
+must gain something.
 
 Negative lags count as none where owners are weighed; the proposal's order takes them as they are.
 """
