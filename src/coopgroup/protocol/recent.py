@@ -2,8 +2,7 @@
 
 A leader reads the same bytes again and again: members of a group subscribe to the same topics, and
 most of them claim in one round what they claimed in the round before. What bytes say depends on
-nothing else, so what was read before need not be read again; nor need be written again what was
-written before.
+nothing else, so what was read before need not be read again.
 
 Rules of this file: values are never changed; how much is kept is bounded; and what is forgotten is
 read again. Nothing depends on it but the time that reading takes.
