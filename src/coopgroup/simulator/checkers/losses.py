@@ -265,6 +265,15 @@ class _Step:
         there = set(self.after.led.members)
         return tuple(member for member in self.before.led.members if member not in there)
 
+    @property
+    def _bereft(self) -> set[str]:
+        """Members that departed and may have had something: all that did not say otherwise.
+
+        Where there are two of them, who comes gets what one of them had, and the rest waits.
+        """
+        held = self.before.held
+        return {member for member in self.departed if held.get(member) != EMPTY}
+
     def since_now(self) -> dict[Resource, tuple[int, str]]:
         """When each resource that is lost now was lost, and by which member."""
         owner = {r: member for member in self.departed for r in self._had(member)}
@@ -303,7 +312,7 @@ class _Step:
     def _kept_from_newcomers(self) -> Iterator[str]:
         """One member without a static id departed; who comes without one is taken for it."""
         waiting = (*self.since.values(), *self.since_now().values())
-        owners = {owner for _, owner in waiting}
+        owners = {owner for _, owner in waiting} | self._bereft
         if not self.after.led.lost:
             return
         if len(owners) != 1 or _UNKNOWN in owners or any(self.identities.get(o) for o in owners):
