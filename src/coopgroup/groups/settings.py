@@ -20,10 +20,11 @@ from coopgroup.kafka.librdkafka_values import whole
 from coopgroup.kafka.settings import read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from coopgroup.kafka.connection_settings import ConnectionSettings
     from coopgroup.member import MemberConfig
+    from coopgroup.telemetry import Envelope
 
 __all__ = ["GROUP_KEYS", "OWN_KEYS", "PROTOCOL_NAME", "PROTOCOL_TYPE", "GroupSettings"]
 
@@ -39,6 +40,7 @@ GROUP_KEYS: Final = (
     "coopgroup.lookup.timeout.ms",
     "coopgroup.state.dir",
     "coopgroup.telemetry.file",
+    "coopgroup.telemetry.listener",
     "coopgroup.window.heartbeat.interval.ms",
 )
 OWN_KEYS: Final = {
@@ -64,6 +66,7 @@ class GroupSettings:
         lookup_timeout_ms: how long a leader that is behind waits for its catalogue.
         state_dir: directory in which the member is kept beyond its process, None for nowhere.
         telemetry_file: where telemetry is appended as JSON lines, None for nowhere.
+        telemetry_listener: gets each record of telemetry with who wrote it, None for nobody.
         refresh_ms: pace of looks at the catalogue.
         threads_max: how many callbacks run at once.
         limits: how long callbacks may take, and when they are tried again.
@@ -76,6 +79,7 @@ class GroupSettings:
     lookup_timeout_ms: int
     state_dir: str | None
     telemetry_file: str | None
+    telemetry_listener: Callable[[Envelope], object] | None
     refresh_ms: int
     threads_max: int
     limits: WorkLimits
@@ -126,6 +130,7 @@ class GroupSettings:
             lookup_timeout_ms=read.lookup_timeout_ms,
             state_dir=read.state_dir,
             telemetry_file=read.telemetry_file,
+            telemetry_listener=read.telemetry_listener,
             refresh_ms=own["coopgroup.catalogue.refresh.ms"],
             threads_max=own["coopgroup.callback.threads"],
             limits=WorkLimits(

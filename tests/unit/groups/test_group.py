@@ -22,6 +22,7 @@ from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import SyncGroupAnswer
 from coopgroup.protocol import Assignment, encode_assignment
 from coopgroup.session import Session
+from coopgroup.telemetry import Envelope, StateChanged
 from tests.support.inner import inner
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}
@@ -83,6 +84,23 @@ def test_first_grant_that_comes_after_its_lease_is_never_held(
     assert len(heard) == 2
     assert all((owns, lease_s) == (False, -math.inf) for _, owns, lease_s in heard)
     assert calls == []
+
+
+def test_listener_hears_what_the_group_writes() -> None:
+    """For metrics, as a consumer's does."""
+    heard = list[Envelope]()
+    made = CooperativeGroup(
+        {**SETTINGS, "coopgroup.telemetry.listener": heard.append},
+        catalogue=[ONE],
+        start=print,
+        stop=print,
+    )
+    with made:
+        pass  # closing waits for the thread that writes
+    assert (heard[0].group, heard[0].record) == (
+        "g",
+        StateChanged(before="unsubscribed", after="joining", cause="subscription changed"),
+    )
 
 
 def test_catalogue_that_is_a_class_is_refused() -> None:
