@@ -207,7 +207,9 @@ def _encoded(
         for member_id, assignment, wire in zip(member_ids, told, wires, strict=True)
     ]
     if not (decided.plan.follow_up or decided.plan.scheduled_rebalance_timeout_ms):
-        _add_notes(messages, request, context.leader_id, shared)
+        # A round that was refused shared nothing: a leader that comes back to it asks for another.
+        known = None if decided.refused else shared
+        _add_notes(messages, request, context.leader_id, known)
     return LedRound(
         assignments=tuple(zip(member_ids, messages, strict=True)),
         state=decided.state,
@@ -237,14 +239,15 @@ def _add_notes(
     messages: list[bytes], request: RoundRequest, leader_id: str, shared: ResourceSet | None
 ) -> None:
     """Note for static members what the last word of a rebalance was made from."""
-    for number, claim in enumerate(request.claims):
+    words = zip(request.claims, request.joined_topics, strict=True)
+    for number, (claim, topics) in enumerate(words):
         if claim.instance_id is None or not claim.readable:
             continue
         if claim.member_id in request.old_readers:
             continue  # it may insist on the end of the bytes
         known = shared if claim.member_id == leader_id else None
         note = AssignmentNote(
-            topics=names_digest(claim.topics),
+            topics=names_digest(topics),
             shared=None if known is None else resources_digest(known),
         )
         messages[number] = with_note(messages[number], note)

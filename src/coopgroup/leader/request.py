@@ -50,6 +50,8 @@ class RoundRequest:
             would write it in other bytes. Who keeps just that gets the same bytes back.
         old_readers: ids of members that may read assignments of version 1 only, as Design I has
             them: those whose subscription is of version 1 or older, and who tell of no delay.
+        joined_topics: what each of the claims subscribes to, in the member's own words, also where
+            the host has put something else for them.
     """
 
     claims: tuple[MemberClaim, ...]
@@ -58,6 +60,7 @@ class RoundRequest:
     index_min: int = 0
     owned_wire: tuple[bytes | None, ...] = field(default=(), eq=False, repr=False)
     old_readers: frozenset[str] = frozenset()
+    joined_topics: tuple[tuple[str, ...], ...] = ()
 
 
 @frozen(kw_only=True)
@@ -196,6 +199,7 @@ def read_members(members: Sequence[JoinedMember], *, index_min: int = 0) -> Roun
         index_min=index_min,
         owned_wire=tuple(wires),
         old_readers=frozenset(old_readers),
+        joined_topics=tuple(claim.topics for claim in claims),
     )
 
 

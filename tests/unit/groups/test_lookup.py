@@ -6,14 +6,20 @@ import threading
 import time
 from collections.abc import Callable
 
+import attrs
 import pytest
 from attrs import define, field
 
+from coopgroup.assignors import StickyAssignor
 from coopgroup.groups.catalogue import EVERYTHING, Catalogue
 from coopgroup.groups.lookup import CatalogueLookup
+from coopgroup.leader import NO_LAGS, TopicMetadata, lead
 from coopgroup.model import ResourceSet
 from coopgroup.model.group_api import JoinedMember
+from coopgroup.policies import SimplePolicy
+from coopgroup.policies.base import RoundContext
 from coopgroup.protocol import Subscription, UserData, encode_subscription, encode_user_data
+from coopgroup.protocol.notes import names_digest, note_of
 
 OLD = Catalogue.of({("sink", -1): 1, ("sink", 0): 5}, version=3)
 NEW = Catalogue.of({("sink", -1): 1}, version=4)
@@ -47,6 +53,23 @@ class Source:
             timeout_ms=timeout_ms,
             warn=lambda event, error: self.warned.append(f"{event}: {error}"),
         )
+
+
+def test_static_member_that_takes_everything_has_its_own_words_noted() -> None:
+    """It compares them with its subscription: names of the catalogue would be news for ever."""
+    member = attrs.evolve(_member("a", version=3), group_instance_id="a")
+    request = Source().lookup().read([member])
+    round_ = lead(
+        request,
+        TopicMetadata(resources=OLD.resources),
+        NO_LAGS,
+        assignor=StickyAssignor(),
+        policy=SimplePolicy(),
+        context=RoundContext(leader_id="a", generation=-1, now_ms=0, state=None),
+    )
+    note = note_of(round_.assignments[0][1])
+    assert note is not None
+    assert note.topics == names_digest((EVERYTHING,))
 
 
 def _member(

@@ -122,16 +122,17 @@ def test_lead_notes_nothing_in_a_round_that_another_follows() -> None:
         assert [note_of(content) for _, content in alone.assignments] == [None]
 
 
-def test_fallback_round_without_metadata_notes_nothing_of_what_there_is() -> None:
-    """Whoever comes back asks for a round then."""
+@pytest.mark.parametrize("metadata", [None, ORDERS_4], ids=["no metadata", "no assignor"])
+def test_fallback_round_notes_nothing_of_what_there_is(metadata: TopicMetadata | None) -> None:
+    """It shared nothing: a leader that comes back to it asks for a round."""
     static = attrs.evolve(joined("a", {"orders": [0]}), group_instance_id="i")
     round_ = fallback_round(
         read_members([static]),
-        None,
+        metadata,
         assignor=StickyAssignor(),
         policy=SimplePolicy(),
         context=context(),
-        reason="no metadata",
+        reason="something was wrong",
     )
     assert note_of(round_.assignments[0][1]) == AssignmentNote(topics=names_digest(("orders",)))
 
