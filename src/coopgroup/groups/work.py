@@ -194,7 +194,11 @@ class ResourceWork:
                     work.want(Wish.STOP, StopReason.CLOSED)
                     self._go_on(work)
             self._remind()
-            if self._changed.wait_for(lambda: not self._works, timeout_s):
+            stopped = self._changed.wait_for(lambda: not self._works, timeout_s)
+            # The process leaves now: what is granted after this goes to others by that, and a
+            # subscription that changes after the leave would begin a membership anew.
+            self._hands_over = True
+            if stopped:
                 return True
             for work in tuple(self._works.values()):
                 self._end_overdue(work)

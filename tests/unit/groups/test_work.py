@@ -351,6 +351,14 @@ def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
     assert bench.given_up() == [LIGHT]
 
 
+def test_grant_after_the_close_changes_no_subscription(bench: Bench) -> None:
+    """The leave is on its way: a change behind it would make the process join anew."""
+    assert bench.work.close(WAIT_S)
+    bench.work.put(GrantResources(resources=ResourceSet({"fresh": [0]})))
+    assert bench.posted == []
+    assert bench.calls == []
+
+
 def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
     """Once: nobody waits until the heavy one has stopped; what is light goes at once."""
     gate = bench.hold("stop", HEAVY)
