@@ -59,7 +59,7 @@ class Place:
 
     @contextmanager
     def locked(self, *jobs: str) -> Iterator[None]:
-        """Be the only one who runs jobs on the folder.
+        """Be the only one who runs jobs on the folder, or warn where there are no locks.
 
         Args:
             jobs: their names, as in `job_lock`.
@@ -69,7 +69,14 @@ class Place:
             PipelineError: another process runs one of them.
         """
         check_settings(master=self.master, jars=self.jars, extra=self.settings)
-        with job_lock(self.folder, *jobs):
+        with job_lock(self.folder, *jobs) as unlocked:
+            if unlocked is not None:
+                names = " or ".join(jobs)
+                click.echo(
+                    f"coopgroup: {self.folder} is not locked ({unlocked}): see to it that no other"
+                    f" {names} job writes there",
+                    err=True,
+                )
             yield
 
     def tables(self, *, with_kafka: bool = False) -> Tables:
@@ -122,7 +129,8 @@ def spark_options(jars_help: str) -> Callable[[_Command], _Command]:
             "settings",
             multiple=True,
             metavar="KEY=VALUE",
-            help="A setting of Spark, such as spark.driver.memory=4g; may be repeated.",
+            help="A setting of Spark, such as spark.driver.memory=4g, or @FILE with a line for"
+            " each; may be repeated.",
         ),
     )
 

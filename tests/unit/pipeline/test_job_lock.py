@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coopgroup.cli.app import run
+from coopgroup.cli.pipeline_options import Place
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.job_lock import job_lock
@@ -78,3 +82,36 @@ def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path) -> None:
     said = pytest.raises(ConfigurationError, match=r"--tables: got .*a folder to write in")
     with said, job_lock(str(tmp_path / "file"), "lag"):
         pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_the_file_system_has_no_locks_the_job_goes_on_and_says_so(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some that are mounted from elsewhere have none."""
+    monkeypatch.setattr(fcntl, "flock", _refusing(number))
+    place = Place(folder=str(tmp_path), master="local[1]", jars=(), settings={})
+    with place.locked("lag", "history"):
+        pass
+    err = capsys.readouterr().err
+    assert err == (
+        f"coopgroup: {tmp_path} is not locked ({os.strerror(number)}): see to it that no other lag"
+        " or history job writes there\n"
+    )
+
+
+def test_another_failure_of_the_lock_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job does not go on."""
+    monkeypatch.setattr(fcntl, "flock", _refusing(errno.EIO))
+    said = pytest.raises(PipelineError, match="cannot be locked: Input/output error")
+    with said, job_lock(str(tmp_path), "lag"):
+        pass
+
+
+def _refusing(number: int) -> Callable[[object, int], None]:
+    def flock(_file: object, _operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return flock
