@@ -140,6 +140,11 @@ class ClusterLookup:
         with self._lock:
             return self._names.confirmed_names(readable)
 
+    def forget_names(self) -> None:
+        """Look for no topic of `topic_names` any longer: nobody asks for those any more."""
+        with self._lock:
+            self._names = _Memory()
+
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:
         """Partitions of the given topics with the racks of their replicas.
 

@@ -150,6 +150,8 @@ class TopicWatcher:
         try:
             if wish.patterns:
                 self._evaluate(wish)
+            else:
+                self.lookup.forget_names()
             pause_ms = self._compare() if self.leads() else self.refresh_ms
             in_doubt = self.lookup.is_in_doubt
         except Exception as error:  # noqa: BLE001 -- a dead watcher would notice nothing any more

@@ -98,6 +98,8 @@ def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
         admin.topics = {name: TopicMetadataOfClient() for name in names}
         assert lookup.topic_names() == expected
         assert lookup.is_in_doubt is is_in_doubt
+    lookup.forget_names()  # the pattern is given up, and nobody will ask for "a" any more
+    assert not lookup.is_in_doubt
 
 
 def test_look_up_after_close_fails_at_once_and_keeps_no_client(

@@ -62,6 +62,9 @@ class Cluster:
             raise self.error
         return tuple(sorted(self.topics))
 
+    def forget_names(self) -> None:
+        """No pattern is looked for."""
+
     def metadata(self, names: tuple[str, ...]) -> TopicMetadata:
         """Of some."""
         self.looked.put("metadata")
