@@ -64,6 +64,7 @@ def test_a_wrong_password_is_one_line_without_it(
     """It says that the broker refused, not that there is none."""
     monkeypatch.setattr("coopgroup.pipeline.ends._ANSWER_S", 3.0)
     config = {**secured.client_config(), "sasl.password": "pass-word"}
+    (tmp_path / "tables").mkdir()
     assert run(["pipeline", "lag", *arguments_of(config, tmp_path)]) == 1
     err = capsys.readouterr().err
     assert err.count("\n") == 1

@@ -127,6 +127,8 @@ def lag(
     """
     require_spark()
     where = place_of(**place)
+    if every_s is None:
+        where.require_folder()
     brokers, options = _brokers(bootstrap_server, config, kafka_option)
     brokers.partitions()
     since_ms = _now_ms() - int(days * _DAY_S * _MS_PER_S)
@@ -208,6 +210,7 @@ def episodes(*, settle: float, **place: Any) -> None:  # noqa: ANN401 - the opti
     """Find rebalances, outages, absences and skew in the tables."""
     require_spark()
     where = place_of(**place)
+    where.require_folder()
     from coopgroup.pipeline.episodes import write_episodes  # noqa: PLC0415 - needs the extra
 
     with where.locked("episodes"):

@@ -13,7 +13,7 @@ from attrs import frozen
 from coopgroup.errors import ConfigurationError
 from coopgroup.pipeline.connector import check_jars, connector_jars
 from coopgroup.pipeline.errors import PipelineError
-from coopgroup.pipeline.job_lock import job_lock
+from coopgroup.pipeline.job_lock import job_lock, local_folder
 from coopgroup.pipeline.session import (
     LOCAL_MASTER,
     build_session,
@@ -56,6 +56,18 @@ class Place:
     master: str
     jars: tuple[str, ...]
     settings: Mapping[str, str]
+
+    def require_folder(self) -> None:
+        """Refuse a folder of this machine that does not exist, for jobs that go on from tables.
+
+        Raises:
+            ConfigurationError: there is none; a lock would make it, and stay in it.
+        """
+        folder = local_folder(self.folder)
+        if folder is not None and not folder.is_dir():
+            raise ConfigurationError(
+                "--tables", self.folder, "a folder with tables, of coopgroup pipeline history"
+            )
 
     @contextmanager
     def locked(self, *jobs: str) -> Iterator[None]:

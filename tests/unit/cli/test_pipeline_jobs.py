@@ -25,9 +25,9 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1"]
         (["telemetry", "--tables", "t", "f", "--topic", "x"], "give files, or --topic"),
         (["telemetry", "--tables", "t", "no-such-file"], "FILE: got 'no-such-file'"),
         (["telemetry", "--tables", "t", __file__, "--follow", "1"], "--follow needs --topic"),
-        (["episodes", "--tables", "t", "--jars", "none.jar"], "--jars: got 'none.jar'"),
-        (["episodes", "--tables", "t", "--master", "mars"], "--master: got 'mars'"),
-        (["episodes", "--tables", "t", "--conf", "memory=4g"], "--conf: got 'memory'"),
+        (["episodes", "--tables", ".", "--jars", "none.jar"], "--jars: got 'none.jar'"),
+        (["episodes", "--tables", ".", "--master", "mars"], "--master: got 'mars'"),
+        (["episodes", "--tables", ".", "--conf", "memory=4g"], "--conf: got 'memory'"),
         (["dance"], "No such command 'dance'"),
     ],
 )
@@ -47,7 +47,7 @@ def test_a_broker_that_does_not_answer_is_one_line(
 ) -> None:
     """Its address is in it."""
     monkeypatch.setattr("coopgroup.pipeline.ends._ANSWER_S", 0.3)
-    assert run(["pipeline", job, "--tables", "t", *NOBODY]) == 1
+    assert run(["pipeline", job, "--tables", ".", *NOBODY]) == 1
     err = capsys.readouterr().err
     assert err.startswith("coopgroup: no broker answers at 127.0.0.1:1")
     assert err.count("\n") == 1
@@ -69,7 +69,22 @@ def test_a_missing_java_is_one_line(
     """Spark itself would say it in many."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert run(["pipeline", "episodes", "--tables", "t"]) == 1
+    assert run(["pipeline", "episodes", "--tables", str(tmp_path)]) == 1
     err = capsys.readouterr().err
     assert "Java (java) is missing" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("job", ["lag", "episodes"])
+def test_a_mistyped_folder_of_tables_is_one_line_and_is_not_made(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """These jobs go on from tables; history and telemetry make the folder."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["pipeline", job, "--tables", "typo"]) == 2
+    err = capsys.readouterr().err
+    assert err == (
+        "coopgroup: --tables: got 'typo', expected a folder with tables, of coopgroup pipeline"
+        " history\n"
+    )
+    assert list(tmp_path.iterdir()) == []
