@@ -178,7 +178,10 @@ class GroupMachine(RuleBasedStateMachine):
         """Never two owners, commits ascend, retained resources are left alone."""
         violations = (
             *self.simulation.world.violations,
-            *check_instants(self.simulation.world.telemetry),
+            *check_instants(
+                self.simulation.world.telemetry,
+                stop_max_ms=self.simulation.config.rebalance_timeout_ms,
+            ),
         )
         assert violations == (), self.story(violations)
 

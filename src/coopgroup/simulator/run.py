@@ -179,6 +179,7 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         quiet_from_ms=scenario.end_ms - quiet_ms,
         end_ms=scenario.end_ms,
         slack_ms=group.session_timeout_ms + 2 * group.rebalance_timeout_ms,
+        stop_max_ms=group.rebalance_timeout_ms,
         delay_ms=getattr(policy, "scheduled_rebalance_timeout_ms", None),
         # With other subscriptions no record shows what had to be stopped anyway, and what moved.
         with_losses=policy.name != _EAGER and len({one.topics for one in scenario.members}) == 1,

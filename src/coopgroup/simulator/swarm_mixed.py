@@ -313,4 +313,4 @@ class Guests:
         ours = [envelope for envelope in telemetry if envelope.client not in self.processes]
         yield from check_commits(ours)
         if self.theirs == COOPERATIVE and plain:
-            yield from check_pairs(ours)
+            yield from check_pairs(ours, stop_max_ms=self.simulation.config.rebalance_timeout_ms)

@@ -1,6 +1,9 @@
 """What stands behind a consumer: each resource is stopped, given up and restored on its own."""
 
+import pytest
+
 from coopgroup.model import ResourceSet
+from coopgroup.simulator.application import Application
 from coopgroup.simulator.checkers import check_instants
 from coopgroup.simulator.costs import Costs
 from coopgroup.simulator.scenario import Cost, Span
@@ -105,8 +108,25 @@ def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:
     lost = [record for _, record in stops(group) if record.reason is StopReason.LOST]
     assert {record.duration_ms for record in lost} == {REBALANCE_MS}
     assert all(record.resources <= HEAVY for record in lost)
-    assert list(check_instants(group.world.telemetry)) == []
+    assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
     assert sum(len(process.application.working) for process in group.alive) == 4
+
+
+def test_what_is_called_lost_at_once_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An application that neither flushes nor commits what it was told to stop."""
+
+    def stop(self: Application, resources: ResourceSet, reason: StopReason) -> None:
+        assert reason is StopReason.REVOKED
+        self._give_up(resources & self.held, StopReason.LOST, self.process.world.now_ms)
+
+    group = quiet_group()
+    group.start("a", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    monkeypatch.setattr(Application, "_stop", stop)
+    group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    found = check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)
+    assert {one.checker for one in found} == {"pairs"}
 
 
 def test_offsets_are_committed_before_a_resource_is_given_up() -> None:

@@ -93,7 +93,7 @@ def test_what_a_dead_process_had_sent_arrives_all_the_same(identity: Identity) -
                 backward += offset < newest.get(resource, 0)
                 newest[resource] = offset
     assert (backward > 0) == (identity is Identity.STATE_DIR)
-    assert list(check_instants(group.world.telemetry)) == []
+    assert list(check_instants(group.world.telemetry, stop_max_ms=REBALANCE_MS)) == []
 
 
 def test_delayed_request_delays_those_behind_it() -> None:

@@ -54,6 +54,7 @@ class Expectations:
         quiet_from_ms: since when the group must have been at rest.
         end_ms: end of the run.
         slack_ms: time that a round may take to come about, and to end.
+        stop_max_ms: after which what has not stopped is lost; the rebalance time-out.
         delay_ms: `scheduled_rebalance_timeout_ms` of the policy, None where it has none.
         with_losses: whether what leaders do with losses can be told from the telemetry: all claim
             what they have.
@@ -68,6 +69,7 @@ class Expectations:
     quiet_from_ms: int
     end_ms: int
     slack_ms: int
+    stop_max_ms: int
     delay_ms: int | None = None
     with_losses: bool = False
     max_moves_per_round: int | None = None
@@ -76,19 +78,29 @@ class Expectations:
     balance_cooldown_ms: int | None = None
 
 
-def check_instants(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> Iterator[Violation]:
-    """All that must hold at every instant, also in the middle of a run."""
+def check_instants(
+    telemetry: Sequence[Envelope], *, stop_max_ms: int, is_eager: bool = False
+) -> Iterator[Violation]:
+    """All that must hold at every instant, also in the middle of a run.
+
+    Args:
+        telemetry: of the run.
+        stop_max_ms: after which what has not stopped is lost; the rebalance time-out.
+        is_eager: whether members give up everything in each round.
+    """
     yield from check_single_owner(telemetry)
     yield from check_commits(telemetry)
     yield from check_members(telemetry, is_eager=is_eager)
     if not is_eager:
-        yield from check_pairs(telemetry)
+        yield from check_pairs(telemetry, stop_max_ms=stop_max_ms)
         yield from check_retained(telemetry)
 
 
 def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Violation, ...]:
     """All that must hold of a run that has ended, in order of time."""
-    found = list(check_instants(telemetry, is_eager=expected.is_eager))
+    found = list(
+        check_instants(telemetry, stop_max_ms=expected.stop_max_ms, is_eager=expected.is_eager)
+    )
     found += check_rest(
         telemetry, expected.owned, expected.quiet_from_ms, expected.end_ms, expected.slack_ms
     )

@@ -127,8 +127,18 @@ def check_single_owner(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
 @define
 class _Life:
-    """What one life of a process was told, and did."""
+    """What one life of a process was told, and did.
 
+    Attributes:
+        stop_max_ms: after which what has not stopped is lost.
+        held: given, and not given up.
+        working: what it works on.
+        told: what it was told to stop.
+        lost: with its membership.
+        objections: what was wrong with the last record.
+    """
+
+    stop_max_ms: int
     held: ResourceSet = EMPTY
     working: ResourceSet = EMPTY
     told: ResourceSet = EMPTY
@@ -171,10 +181,10 @@ class _Life:
         if record.reason is StopReason.REVOKED:
             self._must_be_empty(record.resources - self.told, "stops, and was not told to,")
         if record.reason is StopReason.LOST:
-            # What takes too long to stop is lost, too.
-            self._must_be_empty(
-                record.resources - self.lost - self.told, "loses, and has not lost,"
-            )
+            lost = self.lost
+            if record.duration_ms >= self.stop_max_ms:
+                lost = lost | self.told  # what takes too long to stop is lost, too
+            self._must_be_empty(record.resources - lost, "loses, and has not lost,")
         self.held -= record.resources
         self.working -= record.resources
         if self.told:
@@ -185,16 +195,21 @@ class _Life:
             self.objections.append(f"{words} {resources.to_dict()}")
 
 
-def check_pairs(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
+def check_pairs(telemetry: Sequence[Envelope], *, stop_max_ms: int) -> Iterator[Violation]:
     """Assigned, worked on, and then revoked or lost or closed: each in its turn, each once.
 
     What nobody told a member to stop, and what it did not lose, it never stops: that is how a
-    retained resource is never paused.
+    retained resource is never paused. And what it was only told to stop it stops and commits; it
+    may not call it lost before its time is over.
+
+    Args:
+        telemetry: of the run.
+        stop_max_ms: after which what has not stopped is lost; the rebalance time-out.
     """
     lives: dict[str, _Life] = {}
     for envelope in telemetry:
         if isinstance(envelope.record, ProcessStarted):
-            lives[envelope.client] = _Life()
+            lives[envelope.client] = _Life(stop_max_ms=stop_max_ms)
         life = lives.get(envelope.client)
         if life is None:
             continue
