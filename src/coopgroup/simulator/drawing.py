@@ -14,7 +14,12 @@ def between(dice: random.Random, low: int, high: int) -> int:
     """A number from `low` to `high`, both included, as `randint` draws it in half of the time.
 
     Every request and every answer draws how long it takes.
+
+    Raises:
+        ValueError: `high` is less than `low`.
     """
+    if high < low:
+        raise ValueError(f"there is no number from {low} to {high}")
     count = high - low + 1
     bits = count.bit_length()
     number = dice.getrandbits(bits)

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from coopgroup.simulator.drawing import between
 
 SPANS = ((0, 0), (5, 5), (0, 1), (-3, 4), (1, 10), (20, 80), (1, 1_000))
@@ -12,3 +14,10 @@ def test_numbers_are_those_of_randint() -> None:
     ours, theirs = random.Random(7), random.Random(7)
     spans = [span for _ in range(200) for span in SPANS]
     assert [between(ours, *span) for span in spans] == [theirs.randint(*span) for span in spans]
+
+
+@pytest.mark.parametrize("span", [(1, 0), (5, -5), (1, -1_000)])
+def test_numbers_when_there_are_none_are_refused(span: tuple[int, int]) -> None:
+    """Rather than looked for for ever."""
+    with pytest.raises(ValueError, match="there is no number from"):
+        between(random.Random(7), *span)
