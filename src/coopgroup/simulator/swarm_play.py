@@ -189,7 +189,7 @@ def settle(
     delay_ms = getattr(policy, "scheduled_rebalance_timeout_ms", None)
     ration = getattr(policy, "ration", None)
     more_ms = 2 * (delay_ms or 0) + getattr(policy, "initial_delay_ms", 0)
-    more_ms += 10 * ration.interval_ms if ration and plain else 0
+    more_ms += 10 * ration.interval_ms if ration else 0
     _let_rest(simulation, calm_from_ms + HEALED_WITHIN_MS + more_ms, away)
     end_ms = simulation.world.now_ms
     topics = {topic for process in simulation.alive for topic in process.topics}
@@ -203,7 +203,7 @@ def settle(
         delay_ms=delay_ms,
         with_losses=plain,
         max_moves_per_round=ration.moves_max if ration and plain else None,
-        move_interval_ms=ration.interval_ms if ration and plain else 0,
+        move_interval_ms=ration.interval_ms if ration else 0,
     )
     found = [*simulation.world.violations, *_check_committed(simulation, expected)]
     found += _check_even(simulation, end_ms)

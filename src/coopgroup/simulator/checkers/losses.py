@@ -126,7 +126,7 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
             client_of[envelope.member] = envelope.client
         if not isinstance(record, RoundLed):
             continue
-        last, leader = EMPTY if _may_be_a_pause(record) else record.lost, envelope.client
+        last, leader = EMPTY if _may_be_a_pause(record, waits) else record.lost, envelope.client
         if not record.scheduled_rebalance_timeout_ms or not record.lost:
             continue
         until_ms = ear.decided_ms + record.scheduled_rebalance_timeout_ms
@@ -142,9 +142,9 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
                 yield Violation(checker="losses", at_ms=envelope.at_ms, message=message)
 
 
-def _may_be_a_pause(record: RoundLed) -> bool:
+def _may_be_a_pause(record: RoundLed, waits: Waits) -> bool:
     """Whether what was announced may be the time of paced moves, before that of the losses."""
-    return record.policy == "incremental" and bool(record.waiting)
+    return waits.interval_ms > 0 and bool(record.waiting)
 
 
 @define
