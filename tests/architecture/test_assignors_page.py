@@ -12,8 +12,8 @@ from coopgroup.assignors import (
     assignor_names,
 )
 from coopgroup.assignors.drain_time import LOOKS_MAX
-from coopgroup.assignors.lag_exchange import Thrift
 from coopgroup.assignors.quota_flow import ARCS_MAX
+from coopgroup.assignors.thrift import Thrift
 from tests.architecture.tree import ROOT
 
 PAGE = (ROOT / "docs" / "assignors.md").read_text()

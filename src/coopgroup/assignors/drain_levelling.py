@@ -29,7 +29,7 @@ from coopgroup.assignors.lag_topics import by_falling_lag
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:
-    from coopgroup.assignors.lag_exchange import Thrift
+    from coopgroup.assignors.thrift import Thrift
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 

@@ -25,10 +25,11 @@ from attrs import field, frozen
 from coopgroup.assignors.drain_dealing import deal_by_time
 from coopgroup.assignors.drain_levelling import PoolWork, level
 from coopgroup.assignors.drain_work import work_of
-from coopgroup.assignors.lag_exchange import Exchange, Thrift
+from coopgroup.assignors.lag_exchange import Exchange
 from coopgroup.assignors.lag_steps import Loads
 from coopgroup.assignors.options import count_or_none, share, yes_or_no
 from coopgroup.assignors.pools import subscriber_pools
+from coopgroup.assignors.thrift import Thrift
 from coopgroup.model import NOBODY
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ import numpy as np
 from attrs import field, frozen
 
 from coopgroup.assignors.lag_dealing import Window, deal_by_lag
-from coopgroup.assignors.lag_exchange import Thrift
 from coopgroup.assignors.lag_pools import place_pools
 from coopgroup.assignors.lag_singles import place_singles
 from coopgroup.assignors.lag_sticky import Deals, placed_beside_owners
 from coopgroup.assignors.lag_topics import deal_topics
 from coopgroup.assignors.options import count, count_or_none, share, yes_or_no
 from coopgroup.assignors.pools import owner_columns, subscriber_pools
+from coopgroup.assignors.thrift import Thrift
 from coopgroup.errors import ConfigurationError
 from coopgroup.model import NOBODY
 

@@ -29,44 +29,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from coopgroup.assignors.lag_steps import Steps
+    from coopgroup.assignors.thrift import Thrift
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import BoolArray, Int64Array
 
-__all__ = ["Exchange", "Thrift"]
+__all__ = ["Exchange"]
 
 _PARTNERS_MAX: Final = 8
 _CANDIDATES_MAX: Final = 64  # partitions of one member that are looked at, spread over weights
 _CANDIDATES_TOGETHER_MAX: Final = 32
-_LOOKS_MAX: Final = 20_000  # some seconds; a group that large goes on in its next round
 _CELLS_MAX: Final = 2**18
-
-
-@define(kw_only=True)
-class Thrift:
-    """What moves must bring, and how many there may be.
-
-    Attributes:
-        gain_min: by more than this share of the mean time, for every move, the later of two
-            members must become earlier.
-        moves_left: how many moves may still be made, None for any number.
-        looks_left: how often one may still look for a move.
-    """
-
-    gain_min: float
-    moves_left: int | None
-    looks_left: int = field(factory=lambda: _LOOKS_MAX)
-
-    def affords(self, moves: Int64Array) -> BoolArray:
-        """Which of these numbers of moves are within the budget."""
-        if self.moves_left is None:
-            return np.ones(moves.shape, dtype=np.bool_)
-        affordable: BoolArray = moves <= max(self.moves_left, 0)
-        return affordable
-
-    def spend(self, moves: int) -> None:
-        """Take moves off the budget; a negative number gives some back."""
-        if self.moves_left is not None:
-            self.moves_left -= moves
 
 
 @frozen(kw_only=True)

@@ -18,8 +18,8 @@ import numpy as np
 from coopgroup.assignors.lag_steps import NOTHING
 
 if TYPE_CHECKING:
-    from coopgroup.assignors.lag_exchange import Thrift
     from coopgroup.assignors.lag_steps import Loads, Ranked
+    from coopgroup.assignors.thrift import Thrift
     from coopgroup.model.group import Float64Array
     from coopgroup.model.resource_set import Int64Array
 

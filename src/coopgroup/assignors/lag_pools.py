@@ -22,8 +22,8 @@ from coopgroup.model import NOBODY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from coopgroup.assignors.lag_exchange import Thrift
     from coopgroup.assignors.pools import Pool
+    from coopgroup.assignors.thrift import Thrift
     from coopgroup.model.group import GroupSnapshot
     from coopgroup.model.resource_set import Int32Array, Int64Array
 

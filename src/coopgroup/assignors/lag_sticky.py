@@ -27,7 +27,7 @@ from coopgroup.model import NOBODY
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from coopgroup.assignors.lag_exchange import Thrift
+    from coopgroup.assignors.thrift import Thrift
     from coopgroup.model.resource_set import BoolArray, Int32Array, Int64Array
 
 __all__ = ["Deals", "given_up", "placed_beside_owners"]

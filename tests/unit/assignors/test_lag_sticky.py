@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from coopgroup.assignors import LagAwareAssignor, lag_exchange
+from coopgroup.assignors import LagAwareAssignor, thrift
 from coopgroup.model import GroupSnapshot
 from coopgroup.model.resource_set import Int32Array
 from tests.support.checkers import check_balanced, kept_count
@@ -161,7 +161,7 @@ def _owning(group: GroupSnapshot, target: Int32Array, topics: list[str]) -> Grou
 
 def test_looks_when_they_run_out_leave_balanced_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """How long lag is evened out is bounded; the next round goes on with it."""
-    monkeypatch.setattr(lag_exchange, "_LOOKS_MAX", 0)
+    monkeypatch.setattr(thrift, "_LOOKS_MAX", 0)
     owned = {"A": [0, 1], "B": [2, 3]}
     assert _placed(LagAwareAssignor(), owned, [100, 100, 1, 1]) == owned
     monkeypatch.undo()
