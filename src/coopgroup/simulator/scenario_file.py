@@ -71,7 +71,10 @@ class _Shown:
             return json.dumps(self.value)
         if isinstance(self.value, float) and self.value.is_integer():
             return repr(self.value).removesuffix(".0")
-        return reprlib.repr(self.value)
+        try:
+            return reprlib.repr(self.value)
+        except ValueError:  # written in base 16, an integer may be longer than Python writes it
+            return "an integer of thousands of digits"
 
 
 def read_scenario(path: str | FilePath) -> Scenario:
@@ -112,6 +115,8 @@ def parse_scenario(text: str, *, file: str) -> Scenario:
         _refuse_syntax(text, file, error)
     except RecursionError:
         raise ConfigurationError("scenario file", file, "TOML that is nested less deep") from None
+    except ValueError:  # the one thing that is no syntax error: an integer of thousands of digits
+        raise ConfigurationError("scenario file", file, "TOML with shorter integers") from None
     try:
         scenario = _checked(_scenario(row, FilePath(file).stem))
     except Refusal as refusal:

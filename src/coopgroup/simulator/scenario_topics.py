@@ -119,7 +119,7 @@ def read_rates(path: Path, value: Any) -> float | tuple[float, ...]:  # noqa: AN
         return rates
     if type(value) not in (int, float):
         raise Refusal(path, value, "a number, or a list of one for each partition")
-    return float(value)
+    return number(path, value)
 
 
 def read_weights(path: Path, value: Any) -> int | tuple[int, ...]:  # noqa: ANN401

@@ -78,7 +78,10 @@ def number(path: Path, value: Any) -> float:  # noqa: ANN401
     """An integer or a float."""
     if type(value) not in (int, float):
         raise Refusal(path, value, "a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # hundreds of digits
+        raise Refusal(path, value, "a number that a float can hold") from None
 
 
 def string(path: Path, value: Any) -> str:  # noqa: ANN401

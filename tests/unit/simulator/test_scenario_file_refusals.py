@@ -408,3 +408,32 @@ def test_text_that_is_nested_too_deep_is_refused(begin: str, end: str) -> None:
     text = f"a = {begin * 100_000}{end * 100_000}"
     with pytest.raises(ConfigurationError, match=r"got 'a.toml', expected TOML that is nested"):
         parse_scenario(text, file="a.toml")
+
+
+LONG = "9" * 400
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("rate_per_s = 10", f"rate_per_s = {LONG}", "a.toml:5: topics.orders.rate_per_s"),
+        ("rate_per_s = 10", f"rate_per_s = [1, {LONG}]", "a.toml:5: topics.orders.rate_per_s"),
+        ("count = 3", f"count = 3\ncapacity_per_s = {LONG}", "a.toml:10: members.capacity_per_s"),
+    ],
+)
+def test_number_that_no_float_holds_is_refused(old: str, new: str, place: str) -> None:
+    """Shortened, in one line."""
+    message = refusal(SMALL.replace(old, new))
+    assert message.startswith(f"{place}: got 999")
+    assert message.endswith("999, expected a number that a float can hold")
+    assert len(message) < 200
+
+
+def test_integers_longer_than_python_reads_or_writes_are_refused() -> None:
+    """In base 10 Python does not read them, in base 16 it does not write them."""
+    text = SMALL.replace("= 60000", "= " + "9" * 5_000)
+    assert refusal(text) == "scenario file: got 'a.toml', expected TOML with shorter integers"
+    assert refusal(SMALL.replace("= 60000", "= 0x" + "f" * 5_000)) == (
+        "a.toml:1: duration_ms: got an integer of thousands of digits, "
+        f"expected an integer of at most {10**12}"
+    )
