@@ -114,6 +114,12 @@ def one_topic_problems(path: Path, topic: Topic) -> Iterator[Problem]:
             expected=f"one number for each of {topic.partitions} partitions",
         )
     yield from rate_problems((*path, "rate_per_s"), topic.rate_per_s)
+    if topic.weights and len(topic.weights) != topic.partitions:
+        yield Problem(
+            path=(*path, "weight"),
+            value=list(topic.weights),
+            expected=f"one integer for each of {topic.partitions}",
+        )
     yield from weight_problems((*path, "weight"), topic.weights)
 
 

@@ -34,6 +34,10 @@ def test_a_scenario_that_can_be_played_is_taken() -> None:
             "topics.: got '', expected a name",
         ),
         (
+            evolve(SCENARIO, topics=(evolve(TOPIC, weights=(1, 2)),)),
+            "topics.t.weight: got [1, 2], expected one integer for each of 1",
+        ),
+        (
             evolve(SCENARIO, policies=(Choice(name="simple"), Choice(name="simple"))),
             "policies: got 'simple', expected every policy once",
         ),
