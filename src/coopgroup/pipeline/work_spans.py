@@ -108,7 +108,8 @@ def _said_spans(work: DataFrame, events: DataFrame) -> DataFrame:
     )
     edges = steps.unionByName(ends, allowMissingColumns=True)
     edges = edges.withColumn("is_again", sql.coalesce(is_again, no))
-    # A second start of a member in a row changes nothing.
+    # A second start of a member in a row changes nothing. It may be one that was killed and came
+    # back as itself within its session (`coopgroup.state.dir`): that is not seen.
     edges = edges.where(~(sql.col("is_start") & sql.col("is_again")))
     is_stopped = ~sql.lead("is_start").over(window)
     spans = edges.select(
