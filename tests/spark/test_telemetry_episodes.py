@@ -46,6 +46,12 @@ def joined(group: str, at_ms: int, member: str) -> Lines:
     return said(group, at_ms, member, "state_changed", record)
 
 
+def came_back(group: str, at_ms: int, member: str) -> Lines:
+    """A process began to live, as the member that it was."""
+    record = json.dumps({"before": "unsubscribed", "after": "returning"})
+    return said(group, at_ms, member, "state_changed", record)
+
+
 def worked(
     group: str, at_ms: int, member: str, partition: int, *, stop: bool = False, client: str = ""
 ) -> Lines:
@@ -95,6 +101,15 @@ STORIES = told(
     said("named", 1_500, "a-1", "request_refused", client="pod"),
     led("named", 8_900, 2, "a-2"),
     worked("named", 9_000, "a-2", 0, client="pod"),
+    # a-1 is killed after a quiet hour and comes back as itself, within its session; then it stops,
+    # and is started again in good order.
+    led("kept", 900, 1, "a-1"),
+    worked("kept", 1_000, "a-1", 0),
+    came_back("kept", HOUR_MS, "a-1"),
+    worked("kept", HOUR_MS + 50, "a-1", 0),
+    worked("kept", HOUR_MS + 1_000, "a-1", 0, stop=True),
+    came_back("kept", HOUR_MS + 2_000, "a-1"),
+    worked("kept", HOUR_MS + 2_100, "a-1", 0),
     # a-1 loses its membership: it stops in time on one partition, and too late on the other.
     led("fenced", 900, 1, "a-1", "b-1"),
     worked("fenced", 1_000, "a-1", 0),
@@ -199,6 +214,17 @@ def test_work_of_a_process_with_a_name_ends_with_its_member(
     """Back under another member id it does not go on; that it is the same one is no move."""
     assert outages(episodes, "named") == [(0, 1_500, 9_000, 7_400)]
     assert rebalances(episodes, "named", "first_generation", "moved") == [(1, 0), (2, 0)]
+
+
+def test_work_of_a_killed_member_ends_before_it_comes_back_as_itself(
+    episodes: dict[str, DataFrame],
+) -> None:
+    """Words after the return are no sign that it lived before; an end in good order is exact."""
+    begin_ms = HOUR_MS - SESSION_MS
+    assert outages(episodes, "kept") == [
+        (0, begin_ms, HOUR_MS + 50, begin_ms - 1_000),
+        (0, HOUR_MS + 1_000, HOUR_MS + 2_100, 0),
+    ]
 
 
 def test_who_lost_its_membership_stops_without_an_id(episodes: dict[str, DataFrame]) -> None:

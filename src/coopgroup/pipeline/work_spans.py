@@ -7,13 +7,15 @@ first of these that follows:
 - a beginning or an end of its process, where a host writes these (the simulator does);
 - a stop by nobody: who lost its membership has no member id any more when it stops. It is the stop
   of whoever began last on the partition, if that member id was never heard of after it;
+- the return of its member in another life of the process (`coopgroup.state.dir`): it died;
 - somebody else's start, or one of the same worker under another member id, if the member was never
   heard of after it: it died.
 
-The last says that a member died, and not when. It was alive when it wrote its last words. When the
-group had its first round without it, it was dead, and had been silent for its session time-out, but
-no longer than that and the longest rebalance time-out of the group. So its work ended between two
-moments, and the guess is one session time-out before the later one.
+The last two say that a member died, and not when. It was alive when it wrote its last words, those
+of its next life aside. When it returned, or when the group had its first round without it, it was
+dead, and had been silent for no longer than its session time-out and the longest rebalance time-out
+of the group. So its work ended between two moments, and the guess is one session time-out before
+the later one.
 
 A *process* is what comes back: the name of the worker, else what the group's history says of the
 member id (see `processes`), else the member id.
@@ -38,6 +40,7 @@ SESSION_MS: Final = 45_000
 
 _PARTITION: Final = ("group", "topic", "partition")
 _ENDS_OF_PROCESSES: Final = ("process_ended", "process_started")
+_FOREVER_MS: Final = 2**62
 _STOP: Final = 0
 _START: Final = 1
 
@@ -92,7 +95,8 @@ def _said_spans(work: DataFrame, events: DataFrame) -> DataFrame:
     """Starts, with `end_ms` where the worker or the host of its process said when it stopped.
 
     Returns:
-        (group, topic, partition, worker, name, member, begin_ms, end_ms).
+        (group, topic, partition, worker, name, member, begin_ms, end_ms, returned_ms); the last is
+        when the member came back as itself, where it had not stopped.
     """
     said = (*_PARTITION, "worker", "name", "member", "at_ms")
     steps = work.withColumns({"worker": _worker(), "name": _name()})
@@ -102,22 +106,37 @@ def _said_spans(work: DataFrame, events: DataFrame) -> DataFrame:
     touched = steps.select(*_PARTITION, "worker").distinct()
     no = sql.lit(0).cast("boolean")
     ends = lives.join(touched, ["group", "worker"]).withColumn("is_start", no)
+    returns = _returns(events).join(touched, ["group", "worker"]).withColumn("is_start", no)
+    returns = returns.withColumn("is_return", ~no)
     window = Window.partitionBy(*_PARTITION, "worker").orderBy("at_ms", "is_start", "member")
     is_again = sql.lag("is_start").over(window) & (
         sql.lag("member").over(window) == sql.col("member")
     )
     edges = steps.unionByName(ends, allowMissingColumns=True)
-    edges = edges.withColumn("is_again", sql.coalesce(is_again, no))
-    # A second start of a member in a row changes nothing. It may be one that was killed and came
-    # back as itself within its session (`coopgroup.state.dir`): that is not seen.
-    edges = edges.where(~(sql.col("is_start") & sql.col("is_again")))
+    edges = edges.unionByName(returns, allowMissingColumns=True)
+    edges = edges.withColumns(
+        {"is_again": sql.coalesce(is_again, no), "is_return": sql.coalesce("is_return", no)}
+    )
+    # A second start of a member in a row changes nothing, nor does a return to no work.
+    is_idle = sql.col("is_return") & ~sql.col("is_again")
+    edges = edges.where(~(sql.col("is_start") & sql.col("is_again")) & ~is_idle)
+    next_ms, is_returned = (sql.lead(one).over(window) for one in ("at_ms", "is_return"))
     is_stopped = ~sql.lead("is_start").over(window)
     spans = edges.select(
         *said,
         "is_start",
-        sql.when(is_stopped, sql.lead("at_ms").over(window)).alias("end_ms"),
+        sql.when(is_stopped & ~is_returned, next_ms).alias("end_ms"),
+        sql.when(is_returned, next_ms).alias("returned_ms"),
     )
     return spans.where("is_start").drop("is_start").withColumnRenamed("at_ms", "begin_ms")
+
+
+def _returns(events: DataFrame) -> DataFrame:
+    """When members that had an id already came into the group: (group, worker, member, at_ms)."""
+    before = sql.get_json_object("record", "$.before")
+    moved = events.where((sql.col("kind") == "state_changed") & (sql.col("member") != ""))
+    moved = moved.where(before == "unsubscribed")
+    return moved.select("group", _worker().alias("worker"), "member", "at_ms").distinct()
 
 
 def _with_what_follows(spans: DataFrame, work: DataFrame) -> DataFrame:
@@ -149,22 +168,29 @@ def _with_signs(spans: DataFrame, events: DataFrame, led: DataFrame) -> DataFram
     Returns:
         `spans` with `last_ms` and `left_ms`, the latter null where there was no such round.
     """
-    words = events.groupBy("group", _worker().alias("worker"), "member").agg(
-        sql.max("at_ms").alias("last_ms")
-    )
     window = Window.partitionBy("group", "life").orderBy("generation")
     rounds = led.withColumn("next_round_ms", sql.lead("at_ms").over(window))
     rounds = rounds.withColumn("member", sql.explode("members"))
     left = rounds.groupBy("group", "member").agg(
         sql.max_by("next_round_ms", "generation").alias("left_ms")
     )
-    said = spans.join(words, ["group", "worker", "member"], "left")
-    return said.join(left, ["group", "member"], "left")
+    words = events.select("group", _worker().alias("worker"), "member", "at_ms").distinct()
+    words = words.withColumn("last_ms", sql.col("at_ms"))
+    # The first words of the next life are not the last ones of this.
+    until_ms = sql.coalesce(sql.col("returned_ms") - 1, sql.lit(_FOREVER_MS))
+    said = with_last(
+        spans.withColumn("at_ms", until_ms),
+        words,
+        keys=("group", "worker", "member"),
+        columns=["last_ms"],
+    )
+    return said.drop("at_ms").join(left, ["group", "member"], "left")
 
 
 def _end_and_error() -> tuple[Column, Column]:
     """When the work of a span ended, null if it did not, and how wrong that is at most, in ms."""
-    last_ms, next_ms, left_ms = (sql.col(name) for name in ("last_ms", "next_ms", "left_ms"))
+    last_ms, left_ms = (sql.col(name) for name in ("last_ms", "left_ms"))
+    next_ms = sql.least("next_ms", "returned_ms")
     is_lost = sql.col("stopped_ms") >= last_ms
     said_ms = sql.coalesce("end_ms", sql.when(is_lost, sql.col("stopped_ms")))
     is_dead = said_ms.isNull() & (next_ms > last_ms)
