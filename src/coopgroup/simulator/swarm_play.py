@@ -110,7 +110,7 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     simulation.costs.slow, simulation.costs.slow_ms = faults.slow, Span(1, faults.slow_ms_max)
     world = simulation.world
     written = Transcript() if transcript else None
-    world.transcript = cast("Transcript", HandOvers(simulation, written))
+    world.transcript = HandOvers(simulation, written)
     guests = Guests(simulation=simulation, theirs=run.theirs)
     player = _Player(simulation=simulation, guests=guests)
     for act in run.acts:
