@@ -1,4 +1,7 @@
-"""Assignors: WHERE each resource should be. Each is one file; users add theirs by name."""
+"""Assignors decide WHERE each resource should be; policies decide WHEN it moves there.
+
+Each assignor is one module. Users register their own assignors by name (`registry`).
+"""
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.assignors.drain_time import DrainTimeAssignor

@@ -1,7 +1,7 @@
-"""What an assignor is: WHERE each resource should be.
+"""The `Assignor` protocol: decide WHERE each resource should be.
 
-An assignor is any object with the two attributes and the one method of `Assignor`; nothing needs
-to be inherited. It is pure: the same group, lags and options give the same target.
+An assignor is any object with two attributes and one method; it inherits from nothing. An assignor
+is pure: the same group, lags and options give the same target.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class Assignor(Protocol):
     """Decides where each resource should be.
 
     Attributes:
-        name: the name by which users choose it and logs show it.
-        needs_lags: whether the leader has to look the lags up before a round.
+        name: name in configuration, command line and logs.
+        needs_lags: whether the leader must look up lags before it calls `assign`.
     """
 
     @property
     def name(self) -> str:
-        """Name by which users choose it."""
+        """Name in configuration, command line and logs."""
         ...
 
     @property
@@ -35,17 +35,17 @@ class Assignor(Protocol):
         ...
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Place every resource that is assignable and that somebody subscribes to.
+        """Place every assignable resource that has a subscriber.
 
         Args:
-            group: the group with R resources; `group.owner` says who holds what now, for
-                stickiness. An owner need not subscribe to what it holds, and only resources with
+            group: the group with R resources. `group.owner` is the present owner of each resource,
+                for stickiness. An owner can have unsubscribed since. Only resources with
                 `group.assignable` may be placed.
             lags: int64 (R,): lag of each resource, 0 where unknown.
 
         Returns:
-            int32 (R,): number of the member that should hold each resource, NOBODY for those
-            not assignable or without a subscriber. Every other resource must have a holder that
-            subscribes to it.
+            int32 (R,): number of the member that should own each resource. `NOBODY` for a resource
+            that is not assignable or has no subscriber. Every other resource must go to a
+            subscriber.
         """
         ...

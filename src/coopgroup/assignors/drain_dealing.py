@@ -1,14 +1,13 @@
-"""Deal partitions to members of different speed: the longest work first, to who is done first.
+"""Deal partitions to members of different speed: longest processing time first (LPT).
 
-This is the rule LPT for uniform machines: each partition, in order of decreasing work, goes to the
-member that would have finished it first. The longest time that comes out is at most 2S / (S + 1)
-times the shortest possible for S members (Gonzalez, Ibarra, Sahni, 1977). Where everybody is to
-have at least one, the last ones go to those that have none, the largest of them to the fastest;
-no placement that gives everybody one can do better with them, so the bound holds for those, too.
+Partitions are dealt in order of decreasing work, each to the member that would finish it first. For
+S members the longest time is at most 2S / (S + 1) times the optimum (Gonzalez, Ibarra, Sahni,
+1977). If every member must get at least one partition, the last partitions go to members without
+any, the largest of them to the fastest member. No placement with one partition for every member
+can place these better, so the bound still holds.
 
-Rules of this file: the largest partitions are dealt one by one. The many small ones after them go
-in batches of about the same work, which are dealt as if they were exactly equal: all seats of
-a batch are found at once.
+The largest partitions are dealt one by one. The many small ones follow in batches of similar work.
+A batch is dealt as if its partitions were equal, so that all its seats are computed together.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ __all__ = ["deal_by_time"]
 
 _SINGLES_MAX: Final = 8_192
 _SINGLES_CELLS_MAX: Final = 2**26
-_BATCH_ALIKE: Final = 0.9  # the least work of a batch, as a share of its largest
+_BATCH_ALIKE: Final = 0.9  # smallest work in a batch, as a share of its largest
 
 
 def deal_by_time(
@@ -36,17 +35,17 @@ def deal_by_time(
     """Deal n partitions to S members.
 
     Args:
-        weights: int64 (n,): work of each, all above 0.
-        times: float64 (S,): how long each member works already.
-        speeds: float64 (S,): work that each does in a unit of time, all above 0.
-        lacking: bool (S,): who shall get at least one, if there are enough for all of these.
+        weights: int64 (n,): work of each partition, above 0.
+        times: float64 (S,): present drain time of each member.
+        speeds: float64 (S,): work that each member does in a unit of time, above 0.
+        lacking: bool (S,): members that must get at least one partition, if n suffices.
 
     Returns:
-        int32 (n,): columns of the takers.
+        int32 (n,): column of the member that takes each partition.
     """
     order = by_falling_lag(np.array([weights.size]), weights)
     falling = weights[order]
-    del weights  # as large as all that is needed from here on
+    del weights  # frees as much memory as the rest of this function needs
     dealer = _Dealer(falling.astype(np.float64), times, speeds, lacking)
     del falling
     dealer.deal()
@@ -56,7 +55,7 @@ def deal_by_time(
 
 
 class _Dealer:
-    """What is dealt already; partitions stand in order of decreasing work."""
+    """State of the deal; partitions are in order of decreasing work."""
 
     def __init__(
         self,
@@ -75,7 +74,6 @@ class _Dealer:
         self._place = 0
 
     def deal(self) -> None:
-        """Deal everything."""
         singles = min(_SINGLES_MAX, _SINGLES_CELLS_MAX // self._pace.size)
         while self._left > self._lacking_count and self._place < singles:
             self._deal_one()
@@ -114,25 +112,25 @@ class _Dealer:
 
 
 def _seats(times: Float64Array, steps: Float64Array, count: int) -> Int64Array:
-    """The first seats when each member would finish one more partition after each step.
+    """Return the first seats if each member finishes one more partition after each of its steps.
 
     Args:
-        times: float64 (S,): how long each works already.
-        steps: float64 (S,): how long each works on one partition.
-        count: how many seats there are to be.
+        times: float64 (S,): present drain time of each member.
+        steps: float64 (S,): time that each member needs for one partition.
+        count: number of seats.
 
     Returns:
-        int64 (count,): columns, in the order in which the partitions would be finished.
+        int64 (count,): columns, ordered by the time at which their partition would be finished.
     """
     level = _level(times, steps, count)
     seats = np.maximum((level - times) // steps, 0).astype(np.int64)
     surplus = int(seats.sum()) - count
-    if surplus > 0:  # no more than rounding
+    if surplus > 0:  # can only come from rounding
         seats[np.flatnonzero(seats)[:surplus]] -= 1
     while (missing := count - int(seats.sum())) > 0:
         following = times + (seats + 1) * steps
         order = np.argsort(following, kind="stable")[:missing]
-        # Nobody's second seat may come before the first one of somebody else.
+        # A member's second seat must not precede another member's first seat.
         barred = np.minimum.accumulate(following[order] + steps[order])
         late = np.flatnonzero(following[order[1:]] > barred[:-1])
         seats[order[: late[0] + 1] if late.size else order] += 1
@@ -143,11 +141,11 @@ def _seats(times: Float64Array, steps: Float64Array, count: int) -> Int64Array:
 
 
 def _level(times: Float64Array, steps: Float64Array, count: int) -> float:
-    """Until when all members together finish so many partitions, parts of them counted."""
+    """Return when all members together finish `count` partitions, fractions included."""
     order = np.argsort(times, kind="stable")
     paces = np.cumsum(1.0 / steps[order])
     begun = np.cumsum(times[order] / steps[order])
     levels = (count + begun) / paces
-    # The first k members suffice where the next one would begin only after they are through.
+    # The first k members suffice if member k + 1 would only begin after they have finished.
     later = np.append(times[order][1:], np.inf)
     return float(levels[int(np.argmax(levels <= later))])

@@ -1,19 +1,19 @@
-"""Level drain times by handing over many partitions at once.
+"""Level drain times by moving many partitions in one step.
 
-Theory of operation, for one pool with S subscribers, of which each may carry work from other
-pools, too, its ground:
+Theory of operation, for one pool with S subscribers. A subscriber can also carry work from other
+pools: its ground.
 
-1. The level is where everybody would be done at the same time if partitions could be cut at will.
-   The largest partition of a member with nothing else stays; where it alone takes longer than the
-   level, the others share what is left.
-2. Nothing happens while nobody is off its share by more than a stated part of it. Else as much is
-   handed over as those outside carry too much, or too little.
-3. Those that take longest give first, one partition each, then the next ones, and none of them
-   gets below its own band. What was given is dealt anew (module `drain_dealing`).
-4. If that brings enough work to its place it counts, and all starts again; else it is left.
+1. The level is the time at which all members would finish if partitions were divisible. A member
+   without other work keeps its largest partition. If that partition alone takes longer than the
+   level, the other members share the rest.
+2. Nothing moves while every member is within a tolerance band around its share. Otherwise the work
+   outside the bands is moved.
+3. Slow members give first, one partition each, and no member drops below its band. The partitions
+   are then dealt again (module `drain_dealing`).
+4. A step counts only if it brings enough work to the right member. Then the next step follows.
 
-The rule of this file: a step depends on who shall hold what, and not on who owns it. So what was
-refused once is refused again when the same partitions are owned where they are.
+A step depends on the planned holders and not on the owners. A step that was refused once is
+therefore refused again after the planned holders have become the owners.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PoolWork", "level"]
 
-_LOOKS_A_STEP: Final = 50  # which it takes as long as, in the largest groups
-_CHOICE: Final = 2.0  # of how much more than is handed over one may choose
+_LOOKS_A_STEP: Final = 50  # price of a step in the largest groups, in looks
+_CHOICE: Final = 2.0  # candidates of a step: this many times the work that it moves
 
 
 @define(kw_only=True, eq=False)
@@ -44,12 +44,12 @@ class PoolWork:
     """A pool with P partitions and S subscribers.
 
     Attributes:
-        weights: int64 (P,): work of each partition, all above 0.
-        owner: int32 (P,): column of each partition's present owner, or NOBODY.
-        holder: int64 (P,): column of who shall have it; changed by `level`.
+        weights: int64 (P,): work of each partition, above 0.
+        owner: int32 (P,): column of each partition's present owner, or `NOBODY`.
+        holder: int64 (P,): column of each partition's planned owner; `level` changes it.
         speeds: float64 (S,): work that each subscriber does in a unit of time.
-        ground: int64 (S,): work that each carries from other pools.
-        keeps_one: bool (S,): who must keep at least one partition of this pool.
+        ground: int64 (S,): work that each subscriber carries from other pools.
+        keeps_one: bool (S,): subscribers that must keep at least one partition of this pool.
     """
 
     weights: Int64Array
@@ -61,21 +61,22 @@ class PoolWork:
 
     @property
     def loads(self) -> Int64Array:
-        """Work that each subscriber carries, from this pool and others: int64 (S,)."""
+        """Return the work of each subscriber from all pools: int64 (S,)."""
         return self.ground + loads_of(self.weights, self.holder, self.speeds.size)
 
     def moves(self, places: Int64Array, holders: Int32Array | Int64Array) -> int:
-        """How many of some partitions leave their present owner, if these hold them."""
+        """Return how many of the places leave their present owner if `holders` get them."""
         owner = self.owner[places]
         return int(np.count_nonzero((holders != owner) & (owner != NOBODY)))
 
 
 def level(pool: PoolWork, thrift: Thrift) -> bool:
-    """Hand over partitions for as long as that brings enough work to its place.
+    """Move partitions while each step brings enough work to the right member.
 
     Args:
         pool: its holders are changed.
-        thrift: how far off its share each may be, as a part of it. Its budget of moves is used up.
+        thrift: tolerance around each member's share, as a part of the share. Its budget of moves is
+            reduced.
 
     Returns:
         Whether anything changed.
@@ -88,7 +89,7 @@ def level(pool: PoolWork, thrift: Thrift) -> bool:
 
 
 def _hand_over(pool: PoolWork, thrift: Thrift) -> bool:
-    """Take one step, if it is worth it; say whether it was."""
+    """Take one step if it gains enough; return whether it was taken."""
     loads = pool.loads
     floors = _floors(pool)
     shares = _shares(floors, pool.speeds, int(loads.sum()))
@@ -106,8 +107,9 @@ def _hand_over(pool: PoolWork, thrift: Thrift) -> bool:
     nobody_lacks = np.zeros(loads.size, dtype=np.bool_)
     takers = deal_by_time(weights, left / pool.speeds, pool.speeds, nobody_lacks)
     after = left + np.bincount(takers, weights, minlength=loads.size) - shares
-    # Squares: a few members that fall a little short for one that had nothing are no loss. What
-    # brings one of those outside its band to the edge of it is enough.
+    # Squares, because a few members slightly below their share are a small price for one member
+    # that had nothing. It is enough to bring one member from outside its band to the edge of the
+    # band.
     gained = float(((excess**2 - after**2) / shares).sum())
     if gained <= thrift.gain_min**2 * float(shares[outside].min()):
         return False
@@ -117,14 +119,14 @@ def _hand_over(pool: PoolWork, thrift: Thrift) -> bool:
 
 
 def _floors(pool: PoolWork) -> Float64Array:
-    """Work that a member cannot hand over: float64 (S,)."""
+    """Return the work that each member cannot give away: float64 (S,)."""
     largest = np.zeros(pool.speeds.size, dtype=np.int64)
     np.maximum.at(largest, pool.holder, pool.weights)
     return (pool.ground + np.where(pool.keeps_one, largest, 0)).astype(np.float64)
 
 
 def _shares(floors: Float64Array, speeds: Float64Array, total: int) -> Float64Array:
-    """What each member would carry if all above the floors could be cut at will: float64 (S,)."""
+    """Return each member's share if all work above the floors were divisible: float64 (S,)."""
     times = floors / speeds
     order = np.argsort(times, kind="stable")
     levels = (total - floors.sum() + np.cumsum(floors[order])) / np.cumsum(speeds[order])
@@ -141,15 +143,15 @@ def _given(
     amount: float,
     thrift: Thrift,
 ) -> Int64Array:
-    """Which partitions are handed over: places, ascending.
+    """Return the places of the partitions to move, ascending.
 
     Args:
         pool: the pool.
-        loads: int64 (S,): what each carries.
-        least: float64 (S,): what each keeps at least.
-        excess: float64 (S,): what each carries above its share.
-        amount: how much work is to be handed over in all.
-        thrift: what moves cost.
+        loads: int64 (S,): work of each subscriber.
+        least: float64 (S,): work that each subscriber keeps at least.
+        excess: float64 (S,): work of each subscriber above its share.
+        amount: work to move in total.
+        thrift: price of a move.
     """
     mean_weight = float(pool.weights.mean())
     room = loads - least
@@ -167,10 +169,10 @@ def _given(
 
 
 def _to_equal(loads: Int64Array, excess: Float64Array, speeds: Float64Array) -> Float64Array:
-    """What each may hand over at once without being done before the taker: float64 (S,).
+    """Return the work that each member can give without finishing before the taker: float64 (S,).
 
-    Takers are the one that would be done first and the one that lacks most. A partition that is
-    larger would only go round: whoever gets it has as much too much.
+    The taker is the member that would finish first, or the member that lacks most. A larger
+    partition would only overload its taker in turn.
     """
     times = loads / speeds
     takers = [int(np.argmin(times)), int(np.argmin(excess))]
@@ -187,7 +189,7 @@ def _in_turns(
     amount: float,
     thrift: Thrift,
 ) -> Int64Array:
-    """Of these partitions, those that go: always one of the member that would take longest."""
+    """Choose among some places, always one of the member with the longest time."""
     places = _by_holder(pool, places)
     columns, weights = pool.holder[places], pool.weights[places]
     edges = np.flatnonzero(np.diff(columns, prepend=-1))
@@ -196,14 +198,14 @@ def _in_turns(
     possible = np.flatnonzero(through <= room[columns])
     places, columns, weights = places[possible], columns[possible], weights[possible]
     before = (loads[columns] - through[possible] + weights) / pool.speeds[columns]
-    latest = np.argsort(-before, kind="stable")  # when it is its turn
+    latest = np.argsort(-before, kind="stable")  # by the time before each partition is given
     going = latest[np.cumsum(weights[latest]) - weights[latest] / 2 <= amount]
     costs = np.cumsum(pool.owner[places[going]] == columns[going])
     return np.sort(places[going[thrift.affords(costs)]])
 
 
 def _by_holder(pool: PoolWork, places: Int64Array) -> Int64Array:
-    """Put some places in order of their holders, of each the heaviest first, then by place."""
+    """Sort places by holder, then by decreasing weight, then by place."""
     heaviest = places[by_falling_lag(np.array([places.size]), pool.weights[places])]
     rank_bits = places.size.bit_length()
     keys = pool.holder[heaviest] << rank_bits

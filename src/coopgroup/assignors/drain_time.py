@@ -1,18 +1,19 @@
-"""`DrainTimeAssignor`: everybody done at the same time, for machines are not equal.
+"""`DrainTimeAssignor`: all members finish their backlog at the same time, on unequal machines.
 
-Members say how many records they get done in a second of work, and the leader knows how much waits
-in each partition and how much comes in. What is evened out is the time that each member needs for
-what it holds: fast members take more. What exactly is weighed, and why, stands in `drain_work`.
+Members report how many records they process in a second of work. The leader knows the lag of each
+partition and how fast it grows. The assignor evens out the time that each member needs to drain its
+partitions, so fast members get more. Module `drain_work` defines that time and why.
 
-1. Fresh placement: the longest work first, to who is done first with it (`drain_dealing`).
-2. In a group that owns something, all stays where it is that can, and what is free is dealt to it.
-   Everybody gets at least one, where there are enough.
-3. Where times are uneven by more than a move must gain, compared with a fresh placement, partitions
-   are handed over: many at once where shares are off (`drain_levelling`), one by one, and by
-   exchange, where single partitions matter (`lag_exchange`).
+1. Fresh placement: the longest work first, each partition to the member that finishes it first
+   (`drain_dealing`).
+2. If members own partitions, each keeps what it can, and the free partitions are dealt. Every
+   member gets at least one if there are enough.
+3. If times are less even than in a fresh placement, by more than a move must gain, partitions move:
+   many in one step where shares differ (`drain_levelling`), single ones and exchanges where single
+   partitions matter (`lag_exchange`).
 
-Where subscriptions differ, pools are dealt and evened out one after the other, each on top of what
-its subscribers carry from the others.
+If subscriptions differ, pools are dealt and levelled one after the other. Each pool counts the load
+that its subscribers carry from the other pools.
 """
 
 from __future__ import annotations
@@ -43,23 +44,23 @@ if TYPE_CHECKING:
 __all__ = ["LOOKS_MAX", "DrainTimeAssignor"]
 
 _SWEEPS_MAX: Final = 20
-LOOKS_MAX: Final = 1_000  # a second at most in the largest groups, which go on in their next round
+LOOKS_MAX: Final = 1_000  # about a second in the largest groups; the next round continues
 
 
 @frozen(kw_only=True)
 class DrainTimeAssignor:
-    """Evens out the time that members need to drain what they hold.
+    """Evens out the time that members need to drain their partitions.
 
     Attributes:
-        sticky: whether what is owned stays where that is even enough. Without it every round
+        sticky: whether owners keep their partitions if that is even enough. If false, every round
             places everything anew.
-        moves_max: how many partitions may be taken from their owners for the sake of time in one
-            round, None for any number. Moves that give everybody one are not counted.
-        gain_min: a share of the mean time. Members whose times are off by less are left alone, and
-            what single partitions gain must be more, for each that moves.
+        moves_max: how many partitions may leave their owner for better times in one round; None
+            means any number. Moves that give a member its first partition do not count.
+        gain_min: share of the mean time. Members whose times differ by less are left alone, and
+            each single move must gain more.
 
     Raises:
-        ConfigurationError: a number out of its range.
+        ConfigurationError: a number is out of its range.
     """
 
     name: ClassVar[str] = "drain-time"
@@ -70,15 +71,15 @@ class DrainTimeAssignor:
     gain_min: float = field(default=0.05, validator=share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Place every resource that is assignable and that somebody subscribes to.
+        """Place every assignable resource that has a subscriber.
 
         Args:
-            group: the group with R resources; `group.owner` is what stays where it can, and the
-                members and `group.arrivals_per_s` say what is known of rates.
+            group: the group with R resources. Resources stay with `group.owner` where possible; the
+                members and `group.arrivals_per_s` give the known rates.
             lags: int64 (R,): lag of each resource, 0 where unknown.
 
         Returns:
-            int32 (R,): number of the member that should hold each resource, or NOBODY.
+            int32 (R,): number of the member that should own each resource, or `NOBODY`.
         """
         placing = _Placing.of(group, lags)
         fresh = placing.fresh(self._thrift(None))
@@ -86,7 +87,7 @@ class DrainTimeAssignor:
         if not self.sticky or not (kept != NOBODY).any():
             return fresh
         goal = placing.work.times(fresh)
-        del fresh  # four megabytes for a million partitions
+        del fresh  # frees four megabytes for a million partitions
         target = kept.copy()
         placing.deal_free(target)
         placing.give_everybody_one(target)
@@ -100,15 +101,15 @@ class DrainTimeAssignor:
 
 @frozen(kw_only=True, eq=False)
 class _Placing:
-    """What is placed: R resources in pools, among M members.
+    """R resources in pools, to be placed among M members.
 
-    Targets are int32 (R,), member numbers or NOBODY.
+    Targets are int32 (R,): member numbers or `NOBODY`.
 
     Attributes:
-        pools: those with the fewest subscribers first.
+        pools: sorted by number of subscribers, fewest first.
         work: weights and speeds.
-        entitled: bool (M,): who is to have at least one, as it subscribes to a pool that has one
-            for each of its subscribers.
+        entitled: bool (M,): members that must get at least one resource, because they subscribe to
+            a pool with enough for all its subscribers.
     """
 
     pools: Sequence[Pool]
@@ -117,7 +118,7 @@ class _Placing:
 
     @classmethod
     def of(cls, group: GroupSnapshot, lags: Int64Array) -> _Placing:
-        """See what is to be placed."""
+        """Read the group's pools, work and entitlements."""
         pools = subscriber_pools(group)
         entitled = np.zeros(len(group.members), dtype=np.bool_)
         for pool in pools:
@@ -126,17 +127,18 @@ class _Placing:
         return cls(pools=pools, work=work_of(group, lags), entitled=entitled)
 
     def fresh(self, thrift: Thrift) -> Int32Array:
-        """The placement of a group in which nobody owns anything."""
+        """Place everything as if the group owned nothing."""
         target = np.full(self.work.weights.size, NOBODY, dtype=np.int32)
         self.deal_free(target)
-        if len(self.pools) > 1:  # dealt one after the other, they do not yet fit together
+        # pools that were dealt one after the other are not yet level together
+        if len(self.pools) > 1:
             nobody = np.full_like(target, NOBODY)
             self.give_everybody_one(target)
             self.even_out(target, nobody, np.zeros(self.work.speeds.size), thrift)
         return target
 
     def kept(self, group: GroupSnapshot) -> Int32Array:
-        """What stays with its owner at first."""
+        """Return the target in which subscribers keep what they own and everything else is free."""
         target = np.full(group.owner.size, NOBODY, dtype=np.int32)
         for pool in self.pools:
             target[pool.resources] = group.owner[pool.resources]
@@ -144,7 +146,7 @@ class _Placing:
         return target
 
     def deal_free(self, target: Int32Array) -> None:
-        """Deal what nobody holds; `target` follows."""
+        """Deal the free resources; changes `target`."""
         for pool in self.pools:
             is_free = target[pool.resources] == NOBODY
             free = pool.resources if is_free.all() else pool.resources[is_free]
@@ -159,7 +161,7 @@ class _Placing:
                 target[free] = members[columns]
 
     def give_everybody_one(self, target: Int32Array) -> None:
-        """Take the smallest partitions from those with more than one; `target` follows."""
+        """Give each entitled member a small partition of a larger one; changes `target`."""
         for pool in self.pools:
             lacking = pool.subscribers[self._lacking(target, pool)]
             if not lacking.size:
@@ -170,7 +172,7 @@ class _Placing:
             target[pool.resources[given]] = lacking[fastest_first]
 
     def is_as_even(self, target: Int32Array, goal: Float64Array, gain_min: float) -> bool:
-        """Whether times are those of another placement, within what a move must gain."""
+        """Return whether the times are as even as `goal`, within the gain that a move must have."""
         mean = float(self.work.weights.sum() / self.work.speeds.sum())
         between = np.abs(np.sort(self.work.times(target)) - np.sort(goal))
         return float(between.max(initial=0)) <= gain_min * mean
@@ -178,13 +180,13 @@ class _Placing:
     def even_out(
         self, target: Int32Array, owner: Int32Array, goal: Float64Array, thrift: Thrift
     ) -> None:
-        """Hand partitions over until times are even enough or nothing helps; `target` follows.
+        """Move partitions until times are even enough or no move helps; changes `target`.
 
         Args:
-            target: who shall hold what.
-            owner: what moves are counted against.
+            target: planned owner of each resource.
+            owner: present owner of each resource; moves are counted against it.
             goal: float64 (M,): times that are even enough.
-            thrift: what moves must bring, and their budget.
+            thrift: what moves must gain, and their budget.
         """
         for _ in range(_SWEEPS_MAX):
             changes = [self._evened_out(target, owner, one, goal, thrift) for one in self.pools]
@@ -199,7 +201,7 @@ class _Placing:
         goal: Float64Array,
         thrift: Thrift,
     ) -> bool:
-        """Even out one pool once; `target` follows. Say whether anything changed."""
+        """Level one pool once; changes `target`. Return whether anything changed."""
         if pool.subscribers.size == 1:
             return False
         shares = self._pool_work(target, owner, pool)
@@ -221,7 +223,8 @@ class _Placing:
 
     def _pool_work(self, target: Int32Array, owner: Int32Array, pool: Pool) -> PoolWork:
         members, resources = pool.subscribers, pool.resources
-        column_of = np.full(self.work.speeds.size + 1, NOBODY, dtype=np.int32)  # the last: NOBODY's
+        # the last entry is the column of `NOBODY`
+        column_of = np.full(self.work.speeds.size + 1, NOBODY, dtype=np.int32)
         column_of[members] = np.arange(members.size, dtype=np.int32)
         ground, held = self._elsewhere(target, pool)
         return PoolWork(
@@ -234,7 +237,7 @@ class _Placing:
         )
 
     def _elsewhere(self, target: Int32Array, pool: Pool) -> tuple[Int64Array, Int64Array]:
-        """Work that each member has from other pools, and how many partitions: int64 (M,)."""
+        """Return each member's work and number of partitions from other pools: int64 (M,) each."""
         if len(self.pools) == 1:
             nothing = np.zeros(self.work.speeds.size, dtype=np.int64)
             return nothing, nothing
@@ -243,17 +246,17 @@ class _Placing:
         return self.work.loads(others), self._counts(others)
 
     def _lacking(self, target: Int32Array, pool: Pool) -> BoolArray:
-        """Which subscribers of a pool that has enough hold nothing at all: bool (S,)."""
+        """Return subscribers without resources, if the pool has enough for all: bool (S,)."""
         lacking: BoolArray = (self._counts(target) == 0)[pool.subscribers]
         return lacking & _has_enough(pool)
 
     def _counts(self, target: Int32Array) -> Int64Array:
-        """How many each member holds: int64 (M,)."""
+        """Return the number of resources of each member: int64 (M,)."""
         return np.bincount(target + 1, minlength=self.work.speeds.size + 1)[1:]
 
 
 def _largest_of_each(weights: Int64Array, holders: Int32Array) -> Int64Array:
-    """The place of each holder's largest partition, of equal ones the first."""
+    """Return the place of each holder's largest partition; the first place among equal ones."""
     largest = np.zeros(int(holders.max()) + 1, dtype=np.int64)
     np.maximum.at(largest, holders, weights)
     places = np.flatnonzero(weights == largest[holders])
@@ -261,7 +264,7 @@ def _largest_of_each(weights: Int64Array, holders: Int32Array) -> Int64Array:
 
 
 def _lightest(weights: Int64Array, count: int, barred: Int64Array) -> Int64Array:
-    """Some places that are not barred, the lightest first, those of equal weight by place."""
+    """Return the lightest places that are not barred, by weight, then by place."""
     own = weights.copy()
     own[barred] = np.iinfo(np.int64).max
     own.partition(min(count, own.size) - 1)
@@ -272,5 +275,5 @@ def _lightest(weights: Int64Array, count: int, barred: Int64Array) -> Int64Array
 
 
 def _has_enough(pool: Pool) -> bool:
-    """Whether there is at least one for each subscriber."""
+    """Return whether the pool has at least one resource for each subscriber."""
     return pool.resources.size >= pool.subscribers.size

@@ -1,30 +1,30 @@
-"""How much work each partition is and how fast each member works: what drain times are made of.
+"""Weigh partitions and members: the work and the speeds that make up drain times.
 
-The objective, and where it comes from. Member m works off mu_m records a second; to its partitions
-S_m come lambda_p a second, and L_p wait already. They are drained after T when all that was there
-and all that came in by then is done:
+Where the objective comes from. Member m processes mu_m records a second. Its partitions S_m receive
+lambda_p records a second, and L_p records already wait. The member has drained them at time T, when
+it has processed the backlog and everything that arrived by then:
 
     sum over S_m of (L_p + lambda_p * T)  =  mu_m * T
 
-so T = L / (mu - lambda), and a member to which more comes in than it works off never drains. For a
-given T the left side is a sum of one number per partition. That makes it the classic problem of
-uniform parallel machines (Q||Cmax): partition p is a job of w_p = L_p + lambda_p * T records,
-member m a machine of speed mu_m, and the longest sum(w) / mu is to be as short as possible. If it
-comes out as T, everybody is done after T, and nobody can be sooner. The T to put in is the one that
-the group would need if partitions could be cut at will, sum(L) / (sum(mu) - sum(lambda)): the
-horizon. What is above T by a share comes out as that share of T, divided by 1 - lambda / mu.
+So T = L / (mu - lambda). A member that receives more than it processes never drains. For a given T
+the left side is a sum of one number per partition. This is the classic problem of uniform parallel
+machines (Q||Cmax). Partition p is a job of w_p = L_p + lambda_p * T records, member m is a machine
+of speed mu_m, and the longest sum(w) / mu is to be minimal. If the minimum equals T, all members
+finish after T, and a shorter time is impossible. We insert the T that the group would need if
+partitions were divisible, sum(L) / (sum(mu) - sum(lambda)): the horizon. A member above T by some
+share has a real drain time above T by that share, divided by 1 - lambda / mu.
 
-Rules of this file:
+Bounds against noise:
 
-- The horizon is at least a minute, so that in a group that has caught up what comes in is evened
-  out in proportion to the rates; and at most an hour, which also stands where the group as a whole
-  gets more than it works off: who then lags, all lag alike.
-- A partition counts as at least its part of ten seconds of the group's work, and as at least a
-  hundredth of the mean partition. Offsets are committed every few seconds, so lags below that are
-  noise; and partitions that are idle now must not all gather on one member.
-- A member that does not say its rate counts as the mean of those that do. A rate below a
-  thousandth of the mean counts as that, so that times stay finite. Where all that say one get
-  nothing done, nothing is known.
+- The horizon is at least one minute: a group without backlog is balanced in proportion to its
+  arrival rates. It is at most one hour, also if the group receives more than it processes. Then all
+  members fall behind alike.
+- A partition weighs at least its part of ten seconds of the group's work, and at least a hundredth
+  of the mean partition. Members commit every few seconds, so smaller lags are noise. Idle
+  partitions must not all gather on one member.
+- A member that reports no rate counts as the mean of the others. A rate below a thousandth of the
+  mean counts as a thousandth, which keeps times finite. If every reported rate is zero, all rates
+  count as unknown.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _HORIZON_MAX_S: Final = 3_600.0
 _MOMENT_S: Final = 10.0
 _IDLE_SHARE: Final = 0.01
 _SLOWEST_SHARE: Final = 0.001
-_RATE_MIN_PER_S: Final = 0.001  # what user data can still say
-_TOTAL_BITS: Final = 50  # a float holds such sums exactly, and parts of them are fine enough
+_RATE_MIN_PER_S: Final = 0.001  # smallest rate that user data can express
+_TOTAL_BITS: Final = 50  # a float is exact for such sums and fine enough for fractions of them
 
 
 @frozen(kw_only=True, eq=False)
@@ -56,34 +56,34 @@ class Work:
     """Jobs and machines of a group with R resources and M members.
 
     Attributes:
-        weights: int64 (R,): work of each resource, in an unnamed unit, 1 or more where it is to be
-            placed and 0 where not; their sum is exact as a float.
-        speeds: float64 (M,): of each member, as a share of the mean rate, all above 0.
+        weights: int64 (R,): work of each resource in an arbitrary unit; at least 1 if the resource
+            is to be placed, else 0. The sum is exact as a float.
+        speeds: float64 (M,): speed of each member as a share of the mean rate, above 0.
     """
 
     weights: Int64Array
     speeds: Float64Array
 
     def loads(self, holder: Int32Array) -> Int64Array:
-        """Work that each member holds: int64 (M,)."""
+        """Return the work of each member: int64 (M,)."""
         return loads_of(self.weights, holder, self.speeds.size)
 
     def times(self, holder: Int32Array) -> Float64Array:
-        """How long each member would work on what it holds: float64 (M,), unit of `weights`.
+        """Return the drain time of each member: float64 (M,), in the unit of `weights`.
 
         Args:
-            holder: int32 (R,), member numbers or NOBODY.
+            holder: int32 (R,): member numbers or `NOBODY`.
         """
         times: Float64Array = self.loads(holder) / self.speeds
         return times
 
 
 def work_of(group: GroupSnapshot, lags: Int64Array) -> Work:
-    """Weigh the resources that are to be placed, and the members.
+    """Weigh the members and the resources to be placed.
 
     Args:
-        group: the group, with what is known of rates.
-        lags: int64 (R,): lag of each resource; below 0 counts as 0.
+        group: the group with its known rates.
+        lags: int64 (R,): lag of each resource; a negative lag counts as 0.
     """
     placed = np.flatnonzero(group.assignable & group.subscribed())
     rates = _rates_per_s(group)
@@ -99,7 +99,7 @@ def work_of(group: GroupSnapshot, lags: Int64Array) -> Work:
 
 
 def _rates_per_s(group: GroupSnapshot) -> Float64Array | None:
-    """Records per second of each member: float64 (M,); None where nothing is known."""
+    """Return the records per second of each member: float64 (M,), or None if no rate is known."""
     rates = np.array(
         [
             np.nan if member.consumption_rate_per_s is None else member.consumption_rate_per_s
@@ -116,13 +116,13 @@ def _rates_per_s(group: GroupSnapshot) -> Float64Array | None:
 def _records(
     group: GroupSnapshot, lags: Int64Array, placed: Int64Array, total_per_s: float | None
 ) -> Float64Array:
-    """Records that each resource to be placed stands for: float64 (P,).
+    """Return the records that each resource to be placed stands for: float64 (P,).
 
     Args:
         group: the group.
         lags: int64 (R,).
-        placed: int64 (P,): the resources.
-        total_per_s: what all members work off in a second, None when unknown.
+        placed: int64 (P,): numbers of the resources.
+        total_per_s: records per second of all members together, or None if unknown.
     """
     records = lags[placed].astype(np.float64)
     np.maximum(records, 0, out=records)
@@ -139,7 +139,7 @@ def _records(
 
 
 def _horizon_s(waiting: float, spare_per_s: float) -> float:
-    """How long the group would need if partitions could be cut at will, within bounds."""
+    """Return the time that the group needs if partitions are divisible, within bounds."""
     if spare_per_s * _HORIZON_MAX_S <= waiting:
         return _HORIZON_MAX_S
     return max(waiting / spare_per_s, _HORIZON_MIN_S)

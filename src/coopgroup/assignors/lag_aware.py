@@ -1,17 +1,17 @@
-"""`LagAwareAssignor`: counts as even as possible, then lag as even as that allows.
+"""`LagAwareAssignor`: even counts first, then lag as even as the counts allow.
 
-Where nobody owns anything it is the algorithm of the "Lag-Aware Assignor" proposal (KAFKA-5337) and
-of its prototype kafka-lag-based-assignor, to the letter: each topic by itself, partitions in order
-of decreasing lag, each to the subscriber with the fewest partitions of this topic so far; among
-equals to the one with the least total lag of this topic, then to the first member id. Partitions
-of equal lag go in the order of their numbers.
+If no partition has an owner, this is exactly the algorithm of the "Lag-Aware Assignor" proposal
+(KAFKA-5337) and of its prototype kafka-lag-based-assignor. Each topic is placed by itself, its
+partitions in order of decreasing lag. Each partition goes to the subscriber with the fewest
+partitions of the topic, then with the least total lag of the topic, then with the first member id.
+Partitions of equal lag are placed in order of their numbers.
 
-The proposal looks at nothing but lags, and these never stay: in a group that works, each rebalance
-would place nearly everything anew. What is owned is therefore kept as far as the same balance
-allows (modules `lag_singles` and `lag_sticky`): counts first, then lag, by few moves, each of which
-must gain something.
+The proposal considers only lags, and lags change all the time. In a working group each rebalance
+would move nearly every partition. So owners keep their partitions as far as the same balance allows
+(modules `lag_singles` and `lag_sticky`). Counts are evened out first, then lag, by a few moves that
+must each gain something.
 
-Negative lags count as none where owners are weighed; the proposal's order takes them as they are.
+A negative lag counts as 0 where owners are weighed. The proposal's own order uses it unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["LagAwareAssignor"]
 
 _SCOPES: Final = ("topic", "group")
-_TOTAL_BITS_MAX: Final = 52  # a float, and so a weighted bincount, holds such sums exactly
+_TOTAL_BITS_MAX: Final = 52  # a float, and so a weighted bincount, is exact for such sums
 
 
 def _known_scope(_: object, attribute: Attribute[str], scope: str) -> None:
@@ -55,22 +55,22 @@ class LagAwareAssignor:
     """Evens out counts first and lag second.
 
     Attributes:
-        scope: "topic": counts and lags are those of one topic, as the proposal says. "group":
-            they are those of all topics together, so that members of a group with many small
-            topics carry alike.
-        sticky: whether what is owned stays where the balance allows. Without it every round
+        scope: "topic": counts and lags of each topic by itself, as in the proposal. "group": counts
+            and lags of all topics together, so that members are also even in a group of many small
+            topics.
+        sticky: whether owners keep their partitions if the balance allows it. If false, every round
             places everything anew, as the proposal does.
-        max_skew: by how many the counts may differ where that evens the lag out; every member
-            still has a partition, where there are enough. More than 1 is not looked at with scope
-            "group" when subscriptions differ.
-        moves_max: how many partitions may be taken from their owners for the sake of lag in one
-            round, None for any number. Moves that even counts out are not counted.
-        gain_min: what each such move must gain: a share of the mean lag of a member, by which
-            the heavier of two members gets lighter. Loads that are uneven by less than this,
-            compared to the proposal's placement, are left alone.
+        max_skew: how far counts may differ if that evens out the lag. Every member still gets a
+            partition if there are enough. A skew above 1 is ignored for scope "group" when
+            subscriptions differ.
+        moves_max: how many partitions may leave their owner for better lag in one round; None means
+            any number. Moves that even out counts do not count.
+        gain_min: what each such move must gain: it must reduce the load of the heavier member by
+            this share of the mean lag of a member. Loads that differ from the proposal's placement
+            by less are left alone.
 
     Raises:
-        ConfigurationError: an unknown scope, or a number out of its range.
+        ConfigurationError: the scope is unknown, or a number is out of its range.
     """
 
     name: ClassVar[str] = "lag-aware"
@@ -83,14 +83,14 @@ class LagAwareAssignor:
     gain_min: float = field(default=0.05, validator=share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Place every resource that is assignable and that somebody subscribes to.
+        """Place every assignable resource that has a subscriber.
 
         Args:
-            group: the group with R resources; `group.owner` is what stays where it can.
+            group: the group with R resources. Resources stay with `group.owner` where possible.
             lags: int64 (R,): lag of each resource, 0 where unknown.
 
         Returns:
-            int32 (R,): number of the member that should hold each resource, or NOBODY.
+            int32 (R,): number of the member that should own each resource, or `NOBODY`.
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         pools = subscriber_pools(group)
@@ -119,7 +119,8 @@ class LagAwareAssignor:
             return np.zeros(pool.resources.size, dtype=np.int64)
         counts = self._counts(group, pool)
         if thrift is None and self.max_skew == 1:
-            return deal_topics(counts, lags[pool.resources], size)  # which lets go of these lags
+            # `deal_topics` frees these lags early
+            return deal_topics(counts, lags[pool.resources], size)
         some = lags[pool.resources]
         if thrift is None:
             return self._fresh(counts, some, shift, size)
@@ -138,7 +139,7 @@ class LagAwareAssignor:
         return columns
 
     def _fresh(self, counts: Int64Array, lags: Int64Array, shift: int, size: int) -> Int64Array:
-        """Place deals of P partitions of which nothing is owned: int64 (P,), columns."""
+        """Place deals of P partitions without owners: int64 (P,), columns."""
         if self.max_skew == 1:
             return deal_topics(counts, lags, size)
         return self._skewed(counts, _weights(lags.copy(), shift), size)
@@ -152,7 +153,7 @@ class LagAwareAssignor:
         size: int,
         thrift: Thrift,
     ) -> Int64Array:
-        """Place deals of P partitions of which something may be owned: int64 (P,), columns."""
+        """Place deals of P partitions that can have owners: int64 (P,), columns."""
         fresh = self._fresh(counts, lags, shift, size)
         deals = Deals(
             counts=counts, lags=_weights(lags, shift), owner=owner, fresh=fresh, size=size
@@ -160,7 +161,7 @@ class LagAwareAssignor:
         return placed_beside_owners(deals, self.max_skew, thrift)
 
     def _counts(self, group: GroupSnapshot, pool: Pool) -> Int64Array:
-        """How many partitions each deal of a pool has: its topics', or all of them."""
+        """Return the size of each deal of a pool: each topic's, or that of all topics together."""
         if self.scope == "group":
             return np.array([pool.resources.size], dtype=np.int64)
         counts = np.bincount(group.resources.name_numbers[pool.resources])
@@ -174,14 +175,14 @@ class LagAwareAssignor:
 
 
 def _weights(lags: Int64Array, shift: int) -> Int64Array:
-    """Lags by which loads are compared, none below 0; the given ones are used up."""
+    """Return lags for comparing loads, all at least 0; overwrites `lags`."""
     np.maximum(lags, 0, out=lags)
     lags >>= shift
     return lags
 
 
 def _shift(lags: Int64Array, assignable: BoolArray) -> int:
-    """How many of the lowest bits to leave out, so that no sum of lags is too large to be exact."""
+    """Return how many low bits to drop, so that every sum of lags is exact."""
     highest = int(lags.max(where=assignable, initial=0))
     bits = highest.bit_length() + int(np.count_nonzero(assignable)).bit_length()
     return max(0, bits - _TOTAL_BITS_MAX)

@@ -1,9 +1,8 @@
-"""Deal partitions by lag to members that already carry something.
+"""Deal partitions by lag to members that already carry a load.
 
-Rules of this file: partitions go in order of decreasing lag, those of equal lag in order of their
-places. Who takes one is decided by counts first: `deal_by_count` gives it to a member that has most
-room left, among equals to the one with the least lag. `deal_by_lag` gives it to the member with the
-least lag among those whose counts allow it.
+Partitions are dealt in order of decreasing lag; equal lags in order of their places.
+`deal_by_count` gives each partition to the member with the most room, then with the least lag.
+`deal_by_lag` gives it to the member with the least lag whose count allows it.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ __all__ = ["Window", "deal_by_count", "deal_by_lag"]
 
 @frozen(kw_only=True)
 class Window:
-    """Bounds of counts.
+    """Bounds of the counts.
 
     Attributes:
-        low: every member has at least so many in the end.
-        high: a member may have so many, however few others have.
-        skew: by how many counts may differ.
+        low: smallest count that a member may end with.
+        high: largest count that a member may always have.
+        skew: how far counts may differ.
     """
 
     low: int
@@ -37,15 +36,15 @@ class Window:
 
 
 def deal_by_count(lags: Int64Array, room: Int64Array, loads: Int64Array) -> Int64Array:
-    """Deal n partitions to S members, whoever has most room first.
+    """Deal n partitions to S members, to the member with the most room first.
 
     Args:
         lags: int64 (n,).
-        room: int64 (S,): how many each may still take; n or more in all.
-        loads: int64 (S,): lag that each carries already.
+        room: int64 (S,): how many more partitions each member may take; at least n in total.
+        loads: int64 (S,): present lag of each member.
 
     Returns:
-        int64 (n,): columns of the takers.
+        int64 (n,): column of the member that takes each partition.
     """
     order = np.argsort(-lags, kind="stable")
     columns = np.empty_like(lags)
@@ -55,7 +54,7 @@ def deal_by_count(lags: Int64Array, room: Int64Array, loads: Int64Array) -> Int6
         widest = int(room.max())
         takers = np.flatnonzero(room == widest)
         left = lags.size - place
-        if takers.size == 1:  # alone until it has no more room than the next one
+        if takers.size == 1:  # the only taker until its room equals that of the next member
             next_widest = int(room[room < widest].max(initial=0))
             taken = min(widest - next_widest, left)
         else:
@@ -72,19 +71,20 @@ def deal_by_count(lags: Int64Array, room: Int64Array, loads: Int64Array) -> Int6
 def deal_by_lag(
     lags: Int64Array, counts: Int64Array, loads: Int64Array, window: Window
 ) -> Int64Array:
-    """Deal n partitions to S members, whoever carries least first, as far as counts allow.
+    """Deal n partitions to S members, to the member with the least lag whose count allows it.
 
-    A partition without lag evens nothing out, so these go by counts, after all others.
+    A partition without lag does not change the balance of lags. These partitions are dealt last, by
+    count.
 
     Args:
-        lags: int64 (n,), none below 0.
-        counts: int64 (S,): how many each has already, none above `window.high` by more than the
+        lags: int64 (n,), at least 0.
+        counts: int64 (S,): present count of each member, above `window.high` at most by what the
             skew allows.
-        loads: int64 (S,): lag that each carries already.
-        window: bounds of the counts; n suffices for its lower one.
+        loads: int64 (S,): present lag of each member.
+        window: bounds of the counts; n suffices for its lower bound.
 
     Returns:
-        int64 (n,): columns of the takers.
+        int64 (n,): column of the member that takes each partition.
     """
     order = np.argsort(-lags, kind="stable")
     dealer = _Dealer(counts.tolist(), loads.tolist(), window)
@@ -104,7 +104,7 @@ def deal_by_lag(
 
 
 class _Dealer:
-    """Members that may take one more, in order of (lag, count, number)."""
+    """Members that may take another partition, in order of (lag, count, number)."""
 
     def __init__(self, counts: list[int], loads: list[int], window: Window) -> None:
         self.counts = counts
@@ -121,7 +121,7 @@ class _Dealer:
             self._queue(member)
 
     def take(self, lag: int) -> int:
-        """Say who takes a partition of this lag."""
+        """Return the member that takes a partition of this lag."""
         _, count, member = heapq.heappop(self._line)
         self.wanting -= count < self._window.low
         self.counts[member] = count + 1

@@ -1,18 +1,18 @@
-"""Even out how long members work, or what lag they carry, by few moves.
+"""Even out the drain times, or the lags, of members by a few moves.
 
-Every member has a load and a speed, and takes load / speed; where all are equally fast, that is the
-load. The member that takes longest hands a partition to one of those that take least, or exchanges
-one with it, whichever brings the later of the two down most for each move that it costs. A member
-that nothing helps is passed over. It ends when the times are as even as the goal says, when no
-move gains enough, or with the budget of moves.
+Every member has a load and a speed; its time is load / speed. With equal speeds the time is the
+load. The slowest member gives a partition to one of the fastest members or exchanges one with it.
+It chooses the step that shortens the slower member's time most per move. A member that no step
+helps is skipped. The exchange ends when the times are as even as the goal, when no step gains
+enough, or when the budget of moves is used up.
 
-In large groups many pairs at once come first (module `lag_pairing`), and then the few that take
-longest each do what they can with another partner before anybody is looked at again.
+In large groups many pairs take a step together first (module `lag_pairing`). Then each of the
+slowest members takes a step with a different partner, before any of them is looked at again.
 
-Rules of this file: a move is counted against the present owners, so what nobody owns moves freely,
-and what goes back to its owner gives a move back. A gain must be more than a stated amount for
-every move, so a group at rest stays at rest: what is refused once is refused again when the same
-partitions are owned where they are.
+Moves are counted against the present owners. A partition without an owner moves freely, and a
+partition that returns to its owner gives a move back. Every move must gain more than a fixed
+amount, so a balanced group stays as it is: a step that was refused once is refused again after the
+planned holders have become the owners.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 __all__ = ["Exchange"]
 
 _PARTNERS_MAX: Final = 8
-_CANDIDATES_MAX: Final = 64  # partitions of one member that are looked at, spread over weights
+_CANDIDATES_MAX: Final = 64  # partitions of a member that are considered, spread over their weights
 _CANDIDATES_TOGETHER_MAX: Final = 32
 _CELLS_MAX: Final = 2**18
 
 
 @frozen(kw_only=True)
 class _Step:
-    """One exchange: places that go from the heavy member to the partner and back."""
+    """One step: the place that the heavy member gives and the place that it takes."""
 
     partner: int
     given: int
@@ -53,12 +53,12 @@ class _Step:
 
 @define(kw_only=True, eq=False)
 class Exchange:
-    """One pool's exchange between its S subscribers.
+    """The exchange between the S subscribers of one pool.
 
     Attributes:
-        now: who holds what; changed by `run`.
-        goal: float64 (S,): times, descending, that are even enough.
-        thrift: what moves must bring; its budget is used up.
+        now: planned holders; `run` changes them.
+        goal: float64 (S,): times that are even enough, descending.
+        thrift: what moves must gain; its budget is reduced.
     """
 
     now: Loads
@@ -70,7 +70,7 @@ class Exchange:
     _steps: int = field(init=False, default=0)
 
     def run(self) -> bool:
-        """Exchange until it is even enough or nothing helps; say whether anything changed."""
+        """Exchange until times are even or no step helps; return whether anything changed."""
         if self._even_enough():
             return False
         ranked = Ranked.of(self.now.weights)
@@ -85,7 +85,7 @@ class Exchange:
             changed = True
 
     def _swept(self, ranked: Ranked) -> bool:
-        """Take single steps until it is even enough or nothing helps; whether there was any."""
+        """Take single steps until no step helps; return whether a step was taken."""
         self._order = ranked.by_holder(self.now.holder)
         self._starts = np.append(0, np.cumsum(self.now.counts))
         self._held = {}
@@ -95,10 +95,10 @@ class Exchange:
         return self._steps > before
 
     def _sweep(self) -> bool:
-        """Go through the members from the latest down; say whether another sweep may help."""
+        """Visit the members, slowest first; return whether another sweep can help."""
         before = self._steps
         passed_over = np.zeros(self.now.loads.size, dtype=np.bool_)
-        count = 1  # most are passed over, so those after one that was are looked at together
+        count = 1  # most members are skipped, so after a skipped one several are looked at together
         while self.thrift.looks_left > 0 and not self._even_enough():
             latest = self._latest(passed_over, max(count, _PARTNERS_MAX * self.now.together))
             if not latest.size:
@@ -115,7 +115,7 @@ class Exchange:
         return float(above.max()) <= self.now.gain
 
     def _latest(self, passed_over: BoolArray, count: int) -> Int64Array:
-        """The columns that take longest, as far as anybody is early enough for them to gain."""
+        """Return the columns with the longest times for which some member is fast enough."""
         times = self.now.times
         needed = self.now.gain * (1 + float(self.now.speeds.min() / self.now.speeds.max()))
         late = ~passed_over & (times - times.min() > needed)
@@ -125,14 +125,14 @@ class Exchange:
         return columns[np.argsort(-times[columns], kind="stable")[:count]]
 
     def _look(self, heavy: Int64Array) -> tuple[Int64Array, list[_Step]]:
-        """Look at some columns for as many as fit.
+        """Look at some slow columns, as many as fit into memory.
 
         Args:
-            heavy: int64 (H,): columns, latest first.
+            heavy: int64 (H,): columns, slowest first.
 
         Returns:
-            Which of them can do nothing, and the best steps of those that can do something, if
-            that is not too late for them: only the first one's unless steps are taken together.
+            The columns without a useful step, and the best steps of the others: only the first
+            step, unless steps are taken together.
         """
         if not self._alike:
             heavy = heavy[: max(1, _CELLS_MAX // self.now.loads.size)]
@@ -159,7 +159,7 @@ class Exchange:
     def _apart(
         self, order: Int64Array, heavy: Int64Array, light: Int64Array, found: Steps
     ) -> Iterator[_Step]:
-        """Steps in this order, none of a column that is in one before it, within the budget."""
+        """Yield steps in this order within the budget; each column is in one step at most."""
         busy: set[int] = set()
         spent = 0
         for pair in order.tolist():
@@ -177,10 +177,10 @@ class Exchange:
             )
 
     def _pairs(self, heavy: Int64Array) -> tuple[Int64Array, Int64Array]:
-        """Who may take something from whom: those that take least, or have most speed to spare.
+        """Return pairs of a slow column and a fast one, or one with much spare speed.
 
         Returns:
-            Place in `heavy`, ascending, and column of the other one, of each pair.
+            Place in `heavy`, ascending, and column of the partner, of each pair.
         """
         times = self.now.times
         if self._alike:
@@ -195,7 +195,7 @@ class Exchange:
 
     @property
     def _alike(self) -> bool:
-        """Whether all are equally fast, so that the same partners are best for all."""
+        """Return whether all speeds are equal, so that all members have the same best partners."""
         return bool((self.now.speeds == self.now.speeds[0]).all())
 
     @property
@@ -203,7 +203,7 @@ class Exchange:
         return _CANDIDATES_TOGETHER_MAX if self.now.together else _CANDIDATES_MAX
 
     def _cut(self, rows: Int64Array) -> int:
-        """How many of these pairs to look at together: whole rows, and no more than fit."""
+        """Return how many pairs to look at together: whole rows, within the memory bound."""
         widest = min(self._candidates_max, int(self.now.counts.max()))
         most = max(1, _CELLS_MAX // (widest * (widest + 1)))
         if rows.size <= most:
@@ -226,7 +226,7 @@ class Exchange:
         self.now.hand_over(place, taker)
 
     def _candidates(self, columns: Int64Array) -> Int64Array:
-        """What of the partitions of each column is looked at: (columns, n), NOTHING in the end."""
+        """Return the partitions of each column to consider: (columns, n), padded with `NOTHING`."""
         each = []
         count = self._candidates_max
         for column in columns.tolist():
@@ -240,7 +240,7 @@ class Exchange:
         return table
 
     def _places(self, column: int) -> Int64Array:
-        """What a member holds, ascending by weight, then by place."""
+        """Return the places that a member holds, by weight, then by place."""
         if column not in self._held:
             low, high = self._starts[column : column + 2]
             self._held[column] = self._order[low:high]
@@ -248,7 +248,7 @@ class Exchange:
 
 
 def _highest(values: Float64Array) -> Int64Array:
-    """The columns of the few highest values, highest first, equal ones by number."""
+    """Return the columns of the few highest values, highest first; equal values by number."""
     count = min(_PARTNERS_MAX, values.size)
     least = np.partition(values, values.size - count)[values.size - count]
     columns = np.flatnonzero(values >= least)
@@ -256,5 +256,5 @@ def _highest(values: Float64Array) -> Int64Array:
 
 
 def _distinct(first: Int64Array, second: Int64Array) -> Int64Array:
-    """All of the first, and those of the second that are not among them."""
+    """Return the first array, followed by the new values of the second."""
     return np.append(first, second[~np.isin(second, first)])

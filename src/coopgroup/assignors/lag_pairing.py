@@ -1,12 +1,12 @@
-"""Even out a large pool in a few rounds: many late members each with an early one at once.
+"""Even out a large pool in a few rounds: many slow members, each paired with a fast one.
 
-In a round, those that take longer than the goal says for their rank are paired with as many of
-those that take least, the latest with the earliest, and each pair takes its best step, if that
-gains enough. Where no pair can do anything, all are paired with the next ones. What is left is for
-single steps (module `lag_exchange`), of which a large group would need thousands.
+In a round, the members whose time exceeds the goal for their rank are paired with as many of the
+fastest members, the slowest with the fastest. Each pair takes its best step if it gains enough. If
+no pair finds a step, all slow members are paired with the next partners. Single steps (module
+`lag_exchange`) do the rest; alone they would need thousands of steps in a large group.
 
-The rule of this file is the one of single steps: what is refused once is refused again when the
-same partitions are owned where they are.
+As with single steps, a step that was refused once is refused again after the planned holders have
+become the owners.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 __all__ = ["pair_off"]
 
-_PARTNERS: Final = 4  # with how many each late member is paired before it is left
-_CANDIDATES_MAX: Final = 16  # partitions of one member that are looked at, spread over weights
+_PARTNERS: Final = 4  # partners that each slow member tries before it is left
+_CANDIDATES_MAX: Final = 16  # partitions of a member that are considered, spread over their weights
 _CELLS_MAX: Final = 2**18
 _LOOKS_A_ROUND: Final = 10
-_PAIRS_MIN: Final = 16  # that must gain in a round; single steps do with less
+_PAIRS_MIN: Final = 16  # pairs that must gain in a round; for fewer, single steps are cheaper
 
 
 def pair_off(now: Loads, ranked: Ranked, goal: Float64Array, thrift: Thrift) -> bool:
-    """Take rounds for as long as any pair gains.
+    """Take rounds while some pair gains.
 
     Args:
-        now: who holds what; changed.
-        ranked: its partitions.
-        goal: float64 (S,): times, descending, that are even enough.
-        thrift: what steps must bring; its budget is used up.
+        now: planned holders; changed.
+        ranked: the partitions by weight.
+        goal: float64 (S,): times that are even enough, descending.
+        thrift: what steps must gain; its budget is reduced.
 
     Returns:
         Whether anything changed.
@@ -59,10 +59,10 @@ def pair_off(now: Loads, ranked: Ranked, goal: Float64Array, thrift: Thrift) -> 
 
 
 def _pairs(now: Loads, goal: Float64Array, turn: int) -> tuple[Int64Array, Int64Array]:
-    """Late columns, latest first, and an early one for each; nobody stands in both.
+    """Return slow columns, slowest first, and a different fast partner for each.
 
-    In the first turns only those are late that take longer than the goal says, then all that take
-    as long as the last of these.
+    In the first turns a column is slow if its time exceeds the goal. Later, all columns are slow
+    whose time is at least that of the last of these.
     """
     order = np.argsort(-now.times, kind="stable")
     half = order.size // 2
@@ -79,14 +79,14 @@ def _pairs(now: Loads, goal: Float64Array, turn: int) -> tuple[Int64Array, Int64
 def _round(
     now: Loads, order: Int64Array, heavy: Int64Array, light: Int64Array, thrift: Thrift
 ) -> bool:
-    """Take the best step of each pair, the latest first; say whether there was any.
+    """Take the best step of each pair, the slowest first; return whether a step was taken.
 
     Args:
-        now: who holds what; changed.
+        now: planned holders; changed.
         order: int64 (P,): places ascending by holder, then by weight.
         heavy: int64 (I,): columns.
-        light: int64 (I,): columns, all others.
-        thrift: what steps must bring; its budget is used up.
+        light: int64 (I,): columns, disjoint from `heavy`.
+        thrift: what steps must gain; its budget is reduced.
     """
     thrift.looks_left -= _LOOKS_A_ROUND
     starts = np.cumsum(now.counts) - now.counts
@@ -118,7 +118,7 @@ def _round(
 def _candidates(
     now: Loads, order: Int64Array, starts: Int64Array, columns: Int64Array, widest: int
 ) -> Int64Array:
-    """What of the partitions of each column is looked at: (columns, widest), else NOTHING."""
+    """Return candidate partitions of each column: (columns, widest), padded with `NOTHING`."""
     counts = now.counts[columns][:, None]
     seats = np.arange(widest)
     if widest > 1:

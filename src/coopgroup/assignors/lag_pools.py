@@ -1,8 +1,8 @@
-"""Lag-aware placement of a whole group whose members subscribe to different topics.
+"""Lag-aware placement of a group whose members subscribe to different topics.
 
-Counts are settled first, for all pools together (module `quotas`), and then stay what they are:
-inside a pool, free partitions are dealt by lag to those that lack some, and partitions are
-exchanged one for one. Lags are those that members carry from all pools.
+Module `quotas` first settles the counts for all pools together. They do not change afterwards.
+Inside each pool, free partitions are dealt by lag to members below their quota, and partitions are
+exchanged one for one. The lag of a member is its lag from all pools.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ def place_pools(
 
     Args:
         group: the group.
-        pools: all of its pools, those with the fewest subscribers first.
-        lags: int64 (R,), none below 0, and no overflow when summed up.
-        thrift: what moves for the sake of lag must bring; its budget is used up. None when what
-            is owned does not matter.
+        pools: all pools, sorted by number of subscribers, fewest first.
+        lags: int64 (R,), at least 0, with a sum that does not overflow.
+        thrift: what moves must gain; its budget is reduced. None ignores the present owners.
 
     Returns:
-        int32 (R,): number of the member that should hold each resource, or NOBODY.
+        int32 (R,): number of the member that should own each resource, or `NOBODY`.
     """
     nobody = np.full_like(group.owner, NOBODY)
     fresh = _placed_by_quota(attrs.evolve(group, owner=nobody), pools, lags)
@@ -81,7 +80,8 @@ def _placed_by_quota(group: GroupSnapshot, pools: Sequence[Pool], lags: Int64Arr
 
 
 def _members(share: Share, columns: Int64Array) -> Int32Array:
-    return np.append(share.pool.subscribers, np.int32(NOBODY))[columns]  # NOBODY: the last one
+    # the last entry is `NOBODY`
+    return np.append(share.pool.subscribers, np.int32(NOBODY))[columns]
 
 
 def _evened_out(
@@ -93,7 +93,7 @@ def _evened_out(
     lags: Int64Array,
     thrift: Thrift,
 ) -> bool:
-    """Exchange partitions of one pool; `target` and `loads` follow."""
+    """Exchange partitions of one pool; changes `target` and `loads`."""
     if pool.subscribers.size == 1:
         return False
     share = share_of(group, pool)

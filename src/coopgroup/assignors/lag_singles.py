@@ -1,15 +1,15 @@
-"""Lag-aware placement of topics that have no more partitions than subscribers.
+"""Lag-aware placement of topics that have at most as many partitions as subscribers.
 
-Nobody gets two of such a topic, so loads are single lags, and lag is as even as it can be whoever
-has which. What is owned stays, of several that one member owns the one with the most lag; what is
-left goes, in order of decreasing lag, to those that have none, in order of their numbers. That is
-the proposal's placement where nobody owns any, and there lags are taken as they are.
+Each member gets at most one partition of such a topic, so loads are single lags, and every
+placement is equally even. Owners keep their partition; an owner of several keeps the one with the
+most lag. The other partitions go in order of decreasing lag to members without one, in order of
+their numbers. Without owners this is the proposal's placement, and lags are used unchanged.
 
-Theory of operation: a topic and a column are one number together, and the numbers of what is owned
-stand in order. If o is the i-th column that is taken in its topic (from 0), o - i columns before it
-are free; so the j-th free column is j plus how many of these differences are j at most: a search
-in all topics at once. Nothing here has a cell for each topic and subscriber, of which there may be
-far more than partitions.
+Theory of operation: topic and column are combined into one number, and the numbers of the taken
+columns are sorted. If o is the i-th taken column of its topic (from 0), o - i columns before it are
+free. So the j-th free column is j plus the count of these differences that are at most j. That is
+one search for all topics together. No array has a cell for each topic and subscriber: there can be
+far more such pairs than partitions.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ __all__ = ["place_singles"]
 
 
 def place_singles(counts: Int64Array, lags: Int64Array, owner: Int32Array, size: int) -> Int32Array:
-    """Place T topics with P partitions in all among the same S subscribers.
+    """Place T topics with P partitions in total among the same S subscribers.
 
     Args:
-        counts: int64 (T,): how many partitions each topic has, from 1 to S.
+        counts: int64 (T,): partitions of each topic, from 1 to S.
         lags: int64 (P,), topic by topic.
-        owner: int32 (P,): column of each partition's present owner, or NOBODY; becomes the result.
+        owner: int32 (P,): column of each partition's present owner, or `NOBODY`; becomes the
+            result.
         size: S.
 
     Returns:
@@ -47,10 +48,10 @@ def place_singles(counts: Int64Array, lags: Int64Array, owner: Int32Array, size:
 
 
 def _taken(counts: Int64Array, lags: Int64Array, owner: Int32Array, size: int) -> Int64Array:
-    """Leave each member one partition of a topic at most; `owner` follows.
+    """Leave each member at most one partition of a topic; changes `owner`.
 
     Returns:
-        int64: topic times S plus column of all that is owned then, ascending.
+        int64: topic times S plus column of all owned partitions, ascending.
     """
     pairs = np.repeat(np.arange(counts.size) * size, counts)
     pairs += owner
@@ -70,7 +71,7 @@ def _taken(counts: Int64Array, lags: Int64Array, owner: Int32Array, size: int) -
 def _fill(
     counts: Int64Array, lags: Int64Array, owner: Int32Array, taken: Int64Array, size: int
 ) -> None:
-    """Place what nobody owns; `owner` follows."""
+    """Place the partitions without an owner; changes `owner`."""
     is_free = owner == NOBODY
     free = np.flatnonzero(is_free)
     free_counts = np.add.reduceat(is_free, np.cumsum(counts) - counts, dtype=np.int64)

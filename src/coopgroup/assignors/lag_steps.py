@@ -1,8 +1,8 @@
-"""The best that a heavy member and a light one can do with each other, for many pairs at once.
+"""Find the best step between a heavy member and a light one, for many pairs together.
 
-Rules of this file: nothing is changed. Of all that one may give and the other may give back, that
-is best which brings the later of the two down most for each move that it costs; of equal ones, what
-comes first of what is given, then of what comes back.
+The heavy member can give a partition and take one back. The best step shortens the slower member's
+time most per move. Among equal steps the first given place wins, then the first taken place.
+`best_steps` changes nothing.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 __all__ = ["NOTHING", "Loads", "Ranked", "Steps", "loads_of"]
 
 NOTHING: Final = -1
-_TOGETHER_MIN: Final = 256  # members; with fewer, the best single step goes first
-_SUMMED_AT_ONCE: Final = 2**17  # so that what is copied for it is small
-_FREE: Final = 0.5  # what a move costs, if nobody owns what moves
+_TOGETHER_MIN: Final = 256  # members; below this, the best single step is taken first
+_SUMMED_AT_ONCE: Final = 2**17  # bounds the size of temporary copies
+_FREE: Final = 0.5  # price of moving a partition without an owner
 
 
 @frozen(kw_only=True, eq=False)
 class Ranked:
-    """P partitions by weight, to be put in order of their holders again and again.
+    """P partitions by weight, for sorting them by holder repeatedly.
 
     Attributes:
         places: int64 (P,): ascending by weight, then by place.
-        ranks: int32 (P,): where each stands there.
+        ranks: int32 (P,): rank of each place in `places`.
     """
 
     places: Int64Array
@@ -49,7 +49,7 @@ class Ranked:
         return cls(places=places, ranks=ranks)
 
     def by_holder(self, holder: Int64Array) -> Int64Array:
-        """Places ascending by holder, then by weight, then by place: int64 (P,)."""
+        """Return places ascending by holder, then by weight, then by place: int64 (P,)."""
         rank_bits = holder.size.bit_length()
         keys = holder << rank_bits
         keys |= self.ranks
@@ -61,14 +61,14 @@ class Ranked:
 
 @frozen(kw_only=True, eq=False)
 class Steps:
-    """What each of I pairs can do.
+    """The best step of each of I pairs.
 
     Attributes:
-        worth: float64 (I,): what it gains by the move, below 0 where nothing helps.
-        rank: int64 (I,): of what is given, which it is.
+        worth: float64 (I,): gain per move, below 0 if no step helps.
+        rank: int64 (I,): rank of the given place among the candidates.
         given: int64 (I,): place that the heavy member gives.
-        taken: int64 (I,): place that it takes for it, or NOTHING.
-        moves: int64 (I,): moves that this costs, below 0 if it gives some back.
+        taken: int64 (I,): place that it takes in return, or `NOTHING`.
+        moves: int64 (I,): moves that the step costs; negative if it gives moves back.
     """
 
     worth: Float64Array
@@ -80,22 +80,23 @@ class Steps:
 
 @define(kw_only=True, eq=False)
 class Loads:
-    """Who holds what of one pool, with P partitions and S subscribers, and what that comes to.
+    """Planned holders in one pool with P partitions and S subscribers, and the resulting loads.
 
     Attributes:
-        weights: int64 (P,), none below 0: lag of each partition, or its work.
-        owner: int32 (P,): column of each partition's present owner, or NOBODY.
-        holder: int64 (P,): column of who shall have it.
-        loads: int64 (S,): weight that each subscriber carries, perhaps from other pools, too.
-        speeds: float64 (S,): all above 0.
-        skew: by how many the counts may differ; 0 where counts must stay what they are.
-        least: int64 (S,): how many each keeps of this pool, if it has that many.
-        gain_min: what a step must bring for each move, as a share of the mean time.
-        gain: the same, in time.
-        together: whether there are so many members that several steps are taken at once.
-        times: float64 (S,): how long each takes.
-        counts: int64 (S,): how many each holds.
-        strange: int64 (S,): how many it holds that it does not own.
+        weights: int64 (P,), at least 0: lag or work of each partition.
+        owner: int32 (P,): column of each partition's present owner, or `NOBODY`.
+        holder: int64 (P,): column of each partition's planned owner.
+        loads: int64 (S,): weight of each subscriber, including other pools.
+        speeds: float64 (S,): above 0.
+        skew: how far the counts may differ; 0 if counts must not change.
+        least: int64 (S,): how many partitions of this pool each subscriber keeps, if it has as
+            many.
+        gain_min: what a step must gain per move, as a share of the mean time.
+        gain: the same, as a time.
+        together: whether the group is so large that several steps are taken together.
+        times: float64 (S,): time of each subscriber.
+        counts: int64 (S,): number of partitions of each subscriber.
+        strange: int64 (S,): how many of these it does not own yet.
     """
 
     weights: Int64Array
@@ -122,7 +123,7 @@ class Loads:
         self.strange = np.bincount(self.holder[self.holder != self.owner], minlength=size)
 
     def hand_over(self, place: int, taker: int) -> None:
-        """Let somebody else hold one."""
+        """Give one place to another holder."""
         giver = int(self.holder[place])
         owner = int(self.owner[place])
         for member, sign in ((giver, -1), (taker, 1)):
@@ -135,7 +136,7 @@ class Loads:
     def exchange(
         self, heavy: Int64Array, light: Int64Array, given: Int64Array, taken: Int64Array
     ) -> None:
-        """Let pairs hand over what they give and take at once; nobody is in two of them."""
+        """Let pairs exchange places together; a column is in one pair at most."""
         is_swap = taken != NOTHING
         shifted = self.weights[given] - np.where(is_swap, self.weights[taken], 0)
         self.holder[given] = light
@@ -148,29 +149,30 @@ class Loads:
         self.strange = np.bincount(strange, minlength=self.loads.size)
 
     def may_help(self, heavy: Int64Array, light: Int64Array) -> BoolArray:
-        """Which of I pairs are so far apart that a step might gain enough: bool (I,).
+        """Return which of I pairs are so far apart that a step can gain enough: bool (I,).
 
-        What is swapped between two that own all that they hold costs two moves.
+        A swap between two members that own everything they hold costs two moves.
         """
         pure = (self.strange[heavy] == 0) & (self.strange[light] == 0)
         moves = np.where(pure & ~self.may_shift(heavy, light), 2, 1)
         between = self.times[heavy] - self.times[light]
         needed = self.gain * moves * (1 + self.speeds[heavy] / self.speeds[light])
-        # What takes the gain off the one and less than the rest onto the other must be possible.
+        # A step must take at least the gain from the heavy member and must add less than the rest
+        # to the light one.
         enough: BoolArray = between > needed
         return enough
 
     def may_shift(self, heavy: Int64Array, light: Int64Array) -> BoolArray:
-        """Whether counts still fit when a pair shifts one partition: bool (I,).
+        """Return whether counts still fit if a pair moves one partition: bool (I,).
 
-        Where steps are taken one by one, each pair alone; else all of them at once.
+        If steps are taken singly, each pair is judged alone, otherwise all pairs together.
         """
         if not self.skew:
             return np.zeros(heavy.size, dtype=np.bool_)
         counts, gives, takes = self.counts, self.counts[heavy], self.counts[light]
         fits: BoolArray = gives > self.least[heavy]
         if self.skew == 1 or (self.skew < self.weights.size and self.together):
-            fits &= gives > takes  # never further apart than before
+            fits &= gives > takes  # the step must not widen the difference
         elif self.skew < self.weights.size:
             low, next_low = np.partition(counts, 1)[:2]
             next_high, high = np.partition(counts, counts.size - 2)[-2:]
@@ -189,15 +191,15 @@ class Loads:
         takes: Int64Array,
         thrift: Thrift,
     ) -> Steps:
-        """The best step of each of I pairs.
+        """Return the best step of each of I pairs.
 
         Args:
             heavy: int64 (I,): columns.
             light: int64 (I,): columns.
-            gives: int64 (I, n): places that the heavy one may give, NOTHING where there are fewer.
-            takes: int64 (I, m): places that the light one may give back, likewise; to give nothing
-                back is possible where counts allow it.
-            thrift: how many moves there may be.
+            gives: int64 (I, n): places that the heavy member can give, padded with `NOTHING`.
+            takes: int64 (I, m): places that the light member can give back, padded likewise. Giving
+                nothing back is possible if the counts allow it.
+            thrift: how many moves are left.
         """
         back = np.append(takes, np.full((heavy.size, 1), NOTHING), axis=1)
         is_possible = back != NOTHING
@@ -206,9 +208,9 @@ class Loads:
         owner_back = np.where(back == NOTHING, NOBODY, self.owner[back])
         weight, owner = self.weights[gives], self.owner[gives]
         heavy, light = heavy[:, None], light[:, None]
-        # What is as light as that gains too little, whatever comes back for it.
+        # A lighter place gains too little, even if nothing is given back for it.
         is_worth = (gives != NOTHING) & (weight > self.gain * self.speeds[heavy])
-        # axis 1: what the heavy member gives; axis 2: what it takes for it
+        # axis 1: the place that the heavy member gives; axis 2: the place that it takes in return
         shifted = weight[:, :, None] - weight_back[:, None, :]
         later = (self.loads[light][..., None] + shifted) / self.speeds[light][..., None]
         gain = np.minimum(
@@ -220,7 +222,8 @@ class Loads:
         allowed = gain > self.gain * np.maximum(moves, 1)
         allowed &= is_worth[:, :, None] & is_possible[:, None, :]
         allowed &= thrift.affords(moves)
-        worth = np.where(allowed, gain / np.maximum(moves, _FREE), -1.0)  # by the move: few moves
+        # per move, which keeps moves few
+        worth = np.where(allowed, gain / np.maximum(moves, _FREE), -1.0)
         row = np.arange(worth.shape[0])
         rank, column = np.divmod(worth.reshape(row.size, -1).argmax(axis=1), back.shape[1])
         return Steps(
@@ -233,11 +236,11 @@ class Loads:
 
 
 def loads_of(weights: Int64Array, holder: Int64Array | Int32Array, member_count: int) -> Int64Array:
-    """Weight that each of M members, or columns, carries; what NOBODY holds is not counted.
+    """Return the weight of each of M members or columns; `NOBODY` is left out.
 
     Args:
-        weights: int64 (P,): no sum of them more than a float holds exactly.
-        holder: int (P,): member of each, or NOBODY.
+        weights: int64 (P,): every sum must be exact as a float.
+        holder: int (P,): member of each place, or `NOBODY`.
         member_count: M.
 
     Returns:

@@ -1,15 +1,15 @@
-"""Lag-aware placement of partitions that members own already: balance at the price of few moves.
+"""Lag-aware placement of partitions that have owners: balance at the price of few moves.
 
 Theory of operation, for one topic or one pool (a deal), with S subscribers:
 
-1. Counts. Within the bounds of the counts, members keep what they own. The bounds that cost the
-   fewest moves are chosen; who must give up some gives up lags of all sizes alike.
-2. Free partitions are dealt by lag to those that have room.
-3. Lag. Where loads are less even than the proposal would make them, partitions are exchanged for
-   as long as a move gains enough (module `lag_exchange`).
+1. Counts. Members keep their partitions within the bounds of the counts. The bounds are chosen for
+   the fewest moves. A member above its bound gives up partitions of all sizes of lag alike.
+2. Free partitions are dealt by lag to members with room.
+3. Lag. If loads are less even than in the proposal's placement, partitions are exchanged while each
+   move gains enough (module `lag_exchange`).
 
-A deal that is as balanced as the proposal's, within what a move must gain, is left alone: what the
-proposal itself placed, and what this module placed, is always at rest.
+A deal that is as balanced as the proposal's placement, within the gain that a move must have, is
+left alone. The placements of the proposal and of this module are therefore stable.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _TABLE_CELLS_MAX: Final = 2**18
 
 @frozen(kw_only=True, eq=False)
 class Deals:
-    """T deals of P partitions in all, each among the same S subscribers.
+    """T deals of P partitions in total, each among the same S subscribers.
 
     Attributes:
-        counts: int64 (T,): how many partitions each deal has, none of them 0.
-        lags: int64 (P,), deal by deal, none below 0, and no overflow when summed up.
-        owner: int32 (P,): column of each partition's present owner, or NOBODY.
-        fresh: int64 (P,): column of who would get it if nobody owned anything.
+        counts: int64 (T,): partitions of each deal, at least 1.
+        lags: int64 (P,), deal by deal, at least 0, with a sum that does not overflow.
+        owner: int32 (P,): column of each partition's present owner, or `NOBODY`.
+        fresh: int64 (P,): column of each partition in a placement without owners.
         size: S.
     """
 
@@ -55,17 +55,17 @@ class Deals:
 
 
 def placed_beside_owners(deals: Deals, skew: int, thrift: Thrift) -> Int64Array:
-    """Place deals of which something is owned.
+    """Place deals in which members own partitions.
 
     Args:
-        deals: what to place; `fresh` becomes the result.
-        skew: by how many the counts of one deal may differ.
-        thrift: what moves for the sake of lag must bring; its budget is used up.
+        deals: the deals to place; `fresh` becomes the result.
+        skew: how far the counts of one deal may differ.
+        thrift: what moves must gain; its budget is reduced.
 
     Returns:
         int64 (P,): columns.
     """
-    columns = deals.fresh  # a deal reads its own part, then replaces it
+    columns = deals.fresh  # each deal reads its own part before it overwrites it
     starts = np.append(0, np.cumsum(deals.counts))
     owned = np.add.reduceat(deals.owner != NOBODY, starts[:-1], dtype=np.int64)
     chunk = max(1, _TABLE_CELLS_MAX // deals.size)
@@ -83,7 +83,7 @@ def placed_beside_owners(deals: Deals, skew: int, thrift: Thrift) -> Int64Array:
 def _at_rest(
     deals: Deals, numbers: Int64Array, starts: Int64Array, skew: int, gain_min: float
 ) -> BoolArray:
-    """Which of some deals are balanced as they are owned: bool (their number,)."""
+    """Return which deals are balanced with their present owners: bool (deals,)."""
     counts = deals.counts[numbers]
     inside = np.repeat(starts[numbers] - (np.cumsum(counts) - counts), counts)
     inside += np.arange(inside.size)
@@ -129,7 +129,7 @@ def _placed(deals: Deals, places: slice, skew: int, thrift: Thrift) -> Int64Arra
 
 
 def _deal_free(holder: Int64Array, lags: Int64Array, size: int, window: Window) -> None:
-    """Place what nobody holds; `holder` is filled in."""
+    """Place the partitions without a holder; fills in `holder`."""
     free = np.flatnonzero(holder == NOBODY)
     if not free.size:
         return
@@ -143,10 +143,9 @@ def _deal_free(holder: Int64Array, lags: Int64Array, size: int, window: Window) 
 
 
 def _window(owned: Int64Array, total: int, skew: int) -> Window:
-    """The bounds of counts that cost the fewest moves.
+    """Return the bounds of counts that cost the fewest moves.
 
-    A higher window has members give up less and others need more, so the best one is where the
-    two meet.
+    With a higher window members give up less and need more, so the best window is where both meet.
     """
     size = owned.size
     free = total - int(owned.sum())
@@ -170,10 +169,12 @@ def _window(owned: Int64Array, total: int, skew: int) -> Window:
 
 
 def _caps(owned: Int64Array, loads: Int64Array, total: int, window: Window) -> Int64Array:
-    """How many each may keep, so that all others can have their least: int64 (S,).
+    """Return how many partitions each member may keep: int64 (S,).
 
-    Where that asks for more than the upper bound does, those with most give first, and among them
-    the most loaded.
+    The caps let every other member reach its least.
+
+    If members must give up more than the upper bound demands, the largest counts give first, among
+    them the most loaded.
     """
     caps = np.clip(owned, window.low, window.high)
     excess = int(caps.sum()) - total
@@ -186,19 +187,19 @@ def _caps(owned: Int64Array, loads: Int64Array, total: int, window: Window) -> I
 
 
 def given_up(lags: Int64Array, owner: Int32Array, caps: Int64Array) -> Int64Array:
-    """Take from those that own more than they may keep, lags of all sizes alike.
+    """Free the partitions above each member's cap, of all sizes of lag alike.
 
     Args:
         lags: int64 (P,).
-        owner: int32 (P,): columns or NOBODY.
-        caps: int64 (S,): how many each subscriber may keep.
+        owner: int32 (P,): columns or `NOBODY`.
+        caps: int64 (S,): how many partitions each subscriber may keep.
 
     Returns:
-        int64 (P,): columns, NOBODY for what is free.
+        int64 (P,): columns, `NOBODY` for free partitions.
     """
     holder = owner.astype(np.int64)
     owned = np.bincount(holder + 1, minlength=caps.size + 1)[1:]
-    surplus = np.append(owned > caps, values=False)  # the last one: NOBODY's
+    surplus = np.append(owned > caps, values=False)  # the last entry is for `NOBODY`
     giving = np.flatnonzero(surplus[holder])
     if not giving.size:
         return holder

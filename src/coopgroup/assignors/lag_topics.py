@@ -1,12 +1,12 @@
-"""The lag-aware proposal's placement, for all topics of a pool at once.
+"""The lag-aware proposal's placement, for all topics of a pool together.
 
-Theory of operation: counts grow by levels. When a topic has S subscribers, its first S partitions
-give everybody one, the next S everybody a second one, and so on. Inside a level nobody gets two, so
-the order of a level is fixed when it starts: subscribers by (total lag, member number). A level is
-therefore one sort of S keys, and a key holds both: total lag in the upper bits, the subscriber's
-column in the lower ones. Adding a lag to a key keeps its column, so keys stay as the sort left
-them. Where many topics have the same few subscribers, they take a level together, as rows of one
-table. Totals that could overflow an int64 are kept as Python integers.
+Theory of operation: counts grow by levels. With S subscribers, a topic's first S partitions give
+each subscriber one, the next S partitions a second one, and so on. Inside a level each subscriber
+gets one partition, so the order of a level is fixed when it starts: subscribers by (total lag,
+member number). A level is therefore one sort of S keys. A key has the total lag in its upper bits
+and the subscriber's column in the lower bits. Adding a lag to a key keeps the column, so the sorted
+keys can be used again. Topics with the same few subscribers take a level together, as rows of one
+table. Totals that could overflow an int64 are Python integers.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _TABLE_SUBSCRIBERS_MAX: Final = 256
 
 
 def deal_topics(counts: Int64Array, lags: Int64Array, subscriber_count: int) -> Int64Array:
-    """Place each topic by itself, as the proposal says.
+    """Place each topic by itself, as the proposal does.
 
     Args:
-        counts: int64 (T,): how many partitions each topic has, none of them 0.
+        counts: int64 (T,): partitions of each topic, at least 1.
         lags: int64 (P,): lag of each partition, topic by topic.
-        subscriber_count: how many subscribe to all of the topics.
+        subscriber_count: number of members that subscribe to all of the topics.
 
     Returns:
-        int64 (P,): column (0 to `subscriber_count` - 1) of who gets each partition.
+        int64 (P,): column (0 to `subscriber_count` - 1) of each partition's owner.
     """
     order = by_falling_lag(counts, lags)
     topics = _Topics(
         counts=counts, starts=np.cumsum(counts) - counts, order=order, lags=lags[order]
     )
-    del lags  # as large as all that is needed from here on
+    del lags  # frees as much memory as the rest of this function needs
     dealt = _dealt(topics, subscriber_count)
     columns = np.empty_like(dealt)
     columns[topics.order] = dealt
@@ -53,9 +53,9 @@ class _Topics:
     """The T topics of one pool, topic by topic, partitions in order of decreasing lag.
 
     Attributes:
-        counts: int64 (T,): partitions of each topic, none of them 0.
+        counts: int64 (T,): partitions of each topic, at least 1.
         starts: int64 (T,): place of each topic's first partition.
-        order: int64 (P,): which of the pool's resources stands in each place.
+        order: int64 (P,): number of the pool's resource in each place.
         lags: int64 (P,): lag of each place.
     """
 
@@ -66,10 +66,10 @@ class _Topics:
 
 
 def by_falling_lag(counts: Int64Array, lags: Int64Array) -> Int64Array:
-    """Order partitions inside their topics by decreasing lag, those of equal lag by place.
+    """Sort the partitions of each topic by decreasing lag; equal lags by place.
 
     Args:
-        counts: int64 (T,): how many partitions each topic has, none of them 0.
+        counts: int64 (T,): partitions of each topic, at least 1.
         lags: int64 (P,): lag of each partition, topic by topic.
 
     Returns:
@@ -83,8 +83,8 @@ def by_falling_lag(counts: Int64Array, lags: Int64Array) -> Int64Array:
     if topic_bits + lag_bits + rank_bits > _KEY_BITS_MAX:
         topic_of = np.repeat(np.arange(counts.size), counts)
         return np.lexsort((~lags, topic_of))  # ~lag falls as lag rises, and never overflows
-    # Sorting keys that carry what they order is several times faster than an argsort. They are made
-    # in place: a million partitions are eight megabytes an array.
+    # Sorting keys that contain the place is several times faster than an argsort. The keys are
+    # computed in place: a million partitions are eight megabytes per array.
     keys = highest - lags
     if counts.size > 1:
         keys += np.repeat(np.arange(counts.size) << lag_bits, counts)
@@ -98,10 +98,10 @@ def by_falling_lag(counts: Int64Array, lags: Int64Array) -> Int64Array:
 
 
 def ranks_within(counts: Int64Array) -> Int64Array:
-    """Rank of each place inside its topic, from 0: int64 (P,).
+    """Return the rank of each place inside its topic, from 0: int64 (P,).
 
     Args:
-        counts: int64 (T,): how many places each topic has; some may have none.
+        counts: int64 (T,): places of each topic; 0 is allowed.
     """
     ranks = np.arange(int(counts.sum()))
     if counts.size == 1:
@@ -114,11 +114,11 @@ def _dealt(topics: _Topics, subscriber_count: int) -> Int64Array:
     """Give each partition to one of S subscribers.
 
     Returns:
-        int64 (P,): column (0 to S - 1) of the taker of each place.
+        int64 (P,): column (0 to S - 1) of the subscriber that takes each place.
     """
     columns = ranks_within(
         topics.counts
-    )  # of the first level: nobody has lag, so it goes by number
+    )  # keys of the first level: all lags are 0, so the column decides
     deep = np.flatnonzero(topics.counts > subscriber_count)
     if not deep.size:
         return columns
@@ -128,7 +128,7 @@ def _dealt(topics: _Topics, subscriber_count: int) -> Int64Array:
     lag_max = max(int(topics.lags.max()), -int(topics.lags.min()))
     fits = (lag_max * levels_max).bit_length() + column_bits <= _KEY_BITS_MAX
     steps = topics.lags if fits else topics.lags.astype(object)
-    steps <<= column_bits  # in place: the lags themselves are not needed any more
+    steps <<= column_bits  # in place: the lags are not needed again
     keys = np.repeat(np.arange(subscriber_count, dtype=steps.dtype)[None], deep.size, axis=0)
     level = 0
     if subscriber_count <= _TABLE_SUBSCRIBERS_MAX:
@@ -156,12 +156,12 @@ def _deal_level(
         topics: all topics of the pool.
         deep: int64 (D,): the topics that reach this level, largest first.
         keys: int64 (D, S): total lag and column of each subscriber; sorted in place.
-        steps: int64 (P,): by how much each partition raises the key of its taker.
-        level: which level, from 0.
-        columns: int64 (P,): the takers of this level are written here.
+        steps: int64 (P,): how much each partition raises the key of its taker.
+        level: number of the level, from 0.
+        columns: int64 (P,): receives the takers of this level.
 
     Returns:
-        Keys after this level of those topics that reach the next one: they come first.
+        Keys after this level for the topics that reach the next one; these topics come first.
     """
     subscriber_count = keys.shape[1]
     seats = np.arange(subscriber_count)
@@ -178,12 +178,12 @@ def _deal_level(
 
 
 def _deal_topic(keys: Int64Array, steps: Int64Array, columns: Int64Array) -> None:
-    """Deal all levels that are left of one topic.
+    """Deal the remaining levels of one topic.
 
     Args:
-        keys: int64 or object (S,): total lag and column of each subscriber; used up.
-        steps: the same type (n,): by how much each partition left raises the key of its taker.
-        columns: int64 (n,): the takers are written here.
+        keys: int64 or object (S,): total lag and column of each subscriber; overwritten.
+        steps: the same type (n,): how much each remaining partition raises the key of its taker.
+        columns: int64 (n,): receives the takers.
     """
     subscriber_count = keys.size
     rest = steps.size % subscriber_count

@@ -15,10 +15,10 @@ __all__ = ["members_in_order", "seats_of"]
 
 
 def members_in_order(group: GroupSnapshot) -> Int32Array:
-    """Static members by instance id, then dynamic ones by member id.
+    """Return static members by instance id, then dynamic members by member id.
 
-    A static member keeps its instance id when it restarts under another member id (KIP-345), so
-    its place does not change.
+    A static member keeps its instance id when it restarts with another member id (KIP-345), so its
+    position does not change.
 
     Returns:
         int32 (M,): member numbers.
@@ -29,7 +29,7 @@ def members_in_order(group: GroupSnapshot) -> Int32Array:
 
 
 def seats_of(pool: Pool, order: Int32Array) -> Int64Array:
-    """Where along the order of all members a pool's S subscribers stand: int64 (S,), ascending."""
+    """Return the positions of a pool's S subscribers in the member order: int64 (S,)."""
     subscribes = np.zeros(order.size, dtype=np.bool_)
     subscribes[pool.subscribers] = True
     return np.flatnonzero(subscribes[order])

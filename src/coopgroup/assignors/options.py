@@ -1,4 +1,4 @@
-"""What options of several assignors may be: validators for their fields."""
+"""Validators for options that several assignors share."""
 
 from __future__ import annotations
 
@@ -13,40 +13,40 @@ __all__ = ["count", "count_or_none", "share", "yes_or_no"]
 
 
 def yes_or_no(_: object, attribute: Attribute[bool], given: object) -> None:
-    """Refuse what is neither true nor false.
+    """Refuse a value that is not a boolean.
 
     Raises:
-        ConfigurationError: it is something else.
+        ConfigurationError: the value is not true or false.
     """
     if not isinstance(given, bool):
         raise ConfigurationError(attribute.name, given, "true or false")
 
 
 def count(_: object, attribute: Attribute[int], given: object) -> None:
-    """Refuse what is no integer from 1 up.
+    """Refuse a value that is not a positive integer.
 
     Raises:
-        ConfigurationError: it is something else.
+        ConfigurationError: the value is not an integer from 1 up.
     """
-    if type(given) is not int or given < 1:  # True is no number here
+    if type(given) is not int or given < 1:  # `True` must not count as 1
         raise ConfigurationError(attribute.name, given, "an integer from 1 up")
 
 
 def count_or_none(_: object, attribute: Attribute[int | None], given: object) -> None:
-    """Refuse what is neither an integer from 0 up nor none.
+    """Refuse a value that is neither None nor an integer from 0 up.
 
     Raises:
-        ConfigurationError: it is something else.
+        ConfigurationError: the value is something else.
     """
     if given is not None and (type(given) is not int or given < 0):
         raise ConfigurationError(attribute.name, given, "an integer from 0 up, or none")
 
 
 def share(_: object, attribute: Attribute[float], given: object) -> None:
-    """Refuse what is no number from 0 to 1.
+    """Refuse a value that is not a number from 0 to 1.
 
     Raises:
-        ConfigurationError: it is something else.
+        ConfigurationError: the value is something else.
     """
     if type(given) not in (int, float) or not 0 <= given <= 1:  # type: ignore[operator]  # a number
         raise ConfigurationError(attribute.name, given, "a number from 0 to 1")

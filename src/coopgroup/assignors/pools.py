@@ -1,8 +1,8 @@
-"""Pools: the resources that the same members subscribe to, placed together by every assignor.
+"""Pools: resources with the same subscribers, which every assignor places together.
 
-Most groups have one pool: everybody subscribes to everything. A member or resource more makes a
-pool larger, not more numerous, so what an assignor does per pool it does rarely, and what it does
-inside a pool it does in arrays.
+Most groups have one pool, because all members subscribe to all topics. More members or resources
+make a pool larger and rarely add another pool. So assignors loop over pools and use arrays inside a
+pool.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["Pool", "owner_columns", "subscriber_pools"]
 
 @frozen(kw_only=True, eq=False)
 class Pool:
-    """Resources to place, and the members among which they can be placed.
+    """Resources to place, and the members that can own them.
 
     Attributes:
-        subscribers: int32 (S,): ascending numbers of the members that subscribe, never empty.
-        resources: int64 (P,): ascending numbers of the assignable resources, never empty.
+        subscribers: int32 (S,): numbers of the subscribing members, ascending, never empty.
+        resources: int64 (P,): numbers of the assignable resources, ascending, never empty.
     """
 
     subscribers: Int32Array
@@ -35,13 +35,13 @@ class Pool:
 
 
 def subscriber_pools(group: GroupSnapshot) -> tuple[Pool, ...]:
-    """Split what has to be placed by who subscribes to it.
+    """Split the resources to place by their set of subscribers.
 
     Args:
         group: the group; only assignable resources with a subscriber are placed.
 
     Returns:
-        Pools in order of their count of subscribers, then of their first resource.
+        Pools sorted by number of subscribers, then by first resource.
     """
     table = group.subscribed_names()
     eligible = np.flatnonzero(group.assignable & group.subscribed())
@@ -67,26 +67,27 @@ def subscriber_pools(group: GroupSnapshot) -> tuple[Pool, ...]:
 
 
 def owner_columns(group: GroupSnapshot, pool: Pool) -> Int32Array:
-    """Who of a pool's S subscribers owns its P resources.
+    """Return the owners of a pool's P resources among its S subscribers.
 
     Returns:
-        int32 (P,): column (0 to S - 1) of each resource's owner, NOBODY where there is none that
-        subscribes.
+        int32 (P,): column (0 to S - 1) of each resource's owner, `NOBODY` without a subscribing
+        owner.
     """
-    column_of = np.full(len(group.members) + 1, NOBODY, dtype=np.int32)  # the last one: NOBODY's
+    # the last entry is for `NOBODY`
+    column_of = np.full(len(group.members) + 1, NOBODY, dtype=np.int32)
     column_of[pool.subscribers] = np.arange(pool.subscribers.size, dtype=np.int32)
     return column_of[group.owner[pool.resources]]
 
 
 def _name_pools(table: BoolArray) -> tuple[Int64Array, BoolArray]:
-    """Number names by who subscribes.
+    """Number topic names by their set of subscribers.
 
     Args:
-        table: bool (C, N): which class subscribes to which name.
+        table: bool (C, N): whether a class of members subscribes to a name.
 
     Returns:
-        int64 (N,): pool of each name, any for one without a subscriber; bool (pools, C): which
-        classes subscribe to each pool.
+        int64 (N,): pool of each name, arbitrary for a name without subscribers; bool (pools, C):
+        the classes that subscribe to each pool.
     """
     if table.shape[0] == 1 or bool(table.all()):
         everybody = np.ones((1, table.shape[0]), dtype=np.bool_)

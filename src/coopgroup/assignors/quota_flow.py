@@ -1,17 +1,17 @@
-"""The best quotas there are, where members subscribe to different things.
+"""The best possible quotas for groups with different subscriptions.
 
-Best means: first the smallest sum of squares of the counts, then the fewest moves, then the fewest
-resources with a member that they do not suit. Pouring pool by pool (module `quotas`) comes close;
-what it misses are chains, in which a member that has too much gives to one that passes something
-else on to a third.
+Best means: the smallest sum of squares of the counts, then the fewest moves, then the fewest
+resources on a member in an unsuited rack. Pouring pool by pool (module `quotas`) comes close. It
+misses chains, where a member above its share gives to a second member, which gives something else
+to a third.
 
-Theory of operation: quotas are a flow from pools to members, and a flow is the cheapest one when
-no cycle of shifts makes it cheaper. Shifting one unit out of a member's quota costs a move if it
-owns that unit, shifting one in saves a move if it owned one more; a move costs more than all that
-is unsuited could, and a member's count that rises from n to n + 1 costs 2n + 1 times more than all
-moves could. Distances along shifts are relaxed from all
-nodes at once (Bellman-Ford, in arrays); a cycle among the predecessors is a cycle of negative cost,
-and is cancelled. The cost falls with each one, so the search ends.
+Theory of operation: quotas are a flow from pools to members. A flow is cheapest when no cycle of
+shifts reduces its cost. Shifting a unit out of a member's quota costs a move if the member owns the
+unit; shifting one in saves a move if the member owns more than its quota. A move costs more than
+all unsuited racks together. Raising a member's count from n to n + 1 costs 2n + 1 times more than
+all moves together. Bellman-Ford, in arrays, relaxes the distances from all nodes together. A cycle
+among the predecessors has negative cost and is cancelled. Each cancelled cycle reduces the cost, so
+the search ends.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class QuotaFlow:
     Attributes:
         pools: int64 (E,): number of each pair's pool, ascending.
         members: int64 (E,): number of each pair's member.
-        owned: int64 (E,): how many the member owns of the pool.
-        quota: int64 (E,): how many it shall hold; changed by `settle`.
+        owned: int64 (E,): how many resources of the pool the member owns.
+        quota: int64 (E,): how many it should own; changed by `settle`.
         loads: int64 (M,): sum of each member's quotas; changed by `settle`.
-        unsuited: int64 (E,): 1 where the pool does not suit the member, else 0.
+        unsuited: int64 (E,): 1 if the pool does not suit the member's rack, else 0.
     """
 
     pools: Int64Array
@@ -60,13 +60,13 @@ class QuotaFlow:
     _weight: int = field(init=False)
 
     def settle(self) -> None:
-        """Cancel cycles until there is none that makes the quotas better."""
+        """Cancel cycles until no cycle improves the quotas."""
         self._by_member = np.argsort(self.members, kind="stable")
         self._pool_starts = np.flatnonzero(np.diff(self.pools, prepend=-1))
         ordered = self.members[self._by_member]
         self._member_starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-        self._seated = ordered[self._member_starts]  # members that subscribe to any pool
-        pairs = 2 * self.pools.size + 1  # more than a cycle has
+        self._seated = ordered[self._member_starts]  # members with at least one pool
+        pairs = 2 * self.pools.size + 1  # longer than any cycle
         self._move, self._weight = pairs, pairs**2
         for _ in range(_CYCLES_MAX):
             cycle = self._cycle()
@@ -75,9 +75,10 @@ class QuotaFlow:
             self._cancel(cycle)
 
     def _cycle(self) -> list[int]:
-        """Find a cycle of negative cost: its nodes, each before the one that it shifts to.
+        """Find a cycle of negative cost: its nodes, each before the node to which it shifts.
 
-        Nodes are pools, then members, then the sum of squares, which gives and takes counts.
+        Nodes are the pools, then the members, then the sum of squares, which gives and takes
+        counts.
         """
         pool_count = int(self.pools[-1]) + 1
         size = pool_count + self.loads.size + 1
@@ -93,7 +94,7 @@ class QuotaFlow:
         return []
 
     def _relax(self, distance: Int64Array, before: Int64Array, pool_count: int) -> bool:
-        """Shorten distances along all shifts once; say whether any became shorter."""
+        """Shorten distances along all shifts once; return whether any became shorter."""
         to_pool, to_member, sums = (
             distance[:pool_count],
             distance[pool_count:-1],
@@ -151,7 +152,7 @@ class QuotaFlow:
 
 
 def _least(costs: Int64Array, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The least of each segment, and the first place where it stands."""
+    """Return the least cost of each segment and its first place."""
     least = np.minimum.reduceat(costs, starts)
     lengths = np.diff(starts, append=costs.size)
     places = np.flatnonzero(costs == np.repeat(least, lengths))
@@ -165,7 +166,7 @@ def _shorten(distance: Int64Array, nodes: Int64Array, costs: Int64Array) -> Bool
 
 
 def _cycle_among(before: Int64Array) -> list[int]:
-    """A cycle of predecessors, in the order of shifts; empty if there is none."""
+    """Return a cycle of predecessors in the order of shifts, empty without a cycle."""
     nowhere = before.size
     step = np.append(np.where(before < 0, nowhere, before), nowhere)
     for _ in range(before.size.bit_length()):

@@ -1,11 +1,11 @@
-"""Quotas: how many resources of each pool each of its subscribers shall hold.
+"""Quotas: how many resources of each pool each of its subscribers should own.
 
-Every pool has a quota for each of its subscribers. Pools fill their free resources in, then take
-turns at levelling: a pool pours all that it has over its subscribers, like water over an uneven
-ground made of what they hold from other pools. Each turn that changes anything lowers the sum of
-squares of the counts or, at the same sum, raises how many resources stay, so the turns end. A pool
-whose members' loads have not moved since its last turn skips this one. What turns of single pools
-cannot reach, chains over several pools do (module `quota_flow`), unless there are very many.
+Pools first add their free resources, then take turns at levelling. In its turn a pool pours all its
+resources over its subscribers, like water over uneven ground: the ground is what they own from
+other pools. Each turn lowers the sum of squares of the counts or, at the same sum, raises how many
+resources stay. So the turns end. A pool skips its turn if the loads of its members have not changed
+since its last one. Chains over several pools (module `quota_flow`) find what single pools miss,
+unless the group has very many pairs of pool and subscriber.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SWEEPS_MAX: Final = 1_000
 
 @define(kw_only=True, eq=False)
 class Share:
-    """One pool with S subscribers and P resources, on its way to quotas.
+    """One pool with S subscribers and P resources, and its quotas so far.
 
     Attributes:
-        pool: who and what.
-        owner: int32 (P,): column (0 to S - 1) of each resource's owner, NOBODY where there is
-            none that subscribes.
-        owned: int64 (S,): how many each subscriber owns.
-        quota: int64 (S,): how many each subscriber shall hold; sums up to P once filled.
-        levelled_at: turn in which the pool was last level; -1 for never.
+        pool: the pool.
+        owner: int32 (P,): column (0 to S - 1) of each resource's owner, `NOBODY` without a
+            subscribing owner.
+        owned: int64 (S,): how many resources each subscriber owns.
+        quota: int64 (S,): how many each subscriber should own; the sum is P after filling.
+        levelled_at: turn that last left the pool level; -1 before the first.
     """
 
     pool: Pool
@@ -51,14 +51,14 @@ class Share:
 
 
 def share_of(group: GroupSnapshot, pool: Pool) -> Share:
-    """See what a pool's subscribers own of it; its quotas are still what they own."""
+    """Count what a pool's subscribers own; quotas start as these counts."""
     owner = owner_columns(group, pool)
     owned = np.bincount(owner + 1, minlength=pool.subscribers.size + 1)[1:]
     return Share(pool=pool, owner=owner, owned=owned, quota=owned.copy())
 
 
 def settle_quotas(shares: Sequence[Share], member_count: int) -> None:
-    """Fill what is free, then level until no pool gains from a change."""
+    """Add free resources, then level until no pool gains from a change."""
     loads = np.zeros(member_count, dtype=np.int64)
     for share in shares:
         loads[share.pool.subscribers] += share.quota
@@ -76,7 +76,7 @@ def settle_quotas(shares: Sequence[Share], member_count: int) -> None:
 
 
 def _sweep(shares: Sequence[Share], loads: Int64Array) -> None:
-    """Let pools take turns at levelling until no pool gains from another one."""
+    """Let pools take turns until no pool gains from another turn."""
     moved_at = np.zeros(loads.size, dtype=np.int64)
     turn = 0
     for _ in range(_SWEEPS_MAX):
@@ -94,12 +94,12 @@ def _sweep(shares: Sequence[Share], loads: Int64Array) -> None:
 def perfect_quotas(
     shares: Sequence[Share], loads: Int64Array, unsuited: Sequence[Int64Array]
 ) -> bool:
-    """Make quotas the best there are, unless there are too many; say whether any changed.
+    """Find the best possible quotas, unless there are too many pairs; return whether any changed.
 
     Args:
-        shares: with quotas that are good already.
-        loads: int64 (M,): sum of each member's quotas; follows.
-        unsuited: of each share int64 (S,), 1 where it does not suit the subscriber, else 0.
+        shares: pools with good quotas.
+        loads: int64 (M,): sum of each member's quotas; updated.
+        unsuited: for each share int64 (S,), 1 if it does not suit the subscriber's rack, else 0.
     """
     sizes = [share.pool.subscribers.size for share in shares]
     if sum(sizes) > ARCS_MAX:
@@ -120,10 +120,10 @@ def perfect_quotas(
 
 
 def _level(share: Share, loads: Int64Array) -> BoolArray:
-    """Let one pool pour all that it has anew.
+    """Let one pool pour all its resources again.
 
     Returns:
-        bool (S,): whose quota changed.
+        bool (S,): subscribers whose quota changed.
     """
     members = share.pool.subscribers
     ground = loads[members] - share.quota
@@ -137,20 +137,21 @@ def _level(share: Share, loads: Int64Array) -> BoolArray:
 def _poured(
     ground: Int64Array, amount: int, preferences: tuple[Int64Array, Int64Array]
 ) -> Int64Array:
-    """Pour an amount over an uneven ground, so that the lowest rise first.
+    """Pour an amount over uneven ground; the lowest columns rise first.
 
     Args:
-        ground: int64 (S,): what each already has.
-        amount: how many units to pour.
-        preferences: two int64 (S,): the units that do not suffice for a whole level go to those
-            that have more in the first of these than they got; then by the second; then by number.
+        ground: int64 (S,): present count of each column.
+        amount: number of units to pour.
+        preferences: two int64 (S,). If the last units do not fill a whole level, columns go first
+            where the first array exceeds what they got, then by the second array, then by number.
 
     Returns:
-        int64 (S,): how many units each gets.
+        int64 (S,): number of units for each column.
     """
     ascending = np.sort(ground)
     filled = np.cumsum(ascending)
-    cost = ascending * np.arange(1, ground.size + 1) - filled  # of raising the first k to the k-th
+    # units that raise the first k columns to the k-th
+    cost = ascending * np.arange(1, ground.size + 1) - filled
     wet = int(np.searchsorted(cost, amount, side="right"))
     level, rest = divmod(amount + int(filled[wet - 1]), wet)
     quota = np.maximum(level - ground, 0)

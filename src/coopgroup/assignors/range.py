@@ -1,14 +1,14 @@
-"""`RangeAssignor`: each topic cut into ranges, one for each subscriber.
+"""`RangeAssignor`: cut each topic into ranges, one for each subscriber.
 
-As Kafka's assignor of this name: each topic by itself, partitions in order of their numbers,
-members in order (static ones by instance id before dynamic ones by member id); the first few have
-one partition more where it does not come out even. Topics with the same partitions and the same
-subscribers are cut alike, so partition n of all of them is on one member: they can be joined.
+This is Kafka's range assignor. Each topic is cut by itself, partitions in order of their numbers,
+members in order: static members by instance id, then dynamic members by member id. The first
+members get one partition more if the division leaves a remainder. Topics with the same partitions
+and subscribers are cut alike: partition n of all of them has one owner, so they can be joined.
 
-Where racks of members and replicas are known (KIP-881), partitions go to members in a rack of one
-of their replicas first, as far as counts stay what they are; the rest is cut into ranges as
-ever. Topics that are cut alike stay so: a partition number goes to a member whose rack has
-replicas of that partition of every such topic, or waits for the ranges.
+If the racks of members and replicas are known (KIP-881), partitions first go to members in a rack
+of one of their replicas, within the same counts. The rest is cut into ranges. Topics that are cut
+alike stay alike: a partition number goes by rack only if the member's rack has replicas of that
+partition of every such topic.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ __all__ = ["RangeAssignor"]
 
 @frozen(kw_only=True)
 class RangeAssignor:
-    """Cuts each topic into ranges; who owns what now is not looked at."""
+    """Cuts each topic into ranges; ignores the present owners."""
 
     name: ClassVar[str] = "range"
     needs_lags: ClassVar[bool] = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
-        """Place every resource that is assignable and that somebody subscribes to.
+        """Place every assignable resource that has a subscriber.
 
         Args:
             group: the group with R resources.
-            lags: not looked at.
+            lags: ignored.
 
         Returns:
-            int32 (R,): number of the member that should hold each resource, or NOBODY.
+            int32 (R,): number of the member that should own each resource, or `NOBODY`.
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         pools = subscriber_pools(group)
@@ -65,18 +65,18 @@ class RangeAssignor:
 
 
 def _topics(group: GroupSnapshot, pool: Pool) -> tuple[slice, ...]:
-    """Which places of a pool's resources are those of each topic."""
+    """Return the slice of a pool's resources that belongs to each topic."""
     names = group.resources.name_numbers[pool.resources]
     edges = np.flatnonzero(np.diff(names, prepend=NOBODY, append=NOBODY)).tolist()
     return tuple(slice(low, high) for low, high in itertools.pairwise(edges))
 
 
 def _ranges(topics: tuple[slice, ...], member_count: int) -> Int64Array:
-    """Cut all topics of a pool with P resources at once: int64 (P,), columns."""
+    """Cut all topics of a pool with P resources: int64 (P,), columns."""
     counts = np.array([topic.stop - topic.start for topic in topics], dtype=np.int64)
     quotas, extras = np.divmod(np.repeat(counts, counts), member_count)
     ranks = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    longer = extras * (quotas + 1)  # partitions of the ranges that are one longer
+    longer = extras * (quotas + 1)  # partitions of the longer ranges
     columns: Int64Array = np.where(
         ranks < longer,
         ranks // (quotas + 1),
@@ -86,11 +86,11 @@ def _ranges(topics: tuple[slice, ...], member_count: int) -> Int64Array:
 
 
 def _filled(matched: Int64Array, member_count: int) -> Int64Array:
-    """Cut into ranges what the racks left of one topic with P partitions.
+    """Cut into ranges the partitions of one topic that racks have not matched.
 
     Args:
-        matched: int64 (P,): column of who has each partition already, NOBODY for nobody.
-        member_count: how many subscribe.
+        matched: int64 (P,): column of each matched partition's owner, else `NOBODY`.
+        member_count: number of subscribers.
 
     Returns:
         int64 (P,): columns.

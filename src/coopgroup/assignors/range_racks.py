@@ -1,13 +1,11 @@
-"""Which partitions of a range assignment go to members in their own racks (KIP-881).
+"""Match the partitions of a range assignment with members in their racks (KIP-881).
 
-Rules of this file: what it places is placed in the order, and within the counts, of Kafka's
-range assignor 4.x; what it does not place is nobody's yet. A member without a rack suits every
-partition. A topic needs racks when its subscribers have some of the racks of its replicas, and not
-every partition has replicas in all of these.
+Matches follow the order and the counts of Kafka's range assignor 4.x. Unmatched partitions stay
+free. A member without a rack suits every partition. A topic needs racks if its subscribers have
+some of the racks of its replicas, and if some partition lacks replicas in one of these racks.
 
-Theory of operation: a line of partitions, or of members, for each rack. Nobody that was passed
-over in a line is looked at again there, so the cost grows with replicas, not with members times
-partitions.
+Theory of operation: each rack has a queue of partitions or of members. A queue never revisits an
+entry that it has passed, so the cost grows with the replicas and not with members times partitions.
 """
 
 from __future__ import annotations
@@ -35,12 +33,12 @@ _ELSEWHERE = -2
 
 @frozen(kw_only=True, eq=False)
 class RackMatcher:
-    """Racks of members and partitions, as far as a range assignment looks at them.
+    """Racks of members and partitions, as far as a range assignment needs them.
 
     Attributes:
         indices: int32 (R,): index of each resource.
-        rack_of: rack number of each member; _ANYWHERE for one without a rack, _ELSEWHERE for one
-            in a rack without replicas.
+        rack_of: rack number of each member; `_ANYWHERE` without a rack, `_ELSEWHERE` in a rack
+            without replicas.
         replica_racks: ascending rack numbers of each resource's replicas.
     """
 
@@ -50,7 +48,7 @@ class RackMatcher:
 
     @classmethod
     def of(cls, group: GroupSnapshot, pools: Sequence[Pool]) -> RackMatcher | None:
-        """Read a group's racks; None where no topic needs them."""
+        """Read a group's racks; return None if no topic needs them."""
         table = group.replica_racks
         if table is None or not any(member.rack for member in group.members):
             return None
@@ -82,11 +80,11 @@ class RackMatcher:
         Args:
             resources: int64 (P,): the pool's resources.
             members: int32 (S,): its subscribers, in the order of the assignor.
-            topics: which of the pool's places are those of each topic.
+            topics: slice of the pool's places of each topic.
 
         Yields:
-            Topics of which some partitions may be matched, each with int64 (its partitions,):
-            place in `members` of who has it, NOBODY for those that are to be cut into ranges.
+            The slice of each topic with possible matches, and int64 (its partitions,): the owner's
+            place in `members`, or `NOBODY` if the partition is to be cut into ranges.
         """
         racks = self._racks_of(members)
         alike: dict[bytes, list[slice]] = {}
@@ -119,7 +117,7 @@ class RackMatcher:
 
 
 def _matched_by_member(replicas: Sequence[tuple[int, ...]], racks: Sequence[int]) -> Int64Array:
-    """Let each member in order take what it may of one topic, as far as it is in its rack."""
+    """Let each member in order take partitions of one topic in its rack, within its count."""
     matched = np.full(len(replicas), NOBODY, dtype=np.int64)
     lines: dict[int, list[int]] = {_ANYWHERE: list(range(len(replicas)))}
     for partition, numbers in enumerate(replicas):
@@ -147,7 +145,7 @@ def _matched_by_member(replicas: Sequence[tuple[int, ...]], racks: Sequence[int]
 
 
 def _matched_by_partition(replicas: Sequence[set[int]], racks: Sequence[int]) -> Int64Array:
-    """Give each partition in order to the first member of its racks that may have one more."""
+    """Give each partition in order to the first member of its racks that may take one more."""
     matched = np.full(len(replicas), NOBODY, dtype=np.int64)
     lines: dict[int, list[int]] = {}
     for column in reversed(range(len(racks))):

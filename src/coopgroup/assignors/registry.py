@@ -1,4 +1,4 @@
-"""Assignors by name: how configuration, command line and scenario files choose one."""
+"""Assignors by name, for configuration, command line and scenario files."""
 
 from __future__ import annotations
 

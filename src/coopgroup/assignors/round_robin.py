@@ -1,12 +1,12 @@
-"""`RoundRobinAssignor`: all partitions of all topics in one row, members taking turns.
+"""`RoundRobinAssignor`: members take turns over all partitions of all topics.
 
-As Kafka's assignor of this name: partitions in order of topic and number, members in a circle,
-static ones by instance id before dynamic ones by member id; each partition goes to the next
-member along the circle that subscribes to its topic, and the turn passes on to the one after it.
+This is Kafka's round-robin assignor. Partitions are in order of topic and number. Members form a
+circle: static members by instance id, then dynamic members by member id. Each partition goes to the
+next member of the circle that subscribes to its topic. The turn then passes to the member after it.
 
-Theory of operation: partitions in a row that the same members may hold make a run. Inside a run
-the subscribers simply take turns, so a run is one line of arithmetic, and only the member whose
-turn it is passes from one run to the next. With equal subscriptions there is one run.
+Theory of operation: consecutive partitions with the same subscribers form a run. Inside a run the
+subscribers take turns, so a run needs one line of arithmetic. Only the turn passes from one run to
+the next. With equal subscriptions the group has one run.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ __all__ = ["RoundRobinAssignor"]
 
 @frozen(kw_only=True)
 class RoundRobinAssignor:
-    """Members take turns over all partitions; who owns what now is not looked at."""
+    """Members take turns over all partitions; ignores the present owners."""
 
     name: ClassVar[str] = "round-robin"
     needs_lags: ClassVar[bool] = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
-        """Place every resource that is assignable and that somebody subscribes to.
+        """Place every assignable resource that has a subscriber.
 
         Args:
             group: the group with R resources.
-            lags: not looked at.
+            lags: ignored.
 
         Returns:
-            int32 (R,): number of the member that should hold each resource, or NOBODY.
+            int32 (R,): number of the member that should own each resource, or `NOBODY`.
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         circle = members_in_order(group)
@@ -52,7 +52,8 @@ class RoundRobinAssignor:
         turn = 0
         for number, run in _runs(pools, len(group.resources)):
             seated = seats[number]
-            first = int(np.searchsorted(seated, turn))  # past the last one: the circle closes
+            # past the last member the circle starts again
+            first = int(np.searchsorted(seated, turn))
             takers = seated[(first + np.arange(run.size)) % seated.size]
             target[run] = circle[takers]
             turn = int(takers[-1]) + 1
@@ -60,7 +61,7 @@ class RoundRobinAssignor:
 
 
 def _runs(pools: tuple[Pool, ...], resource_count: int) -> list[tuple[int, Int64Array]]:
-    """Cut the row of all R resources to place wherever the next one is of another pool.
+    """Cut the sequence of all R resources where the pool changes.
 
     Returns:
         Number of the pool and numbers of the resources of each run, in the order of resources.

@@ -1,23 +1,22 @@
 """`StickyAssignor`: balance first, fewest moves second, racks third.
 
-With uniform subscriptions (one pool) counts differ by at most one, and of all such targets this is
-one with the fewest moves: member i keeps min(owned, quota), and the larger quotas go to members
-that own more than the smaller quota. With mixed subscriptions the sum of squares of the counts is
-the least there is, so no member can shed to a smaller one that subscribes, not even by way of
-others; and of all such targets this is one with the fewest moves. (In groups with more than
-`quota_flow.ARCS_MAX` pairs of a pool and a subscriber: no member can shed to one that has two
-fewer, and moves are few.)
+With equal subscriptions (one pool) counts differ by at most one, and no such target needs fewer
+moves: member i keeps min(owned, quota), and the larger quotas go to members that own more than the
+smaller quota. With different subscriptions the sum of squares of the counts is minimal: a member
+cannot shed to a smaller subscriber, not even through a chain of other members. No such target needs
+fewer moves. (With more than `quota_flow.ARCS_MAX` pairs of pool and subscriber the guarantee is
+weaker: a member cannot shed to a subscriber that has two fewer, and moves are few.)
 
-Theory of operation, in two steps that know nothing of each other:
+Theory of operation, in two independent steps:
 
-1. How many. Every pool has a quota for each of its subscribers (module `quotas`).
-2. Which. A member above its quota gives up resources spread evenly over what it owns; free ones
-   are dealt in order, members taking turns in proportion to what they lack. So the partitions of
-   one topic spread over the members (uneven topics: librdkafka#4044). Where racks are known, what
-   does not suit its owner's rack goes first, and free ones go to racks that they suit
-   (module `sticky_racks`).
+1. How many: every pool has a quota for each of its subscribers (module `quotas`).
+2. Which ones: a member above its quota gives up resources spread evenly over what it owns. Free
+   resources are dealt in order; members take turns in proportion to their missing resources. So the
+   partitions of one topic spread over the members (uneven topics: librdkafka#4044). If racks are
+   known, resources outside their owner's rack are given up first, and free resources go to suitable
+   racks (module `sticky_racks`).
 
-Nothing changes when nothing has to: a balanced group keeps everything.
+A balanced group keeps everything.
 """
 
 from __future__ import annotations
@@ -52,21 +51,21 @@ class StickyAssignor:
     needs_lags: ClassVar[bool] = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:  # noqa: ARG002 - the Protocol's
-        """Place every resource that is assignable and that somebody subscribes to.
+        """Place every assignable resource that has a subscriber.
 
         Args:
-            group: the group with R resources; `group.owner` is what stays where it can.
-            lags: not looked at.
+            group: the group with R resources. Resources stay with `group.owner` where possible.
+            lags: ignored.
 
         Returns:
-            int32 (R,): number of the member that should hold each resource, or NOBODY.
+            int32 (R,): number of the member that should own each resource, or `NOBODY`.
         """
         return _sticky_target(group)
 
 
 @frozen(kw_only=True)
 class CooperativeStickyAssignor:
-    """`StickyAssignor` under the name by which Kafka's clients know its cooperative use."""
+    """`StickyAssignor` under the name that Kafka's clients use for its cooperative variant."""
 
     name: ClassVar[str] = "cooperative-sticky"
     needs_lags: ClassVar[bool] = False
@@ -95,7 +94,7 @@ def _better_suited(
     racks: Sequence[PoolRacks | None],
     target: Int32Array,
 ) -> None:
-    """Make the best of racks, as balance and few moves allow; `target` follows."""
+    """Improve racks as far as balance and few moves allow; changes `target`."""
     sorts: list[Share] = []
     unsuited: list[Int64Array] = []
     for share, some in zip(shares, racks, strict=True):
@@ -113,7 +112,7 @@ def _better_suited(
 
 
 def _dealt(share: Share, racks: PoolRacks | None) -> Int32Array:
-    """Say who gets which resource: int32 (P,), columns."""
+    """Decide which member gets each resource: int32 (P,), columns."""
     columns = share.owner.copy()
     room = share.quota - np.minimum(share.owned, share.quota)
     surplus = share.owned > share.quota
@@ -138,11 +137,11 @@ def _dealt(share: Share, racks: PoolRacks | None) -> Int32Array:
 
 
 def _given_up_gladly(owner: Int32Array, gladly: Int64Array, share: Share) -> BoolArray:
-    """Which resources of members above their quota go: those that they give most gladly.
+    """Choose the resources that members above their quota give up, in a given order of preference.
 
     Args:
         owner: int32 (G,): column of each resource's owner, resources ascending.
-        gladly: int64 (G,): what goes first, least first.
+        gladly: int64 (G,): the least value is given up first.
         share: quotas and counts of the owners.
 
     Returns:
@@ -158,7 +157,7 @@ def _given_up_gladly(owner: Int32Array, gladly: Int64Array, share: Share) -> Boo
 
 
 def _given_up(owner: Int32Array, share: Share) -> BoolArray:
-    """Which resources of members above their quota go: spread evenly, the first one stays.
+    """Choose the resources that members above their quota give up: spread evenly, never the first.
 
     Args:
         owner: int32 (G,): column of each resource's owner, resources ascending.
@@ -178,16 +177,16 @@ def _given_up(owner: Int32Array, share: Share) -> BoolArray:
 
 
 def _turns(missing: Int64Array) -> Int64Array:
-    """Seat members in the order in which they take what is free.
+    """Return the order of the members that take the free resources.
 
     Args:
-        missing: int64 (S,): how many each takes.
+        missing: int64 (S,): how many resources each member takes.
 
     Returns:
-        int64 (sum of `missing`,): columns; the k-th seat of a member that takes n stands
-        (2k + 1) / 2n along the way, so that members take turns in proportion.
+        int64 (sum of `missing`,): columns. The k-th seat of a member that takes n is at (2k + 1) /
+        2n of the sequence, so members take turns in proportion.
     """
-    # In place: a million free resources are eight megabytes an array.
+    # In place: a million free resources are eight megabytes per array.
     columns = np.arange(missing.size, dtype=np.int32).repeat(missing)
     column_bits = (missing.size - 1).bit_length()
     width = 2 * int(missing.max())

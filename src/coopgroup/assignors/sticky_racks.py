@@ -1,14 +1,14 @@
-"""Who gives up and who takes what, so that partitions are in the racks of their replicas (KIP-881).
+"""Choose the resources that members give up and take, so that racks match replicas (KIP-881).
 
-Rules of this file: how many each member gives up and takes is settled already, for balance and few
-moves come first. A member without a rack, and a partition whose replicas' racks are not known,
-suit everybody.
+Balance and few moves come first, so the number of resources that each member gives up and takes is
+fixed here. A member without a rack suits every partition. A partition with unknown racks suits
+every member.
 
-Theory of operation: members in one rack are one side, partitions with replicas in the same racks
-are one sort. Which sort goes to which side, and how many of it, is a flow in a table of sorts and
-sides, and the largest one has the fewest mismatches. Inside a side members take turns, as ever.
-What one member gives up decides what others can take, so this is only nearly the best; unless there
-are very many, the quotas of every sort are then made the best there are (module `quota_flow`).
+Theory of operation: members in one rack form a side, partitions with replicas in the same racks
+form a sort. A flow in the table of sorts and sides says how many resources of each sort go to each
+side. The largest flow has the fewest mismatches. Inside a side members take turns. A member's
+choice decides what other members can take, so the result is only nearly optimal. Module
+`quota_flow` then makes the quotas of every sort optimal, unless there are very many.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GroupRacks:
 
     Attributes:
         racks: names, ascending.
-        rack_of: rack of each member, "" for none.
+        rack_of: rack of each member, "" without one.
         masks: int64 (R, words): bit n of word w is set for rack 62 w + n.
     """
 
@@ -47,7 +47,7 @@ class GroupRacks:
 
     @classmethod
     def of(cls, group: GroupSnapshot) -> GroupRacks | None:
-        """Read a group's racks; None where those of members or replicas are not known."""
+        """Read a group's racks; return None if the racks of members or replicas are unknown."""
         table = group.replica_racks
         rack_of = tuple(member.rack or "" for member in group.members)
         if table is None or not any(rack_of) or not table.racks:
@@ -56,14 +56,14 @@ class GroupRacks:
         masks = np.empty((len(group.resources), int(words[-1]) + 1), dtype=np.int64)
         summed = np.zeros(table.numbers.size + 1, dtype=np.int64)
         for word in range(masks.shape[1]):
-            # Of what is summed up before and after a resource the difference is right, even if the
-            # sums are too large for 64 bits.
+            # The difference of the sums before and after a resource is exact, even if the sums
+            # exceed 64 bits.
             np.where(words == word, 1 << bits, 0)[table.numbers].cumsum(out=summed[1:])
             np.subtract(summed[table.starts[1:]], summed[table.starts[:-1]], out=masks[:, word])
         return cls(racks=table.racks, rack_of=rack_of, masks=masks)
 
     def of_pool(self, pool: Pool) -> PoolRacks | None:
-        """The racks of one pool; None where everything suits everybody."""
+        """Return the racks of one pool, or None if every resource suits every member."""
         sides, side_of = np.unique(
             [self.rack_of[member] for member in pool.subscribers.tolist()], return_inverse=True
         )
@@ -85,11 +85,11 @@ class GroupRacks:
 
 
 def _numbered(masks: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """The distinct rows of P masks, ascending, and int64 (P,): which of them each is."""
+    """Return the distinct rows of P masks, and the row number of each mask: int64 (P,)."""
     if masks.shape[1] > 1 or int(masks.max()) >= _TABLE_MAX:
         rows, numbers = np.unique(masks, axis=0, return_inverse=True)
         return rows, numbers.reshape(-1)
-    is_there = np.zeros(_TABLE_MAX, dtype=np.bool_)  # a table is far quicker than a sort
+    is_there = np.zeros(_TABLE_MAX, dtype=np.bool_)  # a table is much faster than a sort
     is_there[masks[:, 0]] = True
     return np.flatnonzero(is_there)[:, None], (np.cumsum(is_there) - 1)[masks[:, 0]]
 
@@ -109,7 +109,7 @@ class PoolRacks:
     suits: BoolArray
 
     def sorts(self, pool: Pool) -> tuple[tuple[Pool, Int64Array], ...]:
-        """Cut the pool by sorts: each with int64 (S,), 1 where it does not suit the subscriber."""
+        """Cut the pool by sorts, each with int64 (S,): 1 if it does not suit the subscriber."""
         return tuple(
             (
                 Pool(subscribers=pool.subscribers, resources=pool.resources[self.sort_of == sort]),
@@ -121,14 +121,14 @@ class PoolRacks:
     def giving_order(
         self, resources: Int64Array, columns: Int64Array, room: Int64Array
     ) -> Int64Array:
-        """How gladly each resource is given up by who has it: int64, least first.
+        """Return the order in which owners give up resources: int64, least first.
 
-        What does not suit its owner goes first, then what suits most of those that take.
+        Resources in an unsuited rack go first, then resources that suit most of the takers.
 
         Args:
             resources: int64 (G,): places in the pool.
-            columns: int64 (G,): who owns each.
-            room: int64 (S,): how many each subscriber takes.
+            columns: int64 (G,): owner of each resource.
+            room: int64 (S,): how many resources each subscriber takes.
         """
         sorts, sides = self.sort_of[resources], self.side_of[columns]
         wanted = np.bincount(self.side_of, weights=room, minlength=self.suits.shape[1])
@@ -138,11 +138,11 @@ class PoolRacks:
         return order
 
     def sides_taking(self, resources: Int64Array, room: Int64Array) -> Int64Array:
-        """Say which side takes each of the free resources: int64 (F,), as many suited as can be.
+        """Return the side that takes each free resource, with the most matches: int64 (F,).
 
         Args:
             resources: int64 (F,): places in the pool.
-            room: int64 (S,): how many each subscriber takes; F in all.
+            room: int64 (S,): how many resources each subscriber takes; F in total.
         """
         sort_count, side_count = self.suits.shape
         sorts = self.sort_of[resources]
@@ -161,7 +161,7 @@ class PoolRacks:
 
 
 def _largest_flow(suits: BoolArray, supply: Int64Array, capacity: Int64Array) -> Int64Array:
-    """How many of each sort go to each side that they suit: int64 (sorts, sides)."""
+    """Return how many resources of each sort go to each suitable side: int64 (sorts, sides)."""
     flow = np.zeros(suits.shape, dtype=np.int64)
     while True:
         path = _path(suits, flow, supply, capacity)
@@ -181,10 +181,13 @@ def _largest_flow(suits: BoolArray, supply: Int64Array, capacity: Int64Array) ->
 def _path(
     suits: BoolArray, flow: Int64Array, supply: Int64Array, capacity: Int64Array
 ) -> list[int]:
-    """A shortest way from a sort that is left to a side with room: sort, side, sort, …, side."""
+    """Return a shortest path from a remaining sort to a side with room.
+
+    Sorts and sides alternate: sort, side, sort, …, side.
+    """
     left = np.flatnonzero(supply > flow.sum(axis=1)).tolist()
     open_side = capacity > flow.sum(axis=0)
-    came_from: dict[int, int] = {}  # side: the sort that it was reached from
+    came_from: dict[int, int] = {}  # side: the sort from which it was reached
     giver: dict[int, int] = dict.fromkeys(left, -1)  # sort: the side that would give it back
     queue = deque(left)
     while queue:
@@ -213,7 +216,7 @@ def _traced(side: int, came_from: dict[int, int], giver: dict[int, int]) -> list
 
 
 def _fill(flow: Int64Array, supply: Int64Array, capacity: Int64Array) -> None:
-    """Send what suits nobody that has room to wherever there is room."""
+    """Send the remaining resources to any side with room."""
     for sort in np.flatnonzero(supply > flow.sum(axis=1)).tolist():
         left = int(supply[sort] - flow[sort].sum())
         for side in np.flatnonzero(capacity > flow.sum(axis=0)).tolist():

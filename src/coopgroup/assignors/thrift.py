@@ -1,7 +1,6 @@
-"""`Thrift`: what the moves of an assignor must bring, and how many there may be.
+"""`Thrift`: what an assignor's moves must gain, and how many moves are allowed.
 
-Rules of this file: whoever evens something out shares one of these with those that go on after it,
-so that the budget is one for all of them together.
+The steps of one assignment share one `Thrift`, so the budget covers all of them together.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Thrift"]
 
-_LOOKS_MAX: Final = 20_000  # some seconds; a group that large goes on in its next round
+_LOOKS_MAX: Final = 20_000  # takes some seconds; a group that large continues in its next round
 
 
 @define(kw_only=True)
 class Thrift:
-    """What moves must bring, and how many there may be.
+    """What moves must gain, and how many moves are left.
 
     Attributes:
-        gain_min: by more than this share of the mean time, for every move, the later of two
-            members must become earlier.
-        moves_left: how many moves may still be made, None for any number.
-        looks_left: how often one may still look for a move.
+        gain_min: each move must shorten the time of the slower of two members by more than this
+            share of the mean time.
+        moves_left: how many moves are left, None for any number.
+        looks_left: how many more times an assignor may look for a move.
     """
 
     gain_min: float
@@ -35,13 +34,13 @@ class Thrift:
     looks_left: int = field(factory=lambda: _LOOKS_MAX)
 
     def affords(self, moves: Int64Array) -> BoolArray:
-        """Which of these numbers of moves are within the budget."""
+        """Return which of these numbers of moves are within the budget."""
         if self.moves_left is None:
             return np.ones(moves.shape, dtype=np.bool_)
         affordable: BoolArray = moves <= max(self.moves_left, 0)
         return affordable
 
     def spend(self, moves: int) -> None:
-        """Take moves off the budget; a negative number gives some back."""
+        """Take moves off the budget; a negative number returns some."""
         if self.moves_left is not None:
             self.moves_left -= moves

@@ -1,20 +1,20 @@
 """`WeightedAssignor`: total weight as even as possible, by few moves.
 
-For groups of connectors and tasks, of which some are heavy and some light: the weight of each
-stands where others have its lag (so with partitions it evens the lag out, whatever the counts).
-What weighs nothing, or is not known, counts as 1, so that light things are spread, too.
+It is made for groups of light and heavy connectors and tasks. The weight of a resource takes the
+place of the lag. For partitions it therefore evens out the lag, whatever the counts. A weight below
+1 or unknown counts as 1, so that light resources are spread as well.
 
-Kinds are balanced separately: connectors themselves (index -1) among the members, then everything
-else. So a member with a heavy connector gets its share of tasks, as in Kafka Connect.
+Kinds are balanced separately: first the connectors (index -1), then everything else. So a member
+with a heavy connector gets its share of tasks, as in Kafka Connect.
 
 Theory of operation, for each kind:
 
-1. What is owned stays, where its owner subscribes to it.
-2. What is free goes to the lightest subscriber, heaviest first.
-3. While a member is heavier than the lightest one by more than `tolerance` of the mean, and moving
-   or swapping one thing between the two makes the heavier of them lighter, that is done: what
-   brings them closest to each other first. Each such step lowers the sum of squares of the loads,
-   so the steps end; and where they ended they would not begin again.
+1. A resource stays with its owner if the owner subscribes to it.
+2. Free resources go to the lightest subscriber, heaviest resource first.
+3. If a member is heavier than the lightest one by more than `tolerance` of the mean, the two move
+   or swap one resource, provided that the heavier member gets lighter. The step that brings them
+   closest is taken first. Each step lowers the sum of squares of the loads, so the steps end, and
+   they do not start again from where they ended.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 __all__ = ["WeightedAssignor"]
 
-_SUM_BITS_MAX: Final = 61  # a difference of two loads is an int64 in any case
+_SUM_BITS_MAX: Final = 61  # the difference of two loads always fits an int64
 _SWEEPS_MAX: Final = 1_000
 
 
 @frozen(kw_only=True)
 class WeightedAssignor:
-    """Evens out the total weight of members, connectors and tasks each by themselves.
+    """Evens out the total weight of members, separately for connectors and for tasks.
 
     Attributes:
-        tolerance: by how much of the mean load the heaviest member may carry more than the
-            lightest without anything moving. Free resources are placed as well as can be anyway.
+        tolerance: nothing moves while the heaviest member exceeds the lightest by at most this
+            share of the mean load. Free resources are always placed as evenly as possible.
 
     Raises:
-        ConfigurationError: a tolerance that is no share.
+        ConfigurationError: the tolerance is not a number from 0 to 1.
     """
 
     name: ClassVar[str] = "weighted"
@@ -58,14 +58,14 @@ class WeightedAssignor:
     tolerance: float = field(default=0.1, validator=share)
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Place every resource that is assignable and that somebody subscribes to.
+        """Place every assignable resource that has a subscriber.
 
         Args:
-            group: the group with R resources; `group.owner` is what stays where it can.
+            group: the group with R resources. Resources stay with `group.owner` where possible.
             lags: int64 (R,): weight of each resource; below 1 counts as 1.
 
         Returns:
-            int32 (R,): number of the member that should hold each resource, or NOBODY.
+            int32 (R,): number of the member that should own each resource, or `NOBODY`.
         """
         target = np.full(len(group.resources), NOBODY, dtype=np.int32)
         weights = _weights(lags, group.assignable)
@@ -79,7 +79,7 @@ class WeightedAssignor:
     def _place(
         self, group: GroupSnapshot, parts: list[Pool], weights: Int64Array, target: Int32Array
     ) -> None:
-        """Place one kind: `target` follows."""
+        """Place one kind; changes `target`."""
         loads = np.zeros(len(group.members), dtype=np.int64)
         columns = [owner_columns(group, part) for part in parts]
         for part, held in zip(parts, columns, strict=True):
@@ -101,7 +101,7 @@ class WeightedAssignor:
 
 
 def _weights(lags: Int64Array, assignable: BoolArray) -> Int64Array:
-    """Weights from 1 up, and no sum of them too large to be exact."""
+    """Return weights from 1 up whose every sum is exact."""
     weights = np.where(assignable, np.maximum(lags, 1), 0)
     bits = int(weights.max(initial=0)).bit_length() + int(assignable.sum()).bit_length()
     weights >>= max(0, bits - _SUM_BITS_MAX)
@@ -109,13 +109,13 @@ def _weights(lags: Int64Array, assignable: BoolArray) -> Int64Array:
 
 
 def _part(pool: Pool, kind: BoolArray) -> Pool | None:
-    """The resources of one kind in a pool, None if there are none."""
+    """Return the resources of one kind in a pool, or None without any."""
     resources = pool.resources[kind[pool.resources]]
     return Pool(subscribers=pool.subscribers, resources=resources) if resources.size else None
 
 
 def _deal_free(part: Pool, held: Int32Array, weights: Int64Array, loads: Int64Array) -> None:
-    """Give what nobody owns to the lightest, heaviest first; `held` and `loads` follow."""
+    """Give free resources to the lightest member, heaviest first; changes `held`, `loads`."""
     free = np.flatnonzero(held == NOBODY)
     own = weights[part.resources[free]]
     order = np.argsort(-own, kind="stable")
@@ -134,7 +134,7 @@ def _deal_free(part: Pool, held: Int32Array, weights: Int64Array, loads: Int64Ar
 def _levelled(
     part: Pool, held: Int32Array, weights: Int64Array, loads: Int64Array, slack: int
 ) -> bool:
-    """Level one part; `held` and `loads` follow. Say whether anything moved."""
+    """Level one part; changes `held` and `loads`. Return whether anything moved."""
     carried = loads[part.subscribers]
     moved = level(weights[part.resources], held, carried, slack)
     loads[part.subscribers] = carried

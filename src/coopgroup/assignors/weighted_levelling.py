@@ -1,14 +1,13 @@
-"""Level weights: the heaviest member that can gives the lightest one something, or they swap.
+"""Level weights: the heaviest member moves a resource to the lightest one, or they swap.
 
-Rules of this file: of what one of them could give, or swap for, comes first what brings the two
-closest to each other; a gift before a swap that is no better; then the first place. It ends when
-nobody is heavier than the lightest member by more than the slack, or nothing that moves between the
-two makes the heavier one lighter.
+The step that brings the two closest is taken. A move goes before a swap that is no better, then the
+first place wins. Levelling ends when all members are within the slack of the lightest one, or when
+no step between the two makes the heavier one lighter.
 
-Theory of operation: each member's weights stand in order, so the gift that comes closest is next to
-half of the difference, and members stand in two heaps, one for either end. A swap takes a search
-for each weight of the heavier member, but none is better than a gift while all that it has weigh
-less than half of the difference. That is how it is until nearly all is level.
+Theory of operation: each member's weights are sorted, so the best single move is next to half of
+the difference. Two heaps give the heaviest and the lightest member. A swap needs a search for each
+weight of the heavier member. No swap beats a move while all its weights are below half of the
+difference, which holds until the group is nearly level.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ __all__ = ["level"]
 
 
 def level(weights: Int64Array, held: Int32Array, loads: Int64Array, slack: int) -> bool:
-    """Move and swap until nobody can give the lightest member anything.
+    """Move and swap until no member can give the lightest one anything.
 
     Args:
-        weights: int64 (P,), all above 0.
-        held: int32 (P,): column (0 to S - 1) of who has each; changed.
-        loads: int64 (S,): what each carries, from elsewhere as well; changed.
-        slack: by how much one may be heavier than the lightest without anything moving.
+        weights: int64 (P,), above 0.
+        held: int32 (P,): column (0 to S - 1) of each place's holder; changed.
+        loads: int64 (S,): load of each column, including other pools; changed.
+        slack: how much heavier than the lightest column a column may stay.
 
     Returns:
         Whether anything moved.
@@ -48,14 +47,14 @@ def level(weights: Int64Array, held: Int32Array, loads: Int64Array, slack: int) 
 
 
 class _Step(NamedTuple):
-    """One thing goes from one column to another, and perhaps one comes back; places."""
+    """The place that one column gives, and the place that it gets back, if any."""
 
     given: int
     taken: int | None
 
 
 class _Things:
-    """What one column has: its weights in order, each once, and a heap of places for each."""
+    """The places of one column: its distinct weights in order, and a heap of places for each."""
 
     def __init__(self, weights: Int64Array, places: Int64Array) -> None:
         """Take weights in order, and their places."""
@@ -67,22 +66,20 @@ class _Things:
         }
 
     def first(self, at: int) -> int:
-        """The first place that has a weight."""
+        """Return the first place with a weight."""
         return self.places[self.weights[at]][0]
 
     def last(self, at: int) -> int:
-        """The last place that has a weight."""
+        """Return the last place with a weight."""
         return max(self.places[self.weights[at]])
 
     def add(self, weight: int, place: int) -> None:
-        """Put one in."""
         some = self.places.setdefault(weight, [])
         if not some:
             insort(self.weights, weight)
         heapq.heappush(some, place)
 
     def remove(self, weight: int, place: int) -> None:
-        """Take one out."""
         some = self.places[weight]
         if place == some[0]:
             heapq.heappop(some)
@@ -94,7 +91,7 @@ class _Things:
 
 
 class _Levelling:
-    """Columns by their loads, lazily: an entry of a heap counts while its load is the column's."""
+    """Columns by load, lazily: an entry of a heap is valid while its load is the column's load."""
 
     def __init__(
         self, weights: Int64Array, held: Int32Array, loads: Int64Array, slack: int
@@ -112,7 +109,7 @@ class _Levelling:
         heapq.heapify(self._heaviest)
 
     def step(self) -> bool:
-        """Take what the heaviest column that can does with the lightest one; whether one can."""
+        """Take the best step of the heaviest column; return whether a step was found."""
         while self._lightest[0][0] != self.loads[self._lightest[0][1]]:
             heapq.heappop(self._lightest)
         least, light = self._lightest[0]
@@ -155,12 +152,12 @@ class _Levelling:
 
 
 def _best_step(mine: _Things, theirs: _Things, ahead: int) -> _Step | None:
-    """The step that brings two members closest: one that moves alone before one that swaps.
+    """Return the step that brings two members closest, a move before an equal swap.
 
     Args:
-        mine: what the heavier one has.
-        theirs: what the lighter one has.
-        ahead: by how much it is heavier.
+        mine: places of the heavier member.
+        theirs: places of the lighter member.
+        ahead: how much heavier it is.
     """
     if not mine.weights:
         return None
@@ -170,14 +167,14 @@ def _best_step(mine: _Things, theirs: _Things, ahead: int) -> _Step | None:
     rest, place = min((abs(ahead - 2 * mine.weights[at]), mine.first(at)) for at in near)
     gift = _Step(place, None) if rest < ahead else None
     if above == len(mine.weights) or rest <= ahead % 2 or not theirs.weights:
-        return gift  # no swap can be better: it moves less, or there is no better
+        return gift  # a swap cannot be better: it shifts less, or the move is already the best
     return _best_swap(mine, theirs, ahead, min(rest, ahead)) or gift
 
 
 def _best_swap(mine: _Things, theirs: _Things, ahead: int, below: int) -> _Step | None:
-    """The swap that brings two members closest, if the difference is then below a bound."""
+    """Return the swap that brings two members closest, if the difference is then below a bound."""
     own, others = np.array(mine.weights), np.array(theirs.weights)
-    # For each of mine the ones of theirs next to what would even the difference out.
+    # For each of the heavier member's weights, the lighter member's weights next to the ideal swap.
     near = np.searchsorted(others, own - (ahead + 1) // 2)
     step = None
     for shift in (-1, 0):
