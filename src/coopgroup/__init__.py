@@ -1,7 +1,7 @@
 """Incremental cooperative rebalancing for Kafka consumer groups.
 
-The public names are imported on first use, so that `import coopgroup` (and with it every
-command of the command line) stays quick and pulls in only what is used.
+Public names are imported on first use. So `import coopgroup` stays fast, and each command imports
+only what it needs.
 """
 
 from importlib import import_module
@@ -57,10 +57,10 @@ _HOMES = {
     "WorkFailure": "coopgroup.groups",
 }
 
-if not TYPE_CHECKING:  # a type checker sees the imports above, and no other name
+if not TYPE_CHECKING:  # type checkers see only the imports above
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first asked for."""
+        """Import a public name on first use."""
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_HOMES[name]), name)

@@ -1,7 +1,7 @@
-"""Every error that coopgroup raises, as one tree.
+"""All errors that coopgroup raises, as one tree.
 
-Rules of this file: a class per kind of failure, no behaviour beyond building the message, and
-every message is one line that names the field, the value and what would be right.
+Each kind of failure has a class, which only builds its message. A message is one line that names
+the field, the value and a correct value.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class ConfigurationError(CoopgroupError, ValueError):
 
     Args:
         field: name of the key, option or argument.
-        value: what was given.
-        expected: what would be right, as the end of the sentence "expected …"; or, where nothing
-            would be, "no such key: …" with what to use instead.
+        value: the given value.
+        expected: correct values, as the end of the sentence "expected …". For an unknown key, "no
+            such key: …" with the key to use instead.
     """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
@@ -49,10 +49,10 @@ class ConfigurationError(CoopgroupError, ValueError):
 
 
 class DecodeError(CoopgroupError, ValueError):
-    """Bytes that do not hold the message they should hold.
+    """Bytes that are not a valid message.
 
     Args:
-        message: what is wrong.
+        message: the error.
         offset: position of the first byte that could not be read, counted from 0.
     """
 
@@ -68,7 +68,7 @@ class BufferUnderflowError(DecodeError):
 
 
 class InvalidCountError(DecodeError):
-    """A length or count is negative where it may not be, or larger than the bytes that follow."""
+    """A length or count is negative, or larger than the remaining bytes."""
 
 
 class InvalidStringError(DecodeError):
@@ -76,36 +76,36 @@ class InvalidStringError(DecodeError):
 
 
 class InvalidValueError(DecodeError):
-    """A field was read, but its value is not allowed: a negative or repeated partition, say."""
+    """A field has a value that is not allowed, such as a negative or repeated partition."""
 
 
 class TrailingBytesError(DecodeError):
-    """A message of a known version is followed by bytes that it does not have."""
+    """A message of a known version is followed by unexpected bytes."""
 
 
 class UnsupportedVersionError(DecodeError):
-    """A version that never existed, or an assignment of a newer one than this release reads."""
+    """A version that never existed, or an assignment newer than this release can read."""
 
 
 class EncodeError(CoopgroupError, ValueError):
-    """A value that the wire format cannot hold."""
+    """A value that the wire format cannot represent."""
 
 
 class ProtocolError(CoopgroupError):
-    """The group protocol was broken; see the two subclasses for by whom."""
+    """The group protocol was violated; the two subclasses say by which side."""
 
 
 class LocalProtocolError(ProtocolError):
-    """The host of a core object called it against the rules; its state did not change."""
+    """The host made a call that the state of a core object forbids; the state is unchanged."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The group coordinator or the leader sent what the protocol does not allow."""
+    """The group coordinator or the leader sent something that the protocol does not allow."""
 
 
 class AssignorError(CoopgroupError):
-    """An assignor gave a target that breaks its contract."""
+    """An assignor returned a target that violates its contract."""
 
 
 class InvariantViolationError(CoopgroupError):
-    """A safety rule of the group was about to be broken: a bug, never a user's mistake."""
+    """A round would have violated a safety rule of the group: a bug, not a user's mistake."""

@@ -1,4 +1,4 @@
-"""Frozen values that the whole package speaks in, and the algebra on sets of resources."""
+"""Frozen values that all layers share, and set algebra on resources."""
 
 from coopgroup.model.claims import MemberClaim, resolve_claims
 from coopgroup.model.group import NO_LOSS, NOBODY, GroupMember, GroupSnapshot, ReplicaRacks

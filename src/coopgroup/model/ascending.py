@@ -1,6 +1,6 @@
-"""Ascending arrays of distinct integers: what a `ResourceSet` is made of.
+"""Ascending arrays of distinct integers, the building blocks of a `ResourceSet`.
 
-Rules of this file: arrays in, arrays out; whatever is called ascending has no repeats.
+Functions take arrays and return arrays. "Ascending" here means strictly ascending.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 def ascending_indices(name: str, indices: Iterable[int]) -> Int32Array:
-    """The given integers in order, each once.
+    """Return the integers in ascending order without repeats.
 
     Args:
-        name: whose they are, for the message.
+        name: owner of the integers, for the error message.
         indices: in any order.
 
     Raises:
-        ConfigurationError: one is not an integer that fits into int32.
+        ConfigurationError: a value is not an integer that fits into int32.
     """
     values = np.asarray(
         indices if isinstance(indices, (np.ndarray, range)) else list(indices)  # any iterable
@@ -54,7 +54,7 @@ def ascending_indices(name: str, indices: Iterable[int]) -> Int32Array:
         return np.empty(0, dtype=np.int32)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise ConfigurationError(f"indices of {name}", values.tolist(), "integers")
-    steps_up = np.count_nonzero(values[1:] > values[:-1])  # `all` takes five times as long
+    steps_up = np.count_nonzero(values[1:] > values[:-1])  # `all` is five times slower
     ascending = values if steps_up == values.size - 1 else np.unique(values)
     if ascending[0] < INT32_MIN or ascending[-1] > _INT32_MAX:
         outside = values[(values < INT32_MIN) | (values > _INT32_MAX)][0]
@@ -63,17 +63,17 @@ def ascending_indices(name: str, indices: Iterable[int]) -> Int32Array:
 
 
 def merged(left: KeyArray, right: KeyArray) -> KeyArray:
-    """What stands in either of two ascending arrays."""
+    """Return the union of two ascending arrays."""
     keys: KeyArray = np.concatenate([left, right])
-    keys.sort(kind="stable")  # two ascending runs: one linear merge
+    keys.sort(kind="stable")  # a stable sort of two ascending runs is one linear merge
     return distinct(keys)
 
 
 def numbers_in(numbers: Int32Array) -> Int64Array:
-    """Which numbers from 0 up stand in an array, each once; -1 stands for none.
+    """Return the distinct numbers from 0 up in an array; -1 means no number.
 
-    They are those of members or losses, so they can be counted, which takes one pass; to sort them,
-    as `np.unique` does, takes several, and in a small group many calls.
+    The numbers are those of members or losses, so they can be counted in one pass. A sort, as in
+    `np.unique`, takes several passes, and many calls for a small group.
 
     Args:
         numbers: int32 (N,), in any order.
@@ -86,7 +86,7 @@ def numbers_in(numbers: Int32Array) -> Int64Array:
 
 
 def distinct(keys: KeyArray) -> KeyArray:
-    """Sorted keys, each once."""
+    """Return sorted keys without repeats."""
     fresh = np.ones(keys.size, dtype=np.bool_)
     np.not_equal(keys[1:], keys[:-1], out=fresh[1:])
     return keys[fresh]
@@ -95,7 +95,7 @@ def distinct(keys: KeyArray) -> KeyArray:
 def membership(
     wanted: KeyArray, among: KeyArray, places: npt.NDArray[np.intp] | None = None
 ) -> BoolArray:
-    """Which of the ascending `wanted` keys stand in the ascending `among`."""
+    """Return which of the ascending `wanted` keys are in the ascending `among`."""
     if not among.size:
         return np.zeros(wanted.size, dtype=np.bool_)
     if places is None:

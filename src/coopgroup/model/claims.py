@@ -1,9 +1,9 @@
-"""From what each member says it owns to who rightfully owns what.
+"""Resolve claims: from the partitions that members claim to the rightful owner of each.
 
-The one rule of this file (KIP-792, KAFKA-12984): of several claims to one resource the one of the
-highest generation is rightful; claims tied in that generation cancel each other, and the resource
-belongs to nobody. A claim that is not rightful still counts as ownership for safety until its
-member gives it up, so all claims stay in the snapshot.
+The rule (KIP-792, KAFKA-12984): of several claims to a resource the claim of the highest generation
+is rightful. Claims that tie in this generation cancel each other, and the resource has no owner.
+For safety, a claim that is not rightful still counts as ownership until its member gives it up.
+Therefore all claims stay in the snapshot.
 """
 
 from __future__ import annotations
@@ -33,20 +33,21 @@ NO_GENERATION: Final = -1
 
 @frozen(kw_only=True)
 class MemberClaim:
-    """What one member's subscription says.
+    """The content of one member's subscription.
 
     Attributes:
-        member_id: id that the group coordinator gave it.
+        member_id: id from the group coordinator.
         topics: subscribed names, ascending and distinct.
-        owned: what it holds; may be stale, foreign or overlap with others.
-        generation: in which the claim was last confirmed, NO_GENERATION when unknown.
+        owned: claimed resources; they can be stale, unknown to the group, or claimed twice.
+        generation: generation that last confirmed the claim, `NO_GENERATION` if unknown.
         instance_id: static id, None for a dynamic member.
-        rack: rack of the process, None when unknown.
-        remaining_delay_ms: scheduled delay that it knows to be running, in ms; None for none.
-        remaining_loss_ms: given where that is a pause between moves; see `GroupMember`.
-        consumption_rate_per_s: records that it gets done in a second of work, None when unknown.
+        rack: rack of the process, None if unknown.
+        remaining_delay_ms: remaining scheduled delay that the member knows of, in ms; None for
+            none.
+        remaining_loss_ms: present if that delay is a pause between moves; see `GroupMember`.
+        consumption_rate_per_s: records that it processes in a second of work, None if unknown.
         catalogue_version: newest version of the group's catalogue that it has seen, None for none.
-        readable: False when the subscription could not be decoded; the rest is then empty.
+        readable: False if the subscription could not be decoded; the other fields are then empty.
     """
 
     member_id: str
@@ -71,11 +72,11 @@ def resolve_claims(
 
     Args:
         claims: one per member, in any order, member ids distinct.
-        existing: resources that the leader's metadata knows.
-        racks: racks of each resource's replicas by name and index; None when unknown.
+        existing: resources in the leader's metadata.
+        racks: racks of each resource's replicas by name and index; None if unknown.
 
     Returns:
-        The snapshot, every claim resolved.
+        The snapshot with all claims resolved.
     """
     ordered = sorted(claims, key=lambda claim: claim.member_id)
     owned = [claim.owned for claim in ordered]
@@ -119,18 +120,18 @@ def _member(claim: MemberClaim) -> GroupMember:
 def _claim_pairs(
     owned: Sequence[ResourceSet], places: Int64Array, resource_count: int
 ) -> tuple[Int32Array, Int32Array]:
-    """Who claims what, ascending by (resource, member).
+    """Return the member and the resource of each claim, ascending by (resource, member).
 
     Args:
-        owned: what each of M members claims.
+        owned: resources that each of M members claims.
         places: int64 (K,): position of each claim's resource, member by member.
-        resource_count: how many resources there are.
+        resource_count: number of resources.
     """
     members = np.arange(len(owned), dtype=np.int32).repeat([len(one) for one in owned])
     claim_of = np.full(resource_count, NOBODY, dtype=np.int64)
     claim_of[places] = np.arange(places.size)
     order = claim_of[claim_of != NOBODY]
-    if order.size < places.size:  # something is claimed twice, so it takes a sort
+    if order.size < places.size:  # a resource is claimed twice, so a sort is needed
         order = places.argsort(kind="stable")
     return members[order], places[order].astype(np.int32)
 
@@ -138,9 +139,9 @@ def _claim_pairs(
 def _rightful_owners(
     members: Int32Array, places: Int32Array, generations: Int64Array, resource_count: int
 ) -> tuple[Int32Array, BoolArray]:
-    """Who owns each resource, and which are contested; claims ascend by resource."""
+    """Return the owner of each resource and whether it is contested; claims ascend by resource."""
     owner = np.full(resource_count, NOBODY, dtype=np.int32)
-    if (places[1:] > places[:-1]).all():  # as in most rounds: nothing is claimed twice
+    if (places[1:] > places[:-1]).all():  # the usual case: no resource is claimed twice
         owner[places] = members
         return owner, np.zeros(resource_count, dtype=np.bool_)
     newest = np.full(resource_count, np.iinfo(np.int64).min, dtype=np.int64)
@@ -157,7 +158,7 @@ def _subscription_classes(
     claims: Sequence[MemberClaim],
 ) -> tuple[tuple[tuple[str, ...], ...], Int32Array]:
     number_of: dict[tuple[str, ...], int] = {}
-    number_of_list: dict[int, int] = {}  # most members have the same list, not only an equal one
+    number_of_list: dict[int, int] = {}  # by identity: most members share the same list object
     class_of = []
     for claim in claims:
         number = number_of_list.get(id(claim.topics))

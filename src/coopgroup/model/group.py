@@ -1,8 +1,8 @@
 """`GroupSnapshot`: everything that a round knows about its group, in arrays.
 
-Members and resources are dense numbers inside a round: member m is `members[m]` (ascending by
-member id), resource r is the r-th of `resources` (ascending by name and index). "Who has what" is
-then one int32 array of member numbers, and a target, a plan or a rightful owner are all such
+Members and resources are dense numbers during a round. Member m is `members[m]` (ascending by
+member id). Resource r is the r-th of `resources` (ascending by name and index). A mapping from
+resources to members is then one int32 array of member numbers. Owners, targets and plans are such
 arrays.
 """
 
@@ -34,21 +34,21 @@ NO_LOSS: Final = -1
 
 @frozen(kw_only=True)
 class GroupMember:
-    """Who a member is, apart from what it subscribes to and owns.
+    """A member, without its subscription and its claims.
 
     Attributes:
-        member_id: id that the group coordinator gave it.
+        member_id: id from the group coordinator.
         instance_id: static id (`group.instance.id`, KIP-345), None for a dynamic member.
-        rack: rack of the process (`client.rack`, KIP-881), None when unknown.
-        remaining_delay_ms: scheduled delay that the member knows to be running, in ms; 0 when
-            it has just run out; None when it knows of none.
-        remaining_loss_ms: given where that delay is a pause between moves: what is left of the
-            wait for a lost owner, or for a group's first members, in ms; NO_LOSS when the member
-            knows of no such wait. None where the delay above is for it.
-        consumption_rate_per_s: records that it gets done in a second of work, as it measured it
-            itself: smoothed, and only while records waited for it. None when unknown.
-        readable: whether its subscription could be decoded. Of a member that is not, neither
-            topics nor claims are known.
+        rack: rack of the process (`client.rack`, KIP-881), None if unknown.
+        remaining_delay_ms: remaining scheduled delay that the member knows of, in ms; 0 if it has
+            just ended; None if the member knows of no delay.
+        remaining_loss_ms: present if that delay is a pause between moves: the remaining wait for a
+            lost owner, or for a group's first members, in ms. `NO_LOSS` if the member knows of no
+            such wait. None if the delay itself is this wait.
+        consumption_rate_per_s: records that the member processes in a second of work. The member
+            measures and smooths it, and counts only time in which records waited. None if unknown.
+        readable: whether its subscription could be decoded. If not, its topics and claims are
+            unknown.
     """
 
     member_id: str
@@ -61,7 +61,7 @@ class GroupMember:
 
     @property
     def known_loss_ms(self) -> int | None:
-        """What it knows to be left of the wait for a lost owner, in ms; None for no wait."""
+        """Return the remaining wait for a lost owner that the member knows of, in ms, or None."""
         if self.remaining_loss_ms is None:
             return self.remaining_delay_ms
         return None if self.remaining_loss_ms == NO_LOSS else self.remaining_loss_ms
@@ -74,8 +74,8 @@ class ReplicaRacks:
     Attributes:
         racks: rack names, ascending.
         starts: int64, shape (resources + 1,).
-        numbers: int32, positions in `racks`; those of resource r are
-            `numbers[starts[r]:starts[r + 1]]`, ascending.
+        numbers: int32, positions in `racks`, ascending per resource. Resource r has
+            `numbers[starts[r]:starts[r + 1]]`.
     """
 
     racks: tuple[str, ...]
@@ -88,9 +88,9 @@ class ReplicaRacks:
         resources: ResourceSet,
         racks_by_name: Mapping[str, Mapping[int, Sequence[str]]],
     ) -> ReplicaRacks:
-        """Pack racks given by name and index; resources without any stay empty.
+        """Pack racks given by name and index; a resource can have none.
 
-        A million partitions have as many lists of racks: they are read in one pass, not one by one.
+        A million partitions have a million lists of racks, so one pass reads all of them.
         """
         known = chain.from_iterable(by_index.values() for by_index in racks_by_name.values())
         racks = tuple(sorted(set(chain.from_iterable(known))))
@@ -114,26 +114,26 @@ class ReplicaRacks:
 
 @frozen(kw_only=True, eq=False, slots=False)  # for `replaced`
 class GroupSnapshot:
-    """A group at the moment of a round, claims already resolved.
+    """A group at the time of a round, with all claims resolved.
 
     With M members, R resources, K claims and C distinct subscriptions:
 
     Attributes:
         members: ascending by member id.
-        resources: every resource that exists in the metadata or is claimed by somebody.
-        assignable: bool (R,): exists in the metadata, and may be placed by the assignor now.
+        resources: every resource that exists in the metadata or is claimed by a member.
+        assignable: bool (R,): exists in the metadata, and the assignor may place it now.
         subscriptions: the C distinct sets of subscribed names, each ascending, in order of the
-            first member that has it. Members with equal subscriptions are one class.
+            first member that has it. Members with equal subscriptions form a class.
         class_of: int32 (M,): position in `subscriptions` of each member's subscription.
-        owner: int32 (R,): number of the rightful owner, NOBODY where there is none.
-        contested: bool (R,): claimed twice in the newest generation, so it belongs to nobody and
-            is granted to nobody in this round (KIP-792).
-        claim_members: int32 (K,): who claims; with `claim_resources` ascending by (resource,
-            member).
-        claim_resources: int32 (K,): what is claimed, rightfully or not.
-        replica_racks: racks of the replicas, None when unknown.
-        arrivals_per_s: float64 (R,): records that come in to each resource in a second, 0 where
-            that is not known; None where nothing is known of it.
+        owner: int32 (R,): number of the rightful owner, or `NOBODY`.
+        contested: bool (R,): claimed twice in the newest generation. Such a resource has no owner
+            and is not granted in this round (KIP-792).
+        claim_members: int32 (K,): member of each claim, ascending by (resource, member) together
+            with `claim_resources`.
+        claim_resources: int32 (K,): resource of each claim, rightful or not.
+        replica_racks: racks of the replicas, None if unknown.
+        arrivals_per_s: float64 (R,): records that arrive at each resource per second, 0 if unknown;
+            None if all rates are unknown.
     """
 
     members: tuple[GroupMember, ...]
@@ -148,22 +148,22 @@ class GroupSnapshot:
     replica_racks: ReplicaRacks | None = None
     arrivals_per_s: Float64Array | None = None
 
-    # What follows is asked for many times in a round, and worked out once. It goes along into views
-    # of the group, so nothing of it may depend on who owns what or what is assignable. Arrays are
-    # handed out as copies: an assignor or a policy may go on to change what it was given.
+    # The following values are needed many times in a round and are computed once. Views of the
+    # group share them, so they must not depend on owners or on assignable resources. Arrays are
+    # returned as copies, because an assignor or a policy may change the array that it receives.
 
     @cached_property
     def member_ids(self) -> tuple[str, ...]:
-        """Member ids in the order of member numbers."""
+        """Return the member ids in the order of member numbers."""
         return tuple([member.member_id for member in self.members])
 
     @cached_property
     def number_of_member(self) -> Mapping[str, int]:
-        """Number of each member by its id."""
+        """Return the number of each member by its id."""
         return {member_id: number for number, member_id in enumerate(self.member_ids)}
 
     def subscribed_names(self) -> BoolArray:
-        """Which class subscribes to which name: bool, shape (C, len(resources.names))."""
+        """Return which class subscribes to which name: bool, shape (C, len(resources.names))."""
         return self._subscribed_names.copy()
 
     @cached_property
@@ -179,7 +179,7 @@ class GroupSnapshot:
         return bool(self._subscribed_names.all())
 
     def subscribed(self) -> BoolArray:
-        """Which resources at least one member subscribes to: bool, shape (R,)."""
+        """Return which resources have a subscriber: bool, shape (R,)."""
         return self._subscribed.copy()
 
     @cached_property
@@ -189,10 +189,10 @@ class GroupSnapshot:
         return by_name.repeat(starts[1:] - starts[:-1])
 
     def may_hold(self, holder: Int32Array) -> BoolArray:
-        """Whether each resource's holder subscribes to it; False where the holder is NOBODY.
+        """Return whether each resource's holder subscribes to it; False for `NOBODY`.
 
         Args:
-            holder: int32 (R,), member numbers or NOBODY.
+            holder: int32 (R,), member numbers or `NOBODY`.
 
         Returns:
             bool (R,).
@@ -209,7 +209,7 @@ class GroupSnapshot:
         return self.resources.name_numbers
 
     def claimed(self) -> BoolArray:
-        """Which resources somebody claims, rightfully or not: bool, shape (R,)."""
+        """Return which resources are claimed, rightfully or not: bool, shape (R,)."""
         return self._claimed.copy()
 
     @cached_property
@@ -219,19 +219,19 @@ class GroupSnapshot:
         return mask
 
     def by_member(self, holder: Int32Array) -> tuple[ResourceSet, ...]:
-        """Split the resources by who holds them.
+        """Split the resources by their holder.
 
         Args:
-            holder: int32 (R,), member numbers or NOBODY.
+            holder: int32 (R,), member numbers or `NOBODY`.
 
         Returns:
             One set per member, in the order of `members`.
         """
-        # Sorting keys that carry what they order is several times faster than an argsort.
+        # Sorting keys that contain the resource is several times faster than an argsort.
         resource_bits = holder.size.bit_length()
         keys = holder.astype(np.int64) << resource_bits
         keys |= np.arange(holder.size)
-        keys = keys[keys >= 0]  # NOBODY's are below
+        keys = keys[keys >= 0]  # keys of `NOBODY` are negative
         keys.sort()
         order = keys & ((1 << resource_bits) - 1)
         return split_by_member(self.resources, keys >> resource_bits, order, len(self.members))
@@ -243,7 +243,7 @@ class GroupSnapshot:
         assignable: BoolArray,
         arrivals_per_s: Float64Array | None = None,
     ) -> GroupSnapshot:
-        """The same group as the assignor should see it: other owners, fewer resources."""
+        """Return the group as the assignor should see it: other owners, fewer resources."""
         return replaced(self, owner=owner, assignable=assignable, arrivals_per_s=arrivals_per_s)
 
 
@@ -253,10 +253,10 @@ def split_by_member(
     resource_numbers: npt.NDArray[np.integer],
     member_count: int,
 ) -> tuple[ResourceSet, ...]:
-    """Cut (member, resource) pairs, ascending in that order, into one set per member."""
+    """Split ascending (member, resource) pairs into one set per member."""
     indices = resources.flat_indices[resource_numbers]
     name_numbers = resources.name_numbers[resource_numbers]
-    begins = np.ones(name_numbers.size, dtype=np.bool_)  # a name of a member
+    begins = np.ones(name_numbers.size, dtype=np.bool_)  # whether a new name of a member begins
     np.not_equal(name_numbers[1:], name_numbers[:-1], out=begins[1:])
     begins[1:] |= member_numbers[1:] != member_numbers[:-1]
     starts = np.append(begins.nonzero()[0], name_numbers.size)
@@ -269,7 +269,7 @@ def split_by_member(
 
 
 def _set_of_rows(names: tuple[str, ...], starts: Int64Array, indices: Int32Array) -> ResourceSet:
-    """The set with these of the indices of all members, from the first start to the last one."""
+    """Return the set of these rows of the indices of all members."""
     if not names:
         return EMPTY
     return ResourceSet.from_flat(names, starts - starts[0], indices[starts[0] : starts[-1]].copy())

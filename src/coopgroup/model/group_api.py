@@ -1,8 +1,8 @@
 """Requests to the group coordinator and their answers, as plain values.
 
-Rules of this file: values only. A request says what to ask, never in which version; an answer
-carries error codes as the coordinator sent them, and what a code means to a member is decided by
-the table of the member's state machine. The Kafka driver and the simulator both speak these.
+A request never names an API version. An answer has the error codes that the coordinator sent; the
+table of the member's state machine decides what a code means. The Kafka driver and the simulator
+both use these values.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 @frozen(kw_only=True)
 class Coordinator:
-    """Where the group coordinator of a group lives.
+    """The broker that is the group coordinator of a group.
 
     Attributes:
         node_id: id of the broker.
@@ -48,24 +48,24 @@ class Coordinator:
 
 @frozen(kw_only=True)
 class FindCoordinatorRequest:
-    """Which broker coordinates a group? Any broker can answer."""
+    """Find the group coordinator of a group; any broker can answer."""
 
     group_id: str
 
 
 @frozen(kw_only=True)
 class JoinGroupRequest:
-    """Join or rejoin a group; the answer comes when the whole group has joined.
+    """Join or rejoin a group; the answer comes after all members have joined.
 
     Attributes:
         group_id: the group.
-        member_id: id given by the coordinator, empty on the first join (which KIP-394 answers
-            with 79 and the id to use).
+        member_id: id from the coordinator, empty in the first join. KIP-394 answers that join with
+            error 79 and the id to use.
         group_instance_id: id of a static member (KIP-345), or None.
-        session_timeout_ms: the coordinator drops a member that is silent for so long.
+        session_timeout_ms: the coordinator removes a member after this time without a heartbeat.
         rebalance_timeout_ms: how long the coordinator waits for members to rejoin.
         protocol_type: "consumer" for topic partitions.
-        protocols: (protocol name, subscription bytes), most wanted first.
+        protocols: (protocol name, subscription bytes), preferred first.
         reason: why the member joins, for the broker's log (KIP-800); sent from v8 on.
     """
 
@@ -81,16 +81,16 @@ class JoinGroupRequest:
 
 @frozen(kw_only=True)
 class SyncGroupRequest:
-    """Hand in (leader) or ask for (all) the assignment of a generation.
+    """Send the assignments of a generation (leader) and receive one's own (all members).
 
     Attributes:
         group_id: the group.
-        generation: the generation of the join that went before.
+        generation: generation of the preceding join.
         member_id: the member's id.
         group_instance_id: id of a static member, or None.
         protocol_type: as in the join.
-        protocol_name: the protocol that the coordinator chose.
-        assignments: (member id, assignment bytes) from the leader, empty from all others.
+        protocol_name: protocol that the coordinator chose.
+        assignments: (member id, assignment bytes) from the leader, empty from followers.
     """
 
     group_id: str
@@ -104,7 +104,7 @@ class SyncGroupRequest:
 
 @frozen(kw_only=True)
 class HeartbeatRequest:
-    """Say that the member lives, and learn whether the group is rebalancing (27)."""
+    """Renew the session, and learn from error 27 that the group is rebalancing."""
 
     group_id: str
     generation: int
@@ -114,7 +114,7 @@ class HeartbeatRequest:
 
 @frozen(kw_only=True)
 class LeaveGroupRequest:
-    """Leave the group at once instead of at the end of the session."""
+    """Leave the group now instead of when the session ends."""
 
     group_id: str
     member_id: str
@@ -124,7 +124,7 @@ class LeaveGroupRequest:
 
 @frozen(kw_only=True)
 class OffsetCommitRequest:
-    """Commit offsets under the fence of a generation.
+    """Commit offsets, fenced by generation and member id.
 
     Attributes:
         group_id: the group.
@@ -144,11 +144,11 @@ class OffsetCommitRequest:
 
 @frozen(kw_only=True)
 class FindCoordinatorAnswer:
-    """Answer to a look-up.
+    """Answer to a FindCoordinator request.
 
     Attributes:
-        error_code: 0, or why there is no coordinator now.
-        error_message: the broker's words, empty if it has none.
+        error_code: 0, or why the coordinator is unknown.
+        error_message: message of the broker, can be empty.
         coordinator: None unless the error code is 0.
     """
 
@@ -159,7 +159,7 @@ class FindCoordinatorAnswer:
 
 @frozen(kw_only=True)
 class JoinedMember:
-    """One member as the leader sees it: its subscription is still bytes."""
+    """One member in the answer to the leader; its subscription is not decoded yet."""
 
     member_id: str
     group_instance_id: str | None
@@ -171,14 +171,14 @@ class JoinGroupAnswer:
     """Answer to a join.
 
     Attributes:
-        error_code: 0, or why the member is not in.
+        error_code: 0, or why the member did not join.
         generation: the new generation, -1 with an error.
-        protocol_name: the protocol that all members have in common, empty with an error.
+        protocol_name: protocol that all members support, empty with an error.
         leader_id: member id of the leader.
-        member_id: the id to use from now on; with error 79 the id for the second join.
-        members: all members, given to the leader only.
-        skip_assignment: the leader must not assign: the group keeps what the coordinator stores
-            (KIP-814, v9: a static leader came back). False from older brokers.
+        member_id: id to use from now on; with error 79 the id for the second join.
+        members: all members, sent only to the leader.
+        skip_assignment: the leader must not assign; the group keeps the stored assignments
+            (KIP-814, v9: a static leader returned). Older brokers do not send it: False.
     """
 
     error_code: int
@@ -207,7 +207,7 @@ class HeartbeatAnswer:
 
 @frozen(kw_only=True)
 class LeaveGroupAnswer:
-    """Answer to a leave: the code of the request, or else the member's own."""
+    """Answer to a leave: the error code of the request, else that of the member."""
 
     error_code: int
 

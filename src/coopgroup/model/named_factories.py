@@ -1,7 +1,7 @@
-"""`NamedFactories`: how users name an assignor or a policy, and add their own.
+"""`NamedFactories`: choose an assignor or a policy by name, and register new ones.
 
-One place decides what a wrong name and a wrong option are answered with: one line that lists what
-there is. The registries offer the methods of their `NamedFactories` as functions of their own.
+Here is the one place that answers an unknown name or a wrong option: one line that lists the valid
+ones. The registries expose the methods of their `NamedFactories` as functions.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _NAMED_KINDS: Final = (
 
 
 class NamedFactories(Generic[T]):
-    """Factories of one kind of thing by name.
+    """Factories of one kind of object by name.
 
     Args:
-        kind: what they make, as messages call it: "assignor", say.
-        factories: those that are there from the start. A factory takes its options as keyword
-            arguments; a class does.
+        kind: name of the kind in messages, such as "assignor".
+        factories: built-in factories. A factory, usually a class, takes its options as keyword
+            arguments.
     """
 
     __slots__ = ("_factories", "_kind")
@@ -41,18 +41,18 @@ class NamedFactories(Generic[T]):
         self._factories = dict(factories)
 
     def names(self) -> tuple[str, ...]:
-        """All names to choose from, ascending."""
+        """All registered names, ascending."""
         return tuple(sorted(self._factories))
 
     def register(self, name: str, factory: Callable[..., T]) -> None:
-        """Let users choose something of their own by name.
+        """Register a factory under a new name.
 
         Args:
-            name: by which it is chosen.
-            factory: takes its options as keyword arguments; its class, say.
+            name: name for users to choose.
+            factory: usually a class; takes its options as keyword arguments.
 
         Raises:
-            ConfigurationError: the name is empty, or belongs to another factory.
+            ConfigurationError: the name is empty or already registered.
         """
         if not name:
             raise ConfigurationError(f"{self._kind} name", name, "a name")
@@ -61,14 +61,14 @@ class NamedFactories(Generic[T]):
         self._factories[name] = factory
 
     def create(self, name: str, options: Mapping[str, object] | None = None) -> T:
-        """Make what has that name.
+        """Create the object with this name.
 
         Args:
-            name: one of those that there are.
+            name: a registered name.
             options: keyword arguments of its factory; None for none.
 
         Raises:
-            ConfigurationError: there is no such name or option, an option is missing, or the
+            ConfigurationError: the name or an option is unknown, an option is missing, or the
                 factory refuses a value.
         """
         factory = self._factories.get(name)

@@ -1,8 +1,8 @@
-"""Where the resources of many small sets stand in a large one.
+"""Find the positions of many small sets' resources in one large set.
 
-A leader asks this of everything that is claimed, up to a million resources in ten thousand sets, in
-every round. So names are looked up one by one, resources all at once, and without a search where a
-name's indices follow each other, as a topic's partitions do.
+In every round a leader looks up all claims: up to a million resources in ten thousand sets. Names
+are looked up one by one, and resources all together. If the indices of a name are consecutive, as
+a topic's partitions are, no search is needed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ _INDEX_BITS: Final = 32
 
 
 def places_in(resources: ResourceSet, sets: Sequence[ResourceSet]) -> Int64Array:
-    """Find the resources of sets, one set after the other.
+    """Find the resources of several sets, one set after the other.
 
     Args:
-        resources: where to look.
-        sets: what to find.
+        resources: set to search.
+        sets: sets to find.
 
     Returns:
-        int64, shape (total count of resources of the sets,): position in `resources`, ABSENT for
-        what is not there.
+        int64, shape (sum of the sets' sizes,): position in `resources`, or `ABSENT`.
     """
     some = [one for one in sets if one]
     if not some or not resources:
@@ -47,30 +46,30 @@ def places_in(resources: ResourceSet, sets: Sequence[ResourceSet]) -> Int64Array
 
 
 def _counts(sets: Sequence[ResourceSet]) -> Int64Array:
-    """How many indices each name of each set has."""
+    """Return the number of indices of each name of each set."""
     starts = np.concatenate([one.starts for one in sets])
     lasts = np.cumsum([one.starts.size for one in sets]) - 1
     between = np.ones(starts.size - 1, dtype=np.bool_)
-    between[lasts[:-1]] = False  # from the end of one set to the beginning of the next
+    between[lasts[:-1]] = False  # from the end of one set to the start of the next
     counts: Int64Array = np.diff(starts)[between]
     return counts
 
 
 def _found(resources: ResourceSet, row: Int64Array, wanted: Int32Array) -> Int64Array:
-    """Find indices, each within a name.
+    """Find each index within its name.
 
     Args:
-        resources: where to look; not empty.
-        row: int64 (K,): number of the name, that of the last one and one more if there is none.
+        resources: set to search, not empty.
+        row: int64 (K,): number of the name; one more than the last number for an unknown name.
         wanted: int32 (K,): the index.
 
     Returns:
-        int64 (K,): position, or ABSENT.
+        int64 (K,): position, or `ABSENT`.
     """
     starts, indices = resources.starts, resources.flat_indices
     first = np.append(indices[starts[:-1]].astype(np.int64) - starts[:-1], 0)
     last = np.append(starts[1:], 0) - 1
-    # Where it stands if its name lacks none of the indices before it.
+    # The position if its name has all smaller indices.
     places: Int64Array = wanted - first[row]
     np.clip(places, np.append(starts[:-1], 0)[row], last[row], out=places)
     missed = (indices[places] != wanted).nonzero()[0]

@@ -1,7 +1,7 @@
-"""`RoundPlan`: what a round tells every member, in arrays.
+"""`RoundPlan`: the result of a round for every member, in arrays.
 
-One array says it all: who holds each resource after the round. Whatever a member claims and does
-not hold in the plan is what it must stop, so the lists of revocations are derived, never stored.
+The array `assigned` is enough: the owner of each resource after the round. A member must stop each
+resource that it claims and that is not assigned to it. So revocations are derived and not stored.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ class RoundPlan:
     """A staged round of a group with R resources.
 
     Attributes:
-        target: int32 (R,): where the assignor wants each resource, NOBODY where it was not asked.
-        assigned: int32 (R,): who holds it after the round, NOBODY for nobody.
-        follow_up: whether another round comes because somebody revokes or waits; members then
-            rejoin at once (an empty, not a null, list of revocations).
-        scheduled_rebalance_timeout_ms: when all shall rejoin though nothing happens, in ms from
-            now; 0 for never. Only ever set in a round in which nobody revokes.
-        loss_timeout_ms: given where that time-out is a pause between moves: when the first wait for
-            a lost owner, or for a group's first members, ends, in ms from now, which is later;
-            NO_LOSS when there is no such wait. None where the time-out above is for it.
+        target: int32 (R,): where the assignor wants each resource, `NOBODY` if it was not asked.
+        assigned: int32 (R,): owner of each resource after the round, or `NOBODY`.
+        follow_up: whether another round follows because a member revokes or waits. Members then
+            rejoin at once (an empty list of revocations, not null).
+        scheduled_rebalance_timeout_ms: when all members rejoin even if nothing happens, in ms from
+            now; 0 for never. It is only set in a round without revocations.
+        loss_timeout_ms: present if that time-out is a pause between moves: when the first wait for
+            a lost owner, or for a group's first members, ends. It is later than the time-out, in ms
+            from now. `NO_LOSS` without such a wait. None if the time-out itself is this wait.
         lost: bool (R,): lost, and after this round still waiting for the owner to return.
-        created: bool (R,): never owned so far, granted in this round.
-        waiting: bool (R,): in target, not yet released by the present owner; never a lost one.
-        held: bool (R,): never owned so far, and held back until more members have joined; None
-            for nothing.
-        stopping: bool (K,), in the order of the group's claims: told to be stopped in an earlier
-            round, still claimed, and told again; None for none. While these are all that has to be
-            stopped, no follow-up round is announced, and their claimants alone are told.
+        created: bool (R,): never owned before, granted in this round.
+        waiting: bool (R,): in target, not yet released by the present owner; never a lost resource.
+        held: bool (R,): never owned before, and withheld until more members have joined; None if
+            nothing is withheld.
+        stopping: bool (K,), in the order of the group's claims: revoked in an earlier round, still
+            claimed, and revoked again; None for none. If only these have to be stopped, no
+            follow-up round is announced, and only their members are notified.
     """
 
     target: Int32Array
@@ -58,13 +58,13 @@ class RoundPlan:
 
 
 def revoked_claims(group: GroupSnapshot, assigned: Int32Array) -> BoolArray:
-    """Which claims must be stopped: bool (K,), in the order of the group's claims."""
+    """Return the claims to be stopped: bool (K,), in the order of the group's claims."""
     stop: BoolArray = assigned[group.claim_resources] != group.claim_members
     return stop
 
 
 def revoked_by_member(group: GroupSnapshot, assigned: Int32Array) -> tuple[ResourceSet, ...]:
-    """What each member must stop, in the order of the group's members: most of them nothing."""
+    """Return the resources that each member must stop, in the order of members."""
     stop = np.flatnonzero(revoked_claims(group, assigned))
     order = stop[np.argsort(group.claim_members[stop], kind="stable")]
     numbers, claimant = np.unique(group.claim_members[order], return_inverse=True)
@@ -78,9 +78,9 @@ def revoked_by_member(group: GroupSnapshot, assigned: Int32Array) -> tuple[Resou
 
 
 def plan_that_moves_nothing(group: GroupSnapshot) -> RoundPlan:
-    """The plan that is always safe: rightful owners keep, nobody gains.
+    """Return the plan that is always safe: rightful owners keep, and no member gains.
 
-    Claims that are not rightful are still told to stop: they have no owner's right to go on.
+    Claims that are not rightful are still revoked, because their members may not continue.
     """
     nothing = np.zeros(len(group.resources), dtype=np.bool_)
     keeps = group.may_hold(group.owner) & group.assignable

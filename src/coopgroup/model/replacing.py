@@ -1,8 +1,8 @@
-"""`replaced`: a frozen value with other values of some fields, at the cost of one copy.
+"""`replaced`: a frozen value with some fields changed, at the cost of one copy.
 
-`attrs.evolve` looks at every field and runs `__init__`, which is well spent where a user's word is
-checked. What changes with every event of a member is checked already, and has a dictionary instead
-of slots: to copy that takes a fraction of the time.
+`attrs.evolve` visits every field and runs `__init__`. This is right where a user's input is
+validated. A member's state changes with every event and is valid already. It has a dictionary
+instead of slots, which copies in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ __all__ = ["replaced"]
 
 Value = TypeVar("Value")
 
-_new: Final = object.__new__  # looked up once
+_new: Final = object.__new__  # resolved once, because it is called for every event
 _fill: Final = object.__setattr__
 
 
 def replaced(value: Value, **changes: Any) -> Value:  # noqa: ANN401  (of any field)
-    """The value with other values of some fields, which nothing checks.
+    """Return a copy of the value with some fields changed, without validation.
 
     Args:
-        value: frozen, with `slots=False`. Whatever it has cached goes along.
-        changes: fields by name.
+        value: frozen, with `slots=False`. Cached properties are copied as well.
+        changes: new values by field name.
 
     Raises:
-        TypeError: there is no such field.
+        TypeError: a field is unknown.
     """
     before = value.__dict__
     fields = before | changes

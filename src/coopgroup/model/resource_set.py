@@ -1,19 +1,19 @@
-"""`ResourceSet`: an immutable set of resources, kept in arrays.
+"""`ResourceSet`: an immutable set of resources, stored in arrays.
 
-A resource is a (name, index) pair: topic partition, task of a connector (the connector itself has
-index -1), leadership (index 0). A group shares up to a million of them, so a set is three flat
-parts and not a million tuples:
+A resource is a (name, index) pair: a topic partition, a connector's task (index -1 is the connector
+itself), or a leadership (index 0). A group shares up to a million resources, so a set has three
+flat parts and not a million tuples:
 
-    names    ('orders', 'payments')        ascending, none without an index
+    names    ('orders', 'payments')        ascending, each with an index
     starts   [0, 3, 5]                      indices of names[i] are indices[starts[i]:starts[i+1]]
     indices  [0, 1, 4, 0, 2]                ascending within a name, int32
 
-Theory of operation: every operation of two sets gives the names of both one common numbering and
-turns each resource into one int64 key, name number in the upper half and index in the lower. Both
-key arrays ascend by construction, so union, difference and intersection are merges, and their
-cost does not depend on how the resources are spread over names. Where there is one name only, its
-indices are the keys. Sets are small most of the time, and often the same on both sides: such are
-told apart before any merge, for then the calls cost more than the work.
+Theory of operation: an operation on two sets numbers the names of both together. It turns each
+resource into an int64 key with the name's number in the upper half and the index in the lower half.
+Both key arrays are ascending, so union, difference and intersection are merges. Their cost does not
+depend on how resources are spread over names. With a single name the indices are the keys. Sets are
+usually small and often equal on both sides. These cases are handled before any merge, because there
+the calls cost more than the work.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _INDEX_BITS: Final = 32
 
 
 class Resource(NamedTuple):
-    """One thing that a group shares.
+    """A resource that a group shares.
 
     Attributes:
         name: topic, connector or any other name.
@@ -56,19 +56,19 @@ class Resource(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a pair
 
 
-# `Resource._make` without its checks: whole sets are listed again and again.
+# `Resource._make` without its checks, because whole sets are listed often.
 _resource: Final[Callable[[tuple[str, int]], Resource]] = partial(tuple.__new__, Resource)
 
 
 @final
 class ResourceSet:
-    """An immutable set of resources with exact set algebra and one deterministic order.
+    """An immutable set of resources with exact set algebra and a deterministic order.
 
     The order is by name (code points), then by index. Equal sets have equal hashes.
 
     Args:
-        indices_by_name: for each name its indices in any order; repeats are one, and names
-            without an index are left out.
+        indices_by_name: indices of each name in any order. Repeats count once; names without an
+            index are dropped.
 
     Raises:
         ConfigurationError: an index is not an integer that fits into int32.
@@ -106,7 +106,7 @@ class ResourceSet:
         object.__setattr__(self, "_hash", None)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        """Refuse: a set never changes."""
+        """Refuse changes: a set is immutable."""
         message = f"ResourceSet is immutable, cannot set {name}"
         raise AttributeError(message)
 
@@ -114,7 +114,7 @@ class ResourceSet:
     def from_flat(
         cls, names: tuple[str, ...], starts: Int64Array, indices: Int32Array
     ) -> ResourceSet:
-        """Wrap flat arrays that already obey the order described at the top of this module.
+        """Wrap flat arrays in the layout described at the top of this module, without checks.
 
         Args:
             names: ascending, distinct, each with at least one index.
@@ -140,7 +140,7 @@ class ResourceSet:
 
     @property
     def starts(self) -> Int64Array:
-        """Where each name begins in `flat_indices`: int64, shape (len(names) + 1,)."""
+        """Start of each name in `flat_indices`: int64, shape (len(names) + 1,)."""
         return self._starts
 
     @property
@@ -155,11 +155,11 @@ class ResourceSet:
 
     @property
     def _counts(self) -> Int64Array:
-        """How many indices each name has: int64, shape (len(names),)."""
+        """Return the number of indices of each name: int64, shape (len(names),)."""
         return self._starts[1:] - self._starts[:-1]
 
     def indices(self, name: str) -> Int32Array:
-        """Ascending int32 indices of one name; empty when the set has none of it."""
+        """Return the ascending int32 indices of a name; empty if the set lacks the name."""
         try:
             number = self._names.index(name)
         except ValueError:
@@ -167,13 +167,13 @@ class ResourceSet:
         return self._indices[self._starts[number] : self._starts[number + 1]]
 
     def items(self) -> Iterator[tuple[str, Int32Array]]:
-        """Each name with its ascending int32 indices, in the order of names."""
+        """Yield each name with its ascending int32 indices, in the order of names."""
         bounds = self._starts.tolist()
         for number, name in enumerate(self._names):
             yield name, self._indices[bounds[number] : bounds[number + 1]]
 
     def to_dict(self) -> dict[str, list[int]]:
-        """Plain lists by name, ascending: the form in which JSON shows a set."""
+        """Return plain ascending lists by name, for JSON."""
         flat, bounds = self._indices.tolist(), self._starts.tolist()
         return {
             name: flat[low:high]
@@ -181,20 +181,20 @@ class ResourceSet:
         }
 
     def __len__(self) -> int:
-        """Count of resources."""
+        """Return the number of resources."""
         return int(self._indices.size)
 
     def __bool__(self) -> bool:
-        """Whether there is any resource; asked far more often than how many."""
+        """Return whether the set has any resource; called far more often than `len`."""
         return self._names != ()
 
     def __iter__(self) -> Iterator[Resource]:
-        """Resources in order."""
+        """Iterate over the resources in order."""
         for name, indices in self.items():
             yield from map(_resource, zip(repeat(name), indices.tolist()))
 
     def __contains__(self, pair: object) -> bool:
-        """Whether the (name, index) pair is in the set."""
+        """Return whether the (name, index) pair is in the set."""
         if not (isinstance(pair, tuple) and len(pair) == len(Resource._fields)):
             return False
         name, index = pair
@@ -205,7 +205,7 @@ class ResourceSet:
         return place < indices.size and bool(indices[place] == index)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both hold the same resources."""
+        """Return whether both sets have the same resources."""
         if not isinstance(other, ResourceSet):
             return NotImplemented
         return self is other or (
@@ -216,7 +216,7 @@ class ResourceSet:
         )
 
     def __hash__(self) -> int:
-        """Hash of the content, computed once."""
+        """Return the hash of the content, computed once."""
         if self._hash is None:
             content = (self._names, self._starts.tobytes(), self._indices.tobytes())
             object.__setattr__(self, "_hash", hash(content))
@@ -224,15 +224,15 @@ class ResourceSet:
         return self._hash
 
     def __repr__(self) -> str:
-        """Show the content as the constructor takes it."""
+        """Show the content in the form that the constructor takes."""
         return f"ResourceSet({self.to_dict()!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle through the flat parts: Spark and process pools carry sets about."""
+        """Pickle the flat parts: Spark and process pools transfer sets."""
         return ResourceSet.from_flat, (self._names, self._starts, self._indices)
 
     def __or__(self, other: ResourceSet) -> ResourceSet:
-        """Resources of either set."""
+        """Return the resources of either set."""
         if not other or self == other:
             return self
         if not self:
@@ -241,7 +241,7 @@ class ResourceSet:
         return _from_keys(names, merged(mine, theirs))
 
     def __and__(self, other: ResourceSet) -> ResourceSet:
-        """Resources of both sets."""
+        """Return the resources of both sets."""
         if not self or self == other:
             return self
         if not other:
@@ -250,7 +250,7 @@ class ResourceSet:
         return _from_keys(names, mine[membership(mine, theirs)])
 
     def __sub__(self, other: ResourceSet) -> ResourceSet:
-        """Resources of this set that the other lacks."""
+        """Return the resources of this set that the other lacks."""
         if not other or not self:
             return self
         if self == other:
@@ -259,21 +259,21 @@ class ResourceSet:
         return _from_keys(names, mine[~membership(mine, theirs)])
 
     def __le__(self, other: ResourceSet) -> bool:
-        """Whether every resource of this set is in the other."""
+        """Return whether every resource of this set is in the other."""
         if not self or self == other:
             return True
         _, mine, theirs = _common_keys(self, other)
         return bool(np.count_nonzero(membership(mine, theirs)) == len(self))
 
     def isdisjoint(self, other: ResourceSet) -> bool:
-        """Whether the two have no resource in common."""
+        """Return whether the sets have no resource in common."""
         if not self or not other:
             return True
         _, mine, theirs = _common_keys(self, other)
         return not np.count_nonzero(membership(mine, theirs))
 
     def restrict_names(self, names: Iterable[str]) -> ResourceSet:
-        """The part of the set with one of the given names."""
+        """Return the resources with one of the given names."""
         wanted = set(names)
         if wanted.issuperset(self._names):
             return self
@@ -281,7 +281,7 @@ class ResourceSet:
         return self.take(keep.repeat(self._counts))
 
     def take(self, mask: BoolArray) -> ResourceSet:
-        """The part of the set that a mask selects.
+        """Return the resources that a mask selects.
 
         Args:
             mask: bool, shape (len(self),), in the order of the set.
@@ -298,13 +298,13 @@ class ResourceSet:
         )
 
     def positions(self, subset: ResourceSet) -> Int64Array:
-        """Where each resource of another set stands in this one.
+        """Return the position in this set of each resource of another set.
 
         Args:
             subset: the resources to find.
 
         Returns:
-            int64, shape (len(subset),): position in the order of this set, -1 where absent.
+            int64, shape (len(subset),): position in the order of this set, -1 if absent.
         """
         if not subset:
             return np.empty(0, dtype=np.int64)
@@ -316,13 +316,13 @@ class ResourceSet:
         return np.where(found, places, -1)
 
     def positions_all(self, subsets: Sequence[ResourceSet]) -> Int64Array:
-        """`positions` of many sets, one after the other, in one look-up.
+        """Return `positions` of many sets, one after the other, in one look-up.
 
         Args:
             subsets: the sets to find; every resource must be in this set.
 
         Returns:
-            int64, shape (total count of resources of the subsets,).
+            int64, shape (sum of the subsets' sizes,).
         """
         number_of = {name: number for number, name in enumerate(self._names)}
         wanted = [_keys(one, number_of) for one in subsets if one]
@@ -333,7 +333,7 @@ class ResourceSet:
 
     @staticmethod
     def union_all(sets: Iterable[ResourceSet]) -> ResourceSet:
-        """Union of any number of sets, in one sort instead of one merge per set."""
+        """Return the union of any number of sets, in one sort instead of one merge per set."""
         parts = [one for one in sets if one]
         if len(parts) <= 1:
             return parts[0] if parts else EMPTY
@@ -381,12 +381,12 @@ def _of_one_name(names: tuple[str, ...], indices: Int32Array) -> ResourceSet:
 
 @lru_cache(maxsize=1_024)
 def _starts_of_one(size: int) -> Int64Array:
-    """What all sets of one name with so many indices have in common."""
+    """Return the starts that all sets with one name and this size share."""
     return np.array([0, size], dtype=np.int64)
 
 
 def _of_counts(names: tuple[str, ...], counts: Int64Array, indices: Int32Array) -> ResourceSet:
-    """The set with so many of the indices for each name, which may be none."""
+    """Return the set with these counts of indices per name; a count can be 0."""
     if not indices.size:
         return EMPTY
     if np.count_nonzero(counts) < counts.size:

@@ -1,6 +1,6 @@
 """What happened in a group, as frozen records in one versioned schema.
 
-Logs, reports, the simulator and the Spark pipeline all read these records and nothing else.
+Logs, reports, the simulator and the Spark pipeline read these records and nothing else.
 """
 
 from coopgroup.telemetry.codec import SCHEMA_VERSION, Envelope, from_json, to_json

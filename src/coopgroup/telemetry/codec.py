@@ -1,12 +1,12 @@
-"""Records to JSON objects and back, in one versioned schema.
+"""Convert records to JSON objects and back, in one versioned schema.
 
-A record travels in an envelope that says when, in which group, by whom and in which generation:
+The envelope of a record has its time, group, member and generation:
 
     {"schema": 1, "at_ms": 1730000000000, "group": "orders", "member": "m-1", "generation": 7,
      "client": "", "kind": "resources_stopped", "resources": {"orders": [3]}, ...}
 
-`schema` grows when a reader of the old one would misread the new one. Added fields do not do
-that: a reader skips fields that it does not know, and a missing field takes its default.
+`schema` increases if a reader of the old version would misread the new one. An added field does not
+increase it: readers skip unknown fields and use defaults for missing ones.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ SCHEMA_VERSION: Final = 1
 
 @frozen(kw_only=True)
 class Envelope:
-    """A record with its circumstances.
+    """A record with its time and its writer.
 
     Attributes:
-        at_ms: when, on the writer's clock: ms since 1970 on Kafka, virtual ms in the simulator.
+        at_ms: time on the writer's clock: ms since 1970 on Kafka, virtual ms in the simulator.
         group: group id.
         member: member id of the writer; "" before it has one.
-        generation: generation that the writer was in; -1 for none.
+        generation: the writer's generation; -1 for none.
         record: what happened.
-        client: name of the process, which stays the same when it starts again under another member
-            id; "" where the writer does not say.
+        client: name of the process, which stays the same when it restarts with another member id;
+            "" if unknown.
     """
 
     at_ms: int
@@ -67,7 +67,7 @@ CLASS_OF_KIND: Final[Mapping[str, type]] = types.MappingProxyType(
 
 
 def to_json(envelope: Envelope) -> dict[str, Any]:
-    """Turn an envelope into an object that `json.dumps` takes, keys in a fixed order."""
+    """Convert an envelope to an object for `json.dumps`, with keys in a fixed order."""
     record = envelope.record
     return {
         "schema": SCHEMA_VERSION,
@@ -85,10 +85,10 @@ def from_json(row: Mapping[str, Any]) -> Envelope:
     """Read an object that `to_json` wrote.
 
     Args:
-        row: the object; fields that this version does not know are skipped.
+        row: the object; fields unknown to this version are skipped.
 
     Raises:
-        ConfigurationError: a field is missing, or has a value that it cannot have.
+        ConfigurationError: a field is missing or has an invalid value.
     """
     if row.get("schema") != SCHEMA_VERSION:
         raise ConfigurationError("schema", row.get("schema"), f"{SCHEMA_VERSION}")

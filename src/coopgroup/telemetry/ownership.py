@@ -1,18 +1,18 @@
-"""`read_ownership`: who worked on what and when, from telemetry alone.
+"""`read_ownership`: which client worked on which resource and when, from telemetry alone.
 
-What counts is what applications did (`ResourcesStarted`, `ResourcesStopped`), not what members were
-told. All work of a process also ends when the process does, and rests while it stands still: a
-killed process writes nothing any more, a frozen one writes later. A process that comes back under
-the same name begins with nothing.
+Ownership follows the applications (`ResourcesStarted`, `ResourcesStopped`) and not the assignments.
+The work of a process also ends with the process, and rests while the process is paused: a killed
+process writes nothing more, and a frozen process writes later. A process that returns under the
+same name starts without work.
 
-Real consumers write nothing about processes, so a crash has to be guessed: work that nobody ended
-is over when somebody else starts on the resource and the old owner is never heard of again. A
-client about whose process anything was written is believed instead, so that two owners are seen.
+Real consumers write no records about processes, so a crash must be inferred. Work without an end is
+over when another client starts on the resource and its old owner never writes again. If a client
+has records about its process, these count instead, so that double owners become visible.
 
-Theory of operation: records are put in order of time and numbered; every start and stop becomes a
-row of (resource, client, number of its record). Work that begins with a start ends with the first
-that follows it of three things: a stop of the same pair, a beginning or an end of the process, the
-end of the history. Each is a look-up in sorted keys that hold pair (or client) and number.
+Theory of operation: records are sorted by time and numbered. Every start and stop becomes a row
+(resource, client, number of the record). Work ends with the first of three events after its start:
+a stop of the same pair, a start or an end of the process, the end of the history. Each event is a
+look-up in sorted keys made of pair (or client) and number.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ _WORK: Final = (ResourcesStarted, ResourcesStopped)
 
 @frozen(kw_only=True, eq=False)
 class Ownership:
-    """I intervals in which clients worked on R resources, by resource, then by begin.
+    """I intervals in which clients worked on R resources, sorted by resource, then by begin.
 
-    Intervals are never empty. Those of one client and resource never overlap; those of two clients
-    do where both worked on a resource at once.
+    Intervals are never empty. Intervals of one client and resource never overlap. Intervals of two
+    clients overlap if both worked on a resource at the same time.
 
     Attributes:
-        resources: what the group ever worked on or decided about.
-        clients: names, ascending: of processes, or member ids where no process is named.
+        resources: resources that members worked on or leaders assigned.
+        clients: names of processes, ascending; member ids where processes have no name.
         resource: int32 (I,): number of the resource.
         owner: int32 (I,): number of the client.
         start_ms: int64 (I,): when the work began.
-        end_ms: int64 (I,): when it ended, or rested; `until_ms` where it never did.
-        begin_ms: when the history begins.
-        until_ms: when it ends.
+        end_ms: int64 (I,): when it ended or rested; `until_ms` if it did not end.
+        begin_ms: begin of the history.
+        until_ms: end of the history.
     """
 
     resources: ResourceSet
@@ -77,13 +77,12 @@ class Ownership:
 
 
 def read_ownership(envelopes: Iterable[Envelope], *, until_ms: int | None = None) -> Ownership:
-    """Find out who worked on what.
+    """Derive the intervals of work from telemetry.
 
     Args:
-        envelopes: of one group, in any order; those of one moment in the order in which they were
-            written.
-        until_ms: when the history ends: later records do not count, and work that goes on ends
-            then; None for the time of the last record.
+        envelopes: of one group, in any order; envelopes with the same time in the order of writing.
+        until_ms: end of the history: later records are ignored, and open work ends there. None for
+            the time of the last record.
     """
     history = sorted(envelopes, key=attrgetter("at_ms"))
     if until_ms is not None:
@@ -123,7 +122,7 @@ class _Rows:
         resource: int64 (N,): number of the resource.
         client: int64 (N,): number of the client.
         record: int64 (N,): number of the record in the history.
-        is_start: bool (N,): whether the work starts, or stops.
+        is_start: bool (N,): True for a start, False for a stop.
         numbers: number of each client.
     """
 
@@ -165,7 +164,7 @@ def _name(envelope: Envelope) -> str:
 
 
 def _decided(history: Sequence[Envelope]) -> list[ResourceSet]:
-    """What leaders decided about: some of it nobody may ever have worked on."""
+    """Return the resources in leaders' decisions; some may never have been worked on."""
     decided: dict[ResourceSet, None] = {}
     for envelope in history:
         if isinstance(led := envelope.record, RoundLed):
@@ -182,7 +181,7 @@ def _repeated(values: Sequence[int], sizes: Sequence[int]) -> Int64Array:
 
 @frozen(kw_only=True, eq=False)
 class _Work:
-    """Intervals; all arrays int64 (I,). Begins and ends are numbers of records, or ms."""
+    """Intervals of work; all arrays int64 (I,). Begins and ends are record numbers, or ms."""
 
     resource: Int64Array
     client: Int64Array
@@ -199,7 +198,7 @@ class _Work:
 
 
 def _work(rows: _Rows, history: Sequence[Envelope]) -> _Work:
-    """What was worked on from which record to which, by pair of resource and client, then begin."""
+    """Return the intervals in record numbers, sorted by resource and client, then by begin."""
     last = len(history)
     pair = rows.resource * len(rows.clients) + rows.client
     order = np.lexsort((rows.record, pair))
@@ -225,14 +224,14 @@ def _work(rows: _Rows, history: Sequence[Envelope]) -> _Work:
 def _next(
     keys: Int64Array, records: Int64Array, wanted: Int64Array, after: Int64Array, last: int
 ) -> Int64Array:
-    """The first record of each wanted key after a given one, or `last`.
+    """Return the first record of each wanted key after a given record, or `last`.
 
     Args:
         keys: int64 (N,): key of each record.
         records: int64 (N,): number of each record.
         wanted: int64 (M,): the keys to look up.
-        after: int64 (M,): for each the number of a record.
-        last: one more than the highest number of a record.
+        after: int64 (M,): record number to search from, for each key.
+        last: one more than the highest record number.
     """
     known = np.sort(keys * (last + 1) + records)
     places = np.searchsorted(known, wanted * (last + 1) + after, side="right")
@@ -241,7 +240,7 @@ def _next(
 
 
 def _lives(rows: _Rows, history: Sequence[Envelope]) -> tuple[Int64Array, Int64Array]:
-    """Client and record of each begin and end of a process."""
+    """Return client and record of each start and end of a process."""
     edges = [
         (rows.numbers[_name(one)], number)
         for number, one in enumerate(history)
@@ -252,17 +251,17 @@ def _lives(rows: _Rows, history: Sequence[Envelope]) -> tuple[Int64Array, Int64A
 
 
 def _guessed_ends(rows: _Rows, work: _Work, history: Sequence[Envelope]) -> Int64Array:
-    """Ends of work, those included that nobody wrote down (see the top of this module)."""
+    """Return the ends of work, including inferred ends (see the top of this module)."""
     last = len(history)
     last_words = np.full(len(rows.clients), -1, dtype=np.int64)
     for number, one in enumerate(history):
         if name := _name(one):
-            # Of a client that is believed something is always still to come.
+            # A client with records about its process is never considered silent.
             is_believed = isinstance(one.record, _RECORDS_OF_PROCESSES)
             client = rows.numbers[name]
             last_words[client] = last if is_believed else max(number, last_words[client])
     starts = np.sort(work.resource * (last + 1) + work.start)
-    # Of the work on a resource, the first that starts after everything that the owner ever wrote.
+    # The first work on the resource that starts after the owner's last record.
     successor = _next(
         starts // (last + 1), starts % (last + 1), work.resource, last_words[work.client], last
     )
@@ -273,7 +272,7 @@ def _guessed_ends(rows: _Rows, work: _Work, history: Sequence[Envelope]) -> Int6
 
 
 def _rested(rows: _Rows, work: _Work, times_ms: Int64Array, history: Sequence[Envelope]) -> _Work:
-    """Work in ms, with what was done by a process that stood still taken out."""
+    """Return the work in ms, without the times in which the process was paused."""
     intervals = evolve(work, start=times_ms[work.start], end=times_ms[work.end])
     for client, pause_ms, resume_ms in _pauses(rows, times_ms, history):
         hit = (
@@ -292,7 +291,7 @@ def _rested(rows: _Rows, work: _Work, times_ms: Int64Array, history: Sequence[En
 def _pauses(
     rows: _Rows, times_ms: Int64Array, history: Sequence[Envelope]
 ) -> list[tuple[int, int, int]]:
-    """Client, begin and end of each time in which a process stood still."""
+    """Return client, begin and end of each pause of a process."""
     pauses = []
     since: dict[int, int] = {}
     for one in history:

@@ -1,8 +1,8 @@
-"""The records themselves: one class per kind of thing that can happen.
+"""Telemetry records: one class for each kind of event.
 
-Rules of this file: a record is a frozen value in the past tense; its fields are plain values,
-resource sets or tuples of them; the class docstring says who writes it and when. A field may be
-added with a default, never renamed or removed (see `codec`).
+A record is a frozen value named in the past tense. Its fields are plain values, resource sets or
+tuples of them. The class docstring names the writer and the moment. A field may be added with a
+default, and is never renamed or removed (see `codec`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StopReason(enum.StrEnum):
 
 
 class EndCause(enum.StrEnum):
-    """How a process came to its end."""
+    """How a process ended."""
 
     CLOSED = "closed"
     CRASHED = "crashed"
@@ -56,12 +56,12 @@ class EndCause(enum.StrEnum):
 
 @frozen(kw_only=True)
 class StateChanged:
-    """A member's state machine moved. Written by the member.
+    """A member's state machine changed its state. Written by the member.
 
     Attributes:
-        before: state that it left.
-        after: state that it entered.
-        cause: event that moved it.
+        before: old state.
+        after: new state.
+        cause: event that caused the change.
     """
 
     before: str
@@ -71,17 +71,17 @@ class StateChanged:
 
 @frozen(kw_only=True)
 class AssignmentReceived:
-    """A member completed a round and learnt what it holds. Written by the member.
+    """A member completed a round and received its assignment. Written by the member.
 
     Attributes:
         leader: whether this member led the round.
-        gained: held now, not before.
-        kept: held before and now.
+        gained: assigned now and not owned before.
+        kept: owned before and assigned now.
         revoked: to be stopped now.
         follow_up: whether the leader announced another round.
         scheduled_rebalance_timeout_ms: delay that the leader announced, in ms; 0 for none.
-        protocol: that the group spoke in the round: ours, or one of Kafka's own clients; "" where
-            the writer does not say.
+        protocol: group protocol of the round: ours, or a protocol of Kafka's own clients; "" if
+            unknown.
     """
 
     leader: bool
@@ -95,10 +95,10 @@ class AssignmentReceived:
 
 @frozen(kw_only=True)
 class ResourcesStarted:
-    """The application began to work on resources. Written by the host, after `on_assign`.
+    """The application started work on resources. Written by the host, after `on_assign`.
 
     Attributes:
-        resources: what it works on from now.
+        resources: the resources.
     """
 
     resources: ResourceSet
@@ -106,12 +106,12 @@ class ResourcesStarted:
 
 @frozen(kw_only=True)
 class ResourcesStopped:
-    """The application works on resources no longer. Written by the host, after the callback.
+    """The application stopped work on resources. Written by the host, after the callback.
 
     Attributes:
-        resources: what it works on no more.
+        resources: the resources.
         reason: why.
-        duration_ms: how long the stop took, callback and commit included, in ms.
+        duration_ms: duration of the stop, including callback and commit, in ms.
     """
 
     resources: ResourceSet
@@ -121,11 +121,12 @@ class ResourcesStopped:
 
 @frozen(kw_only=True)
 class MembershipLost:
-    """A member lost everything that it held without a chance to commit. Written by the member.
+    """A member lost all its resources without a chance to commit. Written by the member.
 
     Attributes:
-        resources: what it held.
-        cause: "lease expired", "rebalance time-out", or the request and error that said so.
+        resources: resources that it owned.
+        cause: "lease expired", "rebalance time-out", or the request and the error that told the
+            member.
     """
 
     resources: ResourceSet
@@ -134,12 +135,12 @@ class MembershipLost:
 
 @frozen(kw_only=True)
 class RequestRefused:
-    """The group coordinator refused a request, or no answer came. Written by the member.
+    """The group coordinator refused a request or did not answer. Written by the member.
 
     Attributes:
         request: name of the request.
         error: name of the error.
-        action: what the member does about it.
+        action: the member's reaction.
     """
 
     request: str
@@ -168,15 +169,15 @@ class RoundLed:
         policy: name of the policy.
         assignor: name of the assignor.
         members: member ids, ascending.
-        granted: resources that somebody gained.
-        revoked: claims that somebody must give up.
+        granted: resources with a new owner.
+        revoked: claims that members must give up.
         lost: lost, and still waiting for the owner.
         created: never owned before, granted now.
         waiting: in target and not yet released.
-        contested: claimed twice in one generation, granted to nobody.
+        contested: claimed twice in one generation, and therefore not granted.
         follow_up: whether another round was announced.
         scheduled_rebalance_timeout_ms: announced delay, in ms; 0 for none.
-        protocol: that the group spoke in the round, as in `AssignmentReceived`.
+        protocol: group protocol of the round, as in `AssignmentReceived`.
     """
 
     policy: str
@@ -195,10 +196,10 @@ class RoundLed:
 
 @frozen(kw_only=True)
 class RoundRefused:
-    """A leader's safety check refused a staged round, which then moved nothing: a bug.
+    """A leader's safety check refused a staged round, which then moved nothing. This is a bug.
 
     Attributes:
-        violations: what was wrong, one sentence each.
+        violations: the violated rules, one sentence each.
     """
 
     violations: tuple[str, ...]
@@ -206,14 +207,14 @@ class RoundRefused:
 
 @frozen(kw_only=True)
 class BalanceRequested:
-    """A leader asked for a round because lags had been uneven for long. Written by the leader.
+    """A leader asked for a round because lags were uneven for a long time. Written by the leader.
 
     Attributes:
-        overloaded: member ids of those that carried too much, ascending.
-        lags: lag of each of them, in records; those of members that tell how fast they are count
-            as much as they would to one of mean speed.
-        mean_lag: mean of all members, counted likewise.
-        resources: what would have moved by the lags of that moment; the round looks again.
+        overloaded: member ids of the overloaded members, ascending.
+        lags: lag of each of them, in records. If a member reports its rate, its lag is scaled to a
+            member of mean speed.
+        mean_lag: mean of all members, scaled in the same way.
+        resources: resources that would move with the present lags; the round looks again.
     """
 
     overloaded: tuple[str, ...]
@@ -224,11 +225,11 @@ class BalanceRequested:
 
 @frozen(kw_only=True)
 class SubscriptionUnreadable:
-    """A member's subscription could not be decoded; it gains nothing. Written by the leader.
+    """A member's subscription could not be decoded, so it gains nothing. Written by the leader.
 
     Attributes:
-        member_id: whose it is.
-        reason: what is wrong, with the offset.
+        member_id: the member.
+        reason: the error with its offset.
     """
 
     member_id: str
@@ -237,13 +238,13 @@ class SubscriptionUnreadable:
 
 @frozen(kw_only=True)
 class WorkFailed:
-    """A callback of a group of named resources raised. Written by the host; it is tried again.
+    """A callback of a group of named resources raised; the host retries it. Written by the host.
 
     Attributes:
-        resources: what it was about.
+        resources: resources of the callback.
         action: "start", "stop" or "lost".
-        error: what was raised, one line.
-        attempts: how often in a row.
+        error: the exception, in one line.
+        attempts: number of attempts in a row.
     """
 
     resources: ResourceSet
@@ -252,12 +253,12 @@ class WorkFailed:
     attempts: int
 
 
-# What follows only a host knows that controls processes, such as the simulator.
+# Only a host that controls processes, such as the simulator, writes the following records.
 
 
 @frozen(kw_only=True)
 class ProcessStarted:
-    """A process began its life. Written by the host, before anything else of this life.
+    """A process started. Written by the host, before all other records of this process.
 
     Attributes:
         instance_id: its static id, "" for a dynamic member.
@@ -270,7 +271,7 @@ class ProcessStarted:
 
 @frozen(kw_only=True)
 class ProcessEnded:
-    """A process ended: whatever it worked on, it works on no more. Written by the host.
+    """A process ended, and with it all its work. Written by the host.
 
     Attributes:
         cause: how.
@@ -281,28 +282,29 @@ class ProcessEnded:
 
 @frozen(kw_only=True)
 class ProcessPaused:
-    """A process stands still: it works on nothing. Written by the host.
+    """A process paused all its work. Written by the host.
 
-    As after SIGSTOP, or because what it holds may be another's by now (`hold_until_ms`).
+    Causes are SIGSTOP, and uncertainty whether the process still owns its resources
+    (`hold_until_ms`).
     """
 
 
 @frozen(kw_only=True)
 class ProcessResumed:
-    """A process goes on. Written by the host.
+    """A paused process continued. Written by the host.
 
-    What it worked on when it was paused it works on again, but for what a `ResourcesStopped`
-    meanwhile or at the same time takes away: its lease ran out, say.
+    It continues its work, except for resources in a `ResourcesStopped` during the pause or at its
+    end, for example because its lease had expired.
     """
 
 
 @frozen(kw_only=True)
 class OffsetsCommitted:
-    """The group coordinator accepted a commit. Written by the host, as the coordinator does it.
+    """The group coordinator accepted a commit. Written by the host at that moment.
 
     Attributes:
         resources: the partitions.
-        offsets: the offset of each, in the order of `resources`.
+        offsets: offset of each partition, in the order of `resources`.
     """
 
     resources: ResourceSet
@@ -311,10 +313,10 @@ class OffsetsCommitted:
 
 @frozen(kw_only=True)
 class FaultInjected:
-    """Something happened to the surroundings of the group. Written by the host.
+    """A fault was injected into the environment of the group. Written by the host.
 
     Attributes:
-        description: what, in a few words.
+        description: the fault, in a few words.
     """
 
     description: str
