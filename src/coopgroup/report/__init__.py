@@ -1,8 +1,8 @@
-"""Pages that show what happened to a group: one HTML file each, without server and network.
+"""Report pages: one offline HTML file shows what happened to a group.
 
     write_history_page(envelopes, "billing.html", title="billing")
 
-Fed by the telemetry of real consumers or of simulated ones alike. Drawing needs the extra `report`.
+The input is the telemetry of real or simulated consumers. Drawing needs the extra `report`.
 """
 
 from coopgroup.report.page import Objection

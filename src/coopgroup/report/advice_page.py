@@ -1,4 +1,4 @@
-"""The page of an advice: what to do, why, what else was tried, and the lines to paste."""
+"""The page of an advice: the advised setting, reasons, other settings, a snippet to paste."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["AdviceView", "TriedRow", "write_advice_page"]
 
 @frozen(kw_only=True)
 class TriedRow:
-    """A setting that was tried, as the table shows it.
+    """A tried setting, as the table shows it.
 
     Attributes:
         words: policy and options.
@@ -33,15 +33,15 @@ class TriedRow:
 
 @frozen(kw_only=True)
 class AdviceView:
-    """What the page shows, as texts and charts.
+    """The content of the page, as texts and charts.
 
     Attributes:
         title: heading.
-        under: the line below it.
-        headline: what to do.
-        reasons: why, sentence by sentence.
-        notes: warnings and what the figures rest on.
-        cards: label and text of the figures seen first.
+        under: the line below the heading.
+        headline: the advice.
+        reasons: the reasons, one sentence each.
+        notes: warnings, and the data behind the figures.
+        cards: label and text of the most important figures.
         columns: headings of the figures of the settings.
         rows: the settings.
         charts: curves.
@@ -64,8 +64,8 @@ def write_advice_page(view: AdviceView, path: str | Path) -> None:
     """Write the page of an advice.
 
     Args:
-        view: what it shows.
-        path: where the page goes; what is there is replaced.
+        view: content of the page.
+        path: file to write; an existing file is replaced.
 
     Raises:
         ConfigurationError: the file cannot be written.

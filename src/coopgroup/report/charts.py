@@ -1,7 +1,7 @@
-"""What charts of many runs show: curves with their bands, and heat maps; values without Bokeh.
+"""Charts of many runs as values, without Bokeh: curves with bands, and heat maps.
 
-Rules of this file: frozen values only, and how numbers become places on an axis. `drawing.charts`
-draws them, `sweep_charts` and `advice_page` say what they show.
+Frozen values, and the conversion of numbers to positions on an axis. `drawing.charts` draws them;
+`sweep_charts` and `advice_page` fill them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ __all__ = ["Chart", "Curve", "Heat", "Mark", "labelled", "value_text"]
 
 @frozen(kw_only=True)
 class Curve:
-    """A line over numbers, with a band from the lowest to the highest where there is one.
+    """A line over numbers, with an optional band from the lowest to the highest value.
 
     Attributes:
-        label: what it is of.
-        x: places on the axis, ascending; one is enough for a line from end to end.
-        y: one number for each.
-        low: lower end of the band, one for each; empty for no band.
+        label: subject of the line.
+        x: positions on the axis, ascending; a level line needs only one.
+        y: one number for each position.
+        low: lower end of the band for each position; empty without a band.
         high: upper end of the band.
-        is_level: whether it does not depend on the axis, and is drawn dashed from end to end.
+        is_level: whether the value does not depend on the axis; such a line is dashed from end to
+            end.
     """
 
     label: str
@@ -36,7 +37,7 @@ class Curve:
 
 @frozen(kw_only=True)
 class Mark:
-    """A place on the horizontal axis with a word for it."""
+    """A labelled position on the horizontal axis."""
 
     x: float
     label: str
@@ -47,13 +48,13 @@ class Chart:
     """A figure of curves.
 
     Attributes:
-        name: of its model, unique on the page.
-        title: what is shown.
-        x_label: of the horizontal axis.
-        y_label: of the vertical axis.
-        ticks: labels of the places on the horizontal axis; empty for numbers.
-        curves: what is drawn.
-        marks: places that are ruled off.
+        name: name of its model, unique on the page.
+        title: subject.
+        x_label: label of the horizontal axis.
+        y_label: label of the vertical axis.
+        ticks: labels of the positions on the horizontal axis; empty for numbers.
+        curves: lines to draw.
+        marks: positions with a vertical line.
     """
 
     name: str
@@ -67,15 +68,15 @@ class Chart:
 
 @frozen(kw_only=True)
 class Heat:
-    """A figure of cells, the lower a number the better.
+    """A figure of cells; lower numbers are better.
 
     Attributes:
-        name: of its model, unique on the page.
-        title: what is shown.
-        x_label: of the horizontal axis.
+        name: name of its model, unique on the page.
+        title: subject.
+        x_label: label of the horizontal axis.
         columns: labels of the horizontal axis.
         rows: labels of the vertical axis, from top to bottom.
-        cells: column, row, number and text of each cell that there is.
+        cells: column, row, number and text of each existing cell.
     """
 
     name: str
@@ -90,7 +91,7 @@ _THOUSAND: Final = 1_000
 
 
 def labelled(axis: str, value: object) -> str:
-    """A value of an axis as people read it: "30 s" for 30000 of `session_timeout_ms`."""
+    """Format a value of an axis: "30 s" for 30000 of `session_timeout_ms`."""
     if value is None:
         return "none"
     if axis.endswith("_ms") and isinstance(value, int | float):
@@ -99,7 +100,7 @@ def labelled(axis: str, value: object) -> str:
 
 
 def value_text(measure: str, value: float) -> str:
-    """A number of a measure as people read it."""
+    """Format a number of a measure."""
     if measure.endswith("_ms"):
         return labelled(measure, value)
     return f"{value:,.1f}".removesuffix(".0")

@@ -1,4 +1,4 @@
-"""What a page shows of one group: everything that is read from its records, in one value."""
+"""`History`: everything that a page shows of one group, derived from its records."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class History:
     """One group over time.
 
     Attributes:
-        ownership: who worked on what.
-        known_ms: int64, shape (R,): when each resource was first heard of.
-        gaps: when nobody worked on what.
-        doubles: when two did.
-        rounds: what leaders decided.
-        marks: faults, and processes that came and went.
-        lag: lag over time, None where nobody measured it.
+        ownership: intervals of work.
+        known_ms: int64, shape (R,): first mention of each resource.
+        gaps: times without an owner.
+        doubles: times with two owners.
+        rounds: decisions of leaders.
+        marks: faults, process starts and process ends.
+        lag: lag over time, None if not measured.
     """
 
     ownership: Ownership
@@ -46,13 +46,13 @@ class History:
 
 @frozen(kw_only=True)
 class Facts:
-    """Figures that records alone give.
+    """Figures derived from records alone.
 
     Attributes:
-        rounds: how many rounds were led.
-        gap_seconds: partition-seconds in which nobody worked, counted from when a resource was
-            first heard of.
-        worst_gap_ms: longest stretch in which nobody worked on one resource, in ms.
+        rounds: number of rounds.
+        gap_seconds: partition-seconds without an owner, counted from the first mention of each
+            resource.
+        worst_gap_ms: longest time without an owner of one resource, in ms.
     """
 
     rounds: int
@@ -64,8 +64,8 @@ def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> 
     """Read the records of one group.
 
     Args:
-        envelopes: the records in any order.
-        lag: lag over time, where it was measured.
+        envelopes: records in any order.
+        lag: lag over time, if measured.
     """
     ordered = sorted(envelopes, key=lambda envelope: envelope.at_ms)
     ends_ms = [one.at_ms for one in ordered[-1:]]
@@ -87,7 +87,7 @@ def history_of(envelopes: Iterable[Envelope], lag: LagSamples | None = None) -> 
 
 
 def _of_workers(ownership: Ownership) -> Ownership:
-    """Without clients that never worked on anything: they need no colour."""
+    """Drop clients that never worked: they need no colour."""
     workers, owner = np.unique(ownership.owner, return_inverse=True)
     return evolve(
         ownership,
@@ -97,7 +97,7 @@ def _of_workers(ownership: Ownership) -> Ownership:
 
 
 def facts_of(history: History) -> Facts:
-    """Count what the records say."""
+    """Compute the figures of a history."""
     lengths_ms = history.gaps.end_ms - history.gaps.start_ms
     return Facts(
         rounds=sum(not row.refused for row in history.rounds),

@@ -1,8 +1,8 @@
-"""Lag over time as lines: per member, and of what nobody works on.
+"""Lag over time as lines: per member, and of unowned partitions.
 
-A group of a thousand members is no thousand lines: those with the highest peaks are drawn, the
-others are a band from their lowest to their highest. A point stands for a stretch of time and
-holds the highest lag of it, so no peak gets lost.
+A thousand members are not drawn as a thousand lines. Members with the highest peaks get lines, and
+the others are a band from the lowest to the highest lag. A point is the highest lag of an interval,
+so peaks stay visible.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class LagLines:
 
     Attributes:
         times_ms: int64, shape (P,).
-        nobody: int64, shape (P,): of those that nobody works on.
-        owners: numbers of the clients with the highest peaks, L of them.
-        lags: int64, shape (L, P): lag of what each works on.
-        others: how many clients are drawn as a band.
-        low: int64, shape (P,): lowest lag of one of the others; zero where there are none.
-        high: int64, shape (P,): highest lag of one of the others.
+        nobody: int64, shape (P,): lag of unowned partitions.
+        owners: numbers of the L clients with the highest peaks.
+        lags: int64, shape (L, P): lag of each of these clients.
+        others: number of clients in the band.
+        low: int64, shape (P,): lowest lag in the band; zero without a band.
+        high: int64, shape (P,): highest lag in the band.
     """
 
     times_ms: Int64Array
@@ -55,13 +55,13 @@ def lag_lines(
     lines_max: int = _LINES_MAX,
     points_max: int = _POINTS_MAX,
 ) -> LagLines:
-    """Give each sample's lag to who works on the resource at that time.
+    """Attribute each sample's lag to the client that works on the resource at that time.
 
     Args:
-        ownership: who worked on what.
+        ownership: intervals of work.
         lag: samples of the lag of each resource, ascending in time.
-        lines_max: how many clients get a line of their own.
-        points_max: how many points a line has at most.
+        lines_max: maximum number of clients with their own line.
+        points_max: maximum number of points of a line.
     """
     by_client = _lag_by_client(ownership, lag)
     times_ms, by_client = _thinned(lag.times_ms, by_client, points_max)
@@ -82,7 +82,7 @@ def lag_lines(
 
 
 def _lag_by_client(ownership: Ownership, lag: LagSamples) -> Int64Array:
-    """Lag of what each client works on: int64, shape (C + 1, S), nobody last."""
+    """Return the lag of each client, and last of unowned partitions: int64, shape (C + 1, S)."""
     count = len(ownership.clients)
     samples = lag.times_ms.size
     held_by = np.full((len(lag.resources), samples), NOBODY, dtype=np.int64)
@@ -90,7 +90,8 @@ def _lag_by_client(ownership: Ownership, lag: LagSamples) -> Int64Array:
     rows = lag.resources.positions(ownership.resources)[spans.resource]
     begins = np.searchsorted(lag.times_ms, spans.start_ms, side="left")
     ends = np.searchsorted(lag.times_ms, spans.end_ms, side="left")
-    ends[spans.end_ms == ownership.until_ms] = samples  # the last sample is taken at the very end
+    # the last sample is taken exactly at the end
+    ends[spans.end_ms == ownership.until_ms] = samples
     for row, owner, begin, end in zip(
         rows.tolist(), spans.owner.tolist(), begins.tolist(), ends.tolist(), strict=True
     ):

@@ -1,8 +1,7 @@
-"""What happened when: faults, and the coming and going of processes, as marks on the time axis.
+"""Marks on the time axis: faults, process starts and process ends.
 
-A simulator writes down the faults that it injects and what becomes of its processes. Real consumers
-cannot: there, faults are what members suffered, that is lost memberships. A round that was refused
-is a fault anywhere.
+A simulator records the faults that it injects and the fate of its processes. Real consumers cannot.
+For them, lost memberships count as faults. A refused round is always a fault.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _NAMED_MAX: Final = 6
 
 
 class MarkKind(enum.StrEnum):
-    """What a mark tells of."""
+    """Kinds of marks."""
 
     FAULT = "fault"
     STARTED = "started"
@@ -48,13 +47,13 @@ class MarkKind(enum.StrEnum):
 
 @frozen(kw_only=True)
 class Mark:
-    """Something that happened at a time.
+    """An event at a point in time.
 
     Attributes:
-        at_ms: when, on the clock of the records.
-        kind: which sort of thing.
+        at_ms: time on the clock of the records.
+        kind: kind of the event.
         label: a few words.
-        story: all that the mark stands for, in as many words as it takes.
+        story: full text of the events in this mark.
     """
 
     at_ms: int
@@ -64,11 +63,11 @@ class Mark:
 
 
 def marks_of(envelopes: Sequence[Envelope], rounds: Iterable[RoundRow]) -> tuple[Mark, ...]:
-    """All marks in order of time.
+    """Return all marks in order of time.
 
     Args:
         envelopes: the records.
-        rounds: rows made from the same records: those that were refused are faults.
+        rounds: rows made from the same records; refused rounds are faults.
     """
     injected_ms = {one.at_ms for one in envelopes if isinstance(one.record, FaultInjected)}
     hosted = any(isinstance(one.record, ProcessStarted) for one in envelopes)
@@ -88,12 +87,12 @@ def marks_of(envelopes: Sequence[Envelope], rounds: Iterable[RoundRow]) -> tuple
 def known_ms(
     envelopes: Iterable[Envelope], resources: ResourceSet, end_ms: int
 ) -> npt.NDArray[np.int64]:
-    """When a leader first spoke of each resource.
+    """Return when a leader first mentioned each resource.
 
     Args:
         envelopes: the records.
         resources: the resources, R of them.
-        end_ms: time for those that no leader spoke of.
+        end_ms: time for resources that leaders never mentioned.
 
     Returns:
         int64, shape (R,).
@@ -111,11 +110,11 @@ def known_ms(
 
 
 def clustered(marks: Iterable[Mark], near_ms: float) -> tuple[Mark, ...]:
-    """Marks of one kind that are too near to be told apart as one mark that tells of all.
+    """Join marks of one kind that are too close to distinguish.
 
     Args:
         marks: in order of time.
-        near_ms: how long after the first of a cluster a mark still belongs to it.
+        near_ms: maximum distance from the first mark of a cluster.
     """
     clusters: dict[MarkKind, list[list[Mark]]] = {}
     for mark in marks:
@@ -129,14 +128,14 @@ def clustered(marks: Iterable[Mark], near_ms: float) -> tuple[Mark, ...]:
 
 
 def lanes(spans: Iterable[tuple[float, float]], lanes_max: int) -> tuple[int, ...]:
-    """A lane for each label so that no two overlap.
+    """Assign each label to a lane so that labels do not overlap.
 
     Args:
-        spans: from where to where each label reaches, ascending by begin.
-        lanes_max: how many lanes there are.
+        spans: begin and end of each label, ascending by begin.
+        lanes_max: number of lanes.
 
     Returns:
-        The lowest lane with room for each, HOVER_ONLY where none has.
+        The lowest lane with room for each label, or `HOVER_ONLY`.
     """
     free_from = [float("-inf")] * lanes_max
     chosen = []
@@ -153,12 +152,12 @@ def _mark(at_ms: int, kind: MarkKind, label: str) -> Mark:
 
 
 def _marks(envelope: Envelope, *, told: bool, hosted: bool) -> Iterator[Mark]:
-    """The marks of one record.
+    """Yield the marks of one record.
 
     Args:
         envelope: the record.
-        told: whether the host says itself which fault happened at that time.
-        hosted: whether a host says what becomes of processes.
+        told: whether the host recorded a fault at that time itself.
+        hosted: whether a host records process starts and ends.
     """
     record, at_ms = envelope.record, envelope.at_ms
     who = envelope.client or envelope.member

@@ -1,7 +1,7 @@
-"""Measures of runs as rows of a table, alone or policy by policy.
+"""Measures of runs as rows of a table, for one policy or for several.
 
-A measure is any number of an attrs value. Those of the simulator have words of their own here; of
-any other the name says what it is and the ending the unit, so that a new one needs no change.
+A measure is any number in an attrs value. Measures of the simulator have labels here. For any other
+measure the field's name gives the label and its ending the unit, so new measures need no change.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Cell:
     """A measure of one policy over its runs.
 
     Attributes:
-        median: of the runs that have it.
-        low: lowest.
-        high: highest.
+        median: median of the runs that have the measure.
+        low: lowest value.
+        high: highest value.
         text: median with its unit.
-        span: from lowest to highest, and how many runs do not have it; "" where all agree.
+        span: range of values, and number of runs without the measure; "" if all runs agree.
     """
 
     median: float
@@ -56,8 +56,8 @@ class ComparisonRow:
     """A measure of all policies.
 
     Attributes:
-        label: what is measured.
-        cells: one for each policy, None where no run has it.
+        label: name of the measure.
+        cells: one for each policy, None if no run has the measure.
     """
 
     label: str
@@ -65,7 +65,7 @@ class ComparisonRow:
 
 
 def measure_rows(measures: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401 - any attrs value
-    """Label and text of each measure: numbers, and what names a resource.
+    """Return label and text of each measure.
 
     Args:
         measures: an attrs value.
@@ -83,10 +83,10 @@ def measure_rows(measures: Any) -> tuple[tuple[str, str], ...]:  # noqa: ANN401 
 
 
 def comparison_rows(by_policy: Mapping[str, Sequence[Any]]) -> tuple[ComparisonRow, ...]:
-    """Median and range of each measure, policy by policy.
+    """Return median and range of each measure for each policy.
 
     Args:
-        by_policy: for each policy the measures of its runs, attrs values of one class.
+        by_policy: measures of the runs of each policy, attrs values of one class.
     """
     every = [measures for runs in by_policy.values() for measures in runs]
     names = dict.fromkeys(

@@ -1,7 +1,7 @@
-"""The HTML around the figures: one file that needs nothing else, not even a network.
+"""The HTML around the figures: one file that needs no other file and no network.
 
-Rules of this file: text in, text out; whatever comes from records is escaped here. Bokeh's script
-and figures come ready made from `drawing`.
+Text in, text out. Values from records are escaped here. Bokeh's script and the figures come from
+`drawing`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 _CHIPS_MAX: Final = 40
 _OBJECTIONS_MAX: Final = 50
 _COLUMNS: Final = ("granted", "revoked", "lost", "unreleased")
-_STRIPES: Final = {  # what comes near Bokeh's patterns in a chip of the legend
+_STRIPES: Final = {  # CSS that resembles Bokeh's patterns, for the legend
     "/": "repeating-linear-gradient(-45deg, {0} 0 3px, #fff 3px 4.5px)",
     "\\": "repeating-linear-gradient(45deg, {0} 0 3px, #fff 3px 4.5px)",
     "-": "repeating-linear-gradient(0deg, {0} 0 3px, #fff 3px 4.5px)",
@@ -45,12 +45,12 @@ _DOTTED: Final = "radial-gradient(#fff 28%, {0} 32%) 0 0 / 5px 5px"
 
 @frozen(kw_only=True)
 class Objection:
-    """Something that must not happen, and did.
+    """A violation shown on the page.
 
     Attributes:
-        source: who objects: a checker, the leader, the page itself.
-        at_ms: when, in ms since the start.
-        message: what is wrong.
+        source: a checker, the leader, or the page itself.
+        at_ms: time in ms since the start.
+        message: the violation.
     """
 
     source: str
@@ -59,11 +59,11 @@ class Objection:
 
 
 def html_page(title: str, under: str, sections: Iterable[str], scripts: Iterable[str]) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Args:
         title: heading.
-        under: what stands below it.
+        under: the line below the heading.
         sections: HTML, from top to bottom.
         scripts: HTML of `<script>` elements: Bokeh and the figures.
     """
@@ -74,7 +74,7 @@ def html_page(title: str, under: str, sections: Iterable[str], scripts: Iterable
             "<!DOCTYPE html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<link rel="icon" href="data:,">',  # or a browser asks a server for one
+            '<link rel="icon" href="data:,">',  # otherwise a browser would request an icon
             f"<title>{escape(title)}</title>",
             f"<style>{style}</style>",
             "</head><body><main>",
@@ -90,14 +90,14 @@ def html_page(title: str, under: str, sections: Iterable[str], scripts: Iterable
 
 
 def section(heading: str, hint: str, *inner: str, ident: str = "", kind: str = "") -> str:
-    """A part of the page with a heading and a line on how to read it."""
+    """Return a part of the page with a heading and a hint for reading it."""
     attributes = (f' id="{ident}"' if ident else "") + (f' class="{kind}"' if kind else "")
     below = f'<p class="hint">{escape(hint)}</p>' if hint else ""
     return f"<section{attributes}><h2>{escape(heading)}</h2>{below}{''.join(inner)}</section>"
 
 
 def cards(rows: Iterable[tuple[str, str]]) -> str:
-    """Figures that are seen first: label and text of each."""
+    """Return the most important figures: label and text of each."""
     inner = "".join(
         f"<div><dt>{escape(label)}</dt><dd>{escape(text)}</dd></div>" for label, text in rows
     )
@@ -105,10 +105,10 @@ def cards(rows: Iterable[tuple[str, str]]) -> str:
 
 
 def tools(*, orders: bool) -> str:
-    """The buttons above a timeline.
+    """Return the buttons above a timeline.
 
     Args:
-        orders: whether rows can be put into another order.
+        orders: whether the rows have a second order.
     """
     choice = (
         '<span class="group" role="group" aria-label="order of rows">rows '
@@ -123,12 +123,12 @@ def tools(*, orders: bool) -> str:
 
 
 def legend(clients: Sequence[str], paint: Sequence[Paint], *, buttons: bool) -> str:
-    """What dark and pale mean, and a chip for each owner.
+    """Return the legend: dark and pale, and a chip for each owner.
 
     Args:
         clients: names of the owners.
-        paint: how each is painted.
-        buttons: whether a click on a chip shows its owner alone.
+        paint: paint of each owner.
+        buttons: whether a click on a chip highlights its owner.
     """
     order = sorted(range(len(clients)), key=ranks(clients).__getitem__)
     chips = [
@@ -147,7 +147,7 @@ def legend(clients: Sequence[str], paint: Sequence[Paint], *, buttons: bool) -> 
 
 
 def notes_section(notes: Sequence[str]) -> str:
-    """What the reader has to know about the records, "" where there is nothing."""
+    """Return notes about the records, "" without notes."""
     if not notes:
         return ""
     inner = "".join(f"<p>{escape(note)}</p>" for note in notes)
@@ -155,7 +155,7 @@ def notes_section(notes: Sequence[str]) -> str:
 
 
 def objections_section(objections: Sequence[Objection]) -> str:
-    """The list of violations, "" where there are none."""
+    """Return the list of violations, "" without violations."""
     if not objections:
         return ""
     ordered = sorted(objections, key=lambda one: one.at_ms)
@@ -174,7 +174,7 @@ def objections_section(objections: Sequence[Objection]) -> str:
 
 
 def rounds_section(rounds: Sequence[RoundRow], begin_ms: int) -> str:
-    """The table of rounds."""
+    """Return the table of rounds."""
     if not rounds:
         return section(
             "Rounds", "No leader wrote down a round: these are records of other members."
@@ -207,7 +207,7 @@ def rounds_section(rounds: Sequence[RoundRow], begin_ms: int) -> str:
 
 
 def comparison_table(policies: Sequence[str], rows: Iterable[ComparisonRow]) -> str:
-    """Median and range of each measure, a column for each policy."""
+    """Return median and range of each measure, with a column for each policy."""
     head = "".join(f'<th scope="col">{escape(policy)}</th>' for policy in policies)
     body = "".join(_compared(row) for row in rows)
     return (
@@ -259,7 +259,7 @@ def _compared(row: ComparisonRow) -> str:
 
 
 def _range(cell: Cell, highest: float) -> str:
-    """A bar to the median, and a line from the lowest to the highest, of the highest of all."""
+    """Return a bar for the median and a line for the range, relative to the highest value."""
     whole = highest or 1
     median, low, high = (100 * one / whole for one in (cell.median, cell.low, cell.high))
     line = f'<u style="left: {low:.1f}%; width: {high - low:.1f}%"></u>' if cell.span else ""

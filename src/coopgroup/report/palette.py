@@ -1,8 +1,8 @@
-"""Colours of owners, told apart also by readers who see colours differently.
+"""Colours of owners that readers with colour blindness can also distinguish.
 
-The first eight keep a distance of 15 and all twenty one of 8 (CIE 1976) from each other in normal
-sight and as protanopes, deuteranopes and tritanopes see them; none comes near the dark of a gap.
-Owners beyond the twentieth repeat the colours under a pattern, and there are eight of them.
+The first eight colours keep a distance of 15, and all twenty a distance of 8 (CIE 1976), in normal
+sight and for protanopes, deuteranopes and tritanopes. All are far from the dark colour of a gap.
+Owners beyond the twentieth repeat the colours with one of eight patterns.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _RUNS: Final = re.compile(r"\d+|\D+")
 
 @frozen
 class Paint:
-    """How an owner is painted.
+    """Colour and pattern of an owner.
 
     Attributes:
         colour: "#rrggbb".
-        pattern: name of a Bokeh hatch pattern; PLAIN for none.
+        pattern: name of a Bokeh hatch pattern; `PLAIN` for none.
     """
 
     colour: str
@@ -64,7 +64,7 @@ class Paint:
 
 
 def paints(count: int) -> tuple[Paint, ...]:
-    """Paint for so many owners, the first ones most distinct."""
+    """Return paint for `count` owners; the first are the most distinct."""
     cycle = len(COLOURS)
     return tuple(
         Paint(COLOURS[number % cycle], PATTERNS[number // cycle % len(PATTERNS)])
@@ -73,7 +73,7 @@ def paints(count: int) -> tuple[Paint, ...]:
 
 
 def ranks(names: Iterable[str]) -> tuple[int, ...]:
-    """Place of each name when numbers within names count as numbers: c-2 before c-10."""
+    """Return the rank of each name, with numbers in names compared as numbers: c-2 before c-10."""
     listed = list(names)
     order = sorted(range(len(listed)), key=lambda place: _natural(listed[place]))
     found = [0] * len(listed)
@@ -83,7 +83,7 @@ def ranks(names: Iterable[str]) -> tuple[int, ...]:
 
 
 def _natural(name: str) -> tuple[list[tuple[bool, int, str]], str]:
-    """Digits by length and then by value, before letters; equal ones by how they are spelt."""
+    """Return a sort key: digits by length, then value, before letters; then the spelling."""
     parts = []
     for run in _RUNS.findall(name):
         digits = run.lstrip("0") if run.isdecimal() else ""

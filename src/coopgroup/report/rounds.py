@@ -1,7 +1,6 @@
-"""What a leader decided in each round and why, in plain words.
+"""Explain the decision of each round in plain sentences.
 
-Rules of this file: it says what the records say, and draws no conclusion that a reader of the
-records could not draw.
+The sentences state only facts in the records and draw no further conclusions.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ class RoundRow:
     """A row of the table of rounds.
 
     Attributes:
-        at_ms: when the leader decided, on the clock of the records.
-        generation: number of the round.
-        leader: who decided.
+        at_ms: time of the decision, on the clock of the records.
+        generation: generation of the round.
+        leader: the leader.
         method: policy and assignor.
-        members: how many there were.
-        granted: how many resources somebody gained.
-        revoked: how many somebody must give up.
-        held_back: how many are free and wait for an owner to return, or for a delay to end.
-        waiting: how many wait until another member has released them.
+        members: number of members.
+        granted: number of resources with a new owner.
+        revoked: number of resources that members must give up.
+        held_back: number of free resources that wait for an owner or for a delay.
+        waiting: number of resources that another member has not released yet.
         timeout_ms: announced delay in ms, 0 for none.
-        sentences: what was decided and why.
+        sentences: the decision and its reasons.
         refused: whether the round was refused and moved nothing.
     """
 
@@ -58,16 +57,16 @@ class RoundRow:
 
 
 def client_names(envelopes: Iterable[Envelope]) -> dict[str, str]:
-    """The client of each member id, where the records name one."""
+    """Return the client of each member id, as far as the records name it."""
     return {one.member: one.client for one in envelopes if one.member and one.client}
 
 
 def round_rows(envelopes: Iterable[Envelope], names: Names) -> tuple[RoundRow, ...]:
-    """All rounds, in the order of the records.
+    """Return all rounds, in the order of the records.
 
     Args:
-        envelopes: the records, in order of time.
-        names: what to call a member id; one that is missing stays as it is.
+        envelopes: records in order of time.
+        names: display name of each member id; an unknown id is shown unchanged.
     """
     rows = []
     before: frozenset[str] | None = None
@@ -109,7 +108,7 @@ def _refused(envelope: Envelope, record: RoundRefused, leader: str) -> RoundRow:
 
 
 def _change(before: frozenset[str] | None, record: RoundLed, names: Names) -> Iterator[str]:
-    """Who came and who went since the round before."""
+    """Describe the members that joined and left since the last round."""
     members = frozenset(record.members)
     if before is None:
         yield f"First round seen, with {_people(members, names)}."
@@ -118,12 +117,12 @@ def _change(before: frozenset[str] | None, record: RoundLed, names: Names) -> It
         yield f"New: {_people(came, names)}."
     if gone := before - members:
         yield f"Gone: {_people(gone, names)}."
-    if came == gone:  # both empty
+    if came == gone:  # true only if both are empty
         yield "The same members as before."
 
 
 def _language(record: RoundLed) -> Iterator[str]:
-    """Which protocol the group spoke, where it is not ours."""
+    """Name the protocol of the group, unless it is ours."""
     if kafka_protocol(record.protocol) is not None:
         yield f"The group spoke {record.protocol}, a protocol of Kafka's own clients."
 
@@ -159,7 +158,7 @@ def _decisions(record: RoundLed) -> Iterator[str]:
 
 
 def _outlook(record: RoundLed) -> Iterator[str]:
-    """What comes next, and why."""
+    """Describe the next step and its reason."""
     if record.follow_up:
         yield "Another round follows as soon as they have stopped."
     if record.scheduled_rebalance_timeout_ms:

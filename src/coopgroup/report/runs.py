@@ -1,4 +1,4 @@
-"""What a page needs to know of a run: `coopgroup.simulator.Run` has it, and so may others."""
+"""What a page needs from a run; `coopgroup.simulator.Run` provides it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 
 class LagSamples(Protocol):
-    """Lags of all resources at some moments."""
+    """Lags of all resources at some times."""
 
     @property
     def times_ms(self) -> Int64Array:
-        """When: int64, shape (S,), ascending."""
+        """Times: int64, shape (S,), ascending."""
         ...
 
     @property
@@ -36,26 +36,26 @@ class LagSamples(Protocol):
 
 
 class Violated(Protocol):
-    """Something that a checker found."""
+    """A violation that a checker found."""
 
     @property
     def checker(self) -> str:
-        """Who found it."""
+        """Name of the checker."""
         ...
 
     @property
     def at_ms(self) -> int:
-        """When, on the clock of the records."""
+        """Time on the clock of the records."""
         ...
 
     @property
     def message(self) -> str:
-        """What is wrong."""
+        """The violation in words."""
         ...
 
 
 class PlayedScenario(Protocol):
-    """What was played."""
+    """The scenario of a run."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class PlayedScenario(Protocol):
 
     @property
     def description(self) -> str:
-        """What it shows, for people; may be empty."""
+        """Purpose of the scenario; may be empty."""
         ...
 
 
@@ -73,7 +73,7 @@ class PlayedRun(Protocol):
 
     @property
     def scenario(self) -> PlayedScenario:
-        """What was played."""
+        """The played scenario."""
         ...
 
     @property
@@ -88,7 +88,7 @@ class PlayedRun(Protocol):
 
     @property
     def seed(self) -> int:
-        """What it can be repeated with."""
+        """Seed that repeats the run."""
         ...
 
     @property
@@ -98,7 +98,7 @@ class PlayedRun(Protocol):
 
     @property
     def violations(self) -> Sequence[Violated]:
-        """What checkers found."""
+        """Violations that checkers found."""
         ...
 
     @property

@@ -1,9 +1,9 @@
-"""What the page of a sweep shows: for each scenario, curves over what was varied, and heat maps.
+"""Charts of a sweep: curves over the varied parameters, and heat maps, for each scenario.
 
-Theory of operation: an *axis* is a parameter that takes several numbers within a scenario. For each
-axis and each measure there is a chart with a curve for every combination of all the other varied
-parameters; a policy that has no such parameter is a level line. For the axis with the most values
-there is a heat map of each measure, too, with these combinations as rows.
+Theory of operation: an *axis* is a parameter with several numbers within a scenario. Each axis and
+measure has a chart, with a curve for every combination of the other varied parameters. A policy
+without the parameter is a level line. The axis with the most values also has a heat map for each
+measure, with these combinations as rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CURVES_MAX: Final = 20
 
 @frozen(kw_only=True)
 class Spread:
-    """A measure over seeds: median, lowest and highest of those that have it."""
+    """A measure over seeds: median, lowest and highest value of the runs that have it."""
 
     median: float
     low: float
@@ -55,13 +55,13 @@ class Spread:
 
 @frozen(kw_only=True)
 class Setting:
-    """Everything that was chosen for some runs but the seed, and what they cost.
+    """The parameters of some runs, without the seed, and their costs.
 
     Attributes:
         parameters: by name; those of `AXIS_WORDS` are numbers or None.
-        seeds: runs of it, those that failed included.
-        failed: runs that could not be played.
-        violations: rules that its runs broke.
+        seeds: number of runs, including failed ones.
+        failed: number of runs that could not be played.
+        violations: number of violated rules.
         spreads: by measure; a measure that no run has is left out.
     """
 
@@ -73,17 +73,17 @@ class Setting:
 
 
 def varied(settings: Sequence[Setting]) -> tuple[str, ...]:
-    """Names of parameters in which settings differ, in the order of the parameters."""
+    """Return the names of parameters that differ between settings, in their usual order."""
     names = settings[0].parameters if settings else ()
     return tuple(name for name in names if len({one.parameters[name] for one in settings}) > 1)
 
 
 def charts_of(settings: Sequence[Setting], prefix: str) -> tuple[Chart, ...]:
-    """Curves of one scenario.
+    """Return the curves of one scenario.
 
     Args:
-        settings: of that scenario.
-        prefix: of the names of the models.
+        settings: settings of that scenario.
+        prefix: prefix of the models' names.
     """
     return tuple(
         chart
@@ -94,11 +94,11 @@ def charts_of(settings: Sequence[Setting], prefix: str) -> tuple[Chart, ...]:
 
 
 def heats_of(settings: Sequence[Setting], prefix: str) -> tuple[Heat, ...]:
-    """Heat maps of one scenario.
+    """Return the heat maps of one scenario.
 
     Args:
-        settings: of that scenario.
-        prefix: of the names of the models.
+        settings: settings of that scenario.
+        prefix: prefix of the models' names.
     """
     axes = _axes(settings)
     if not axes:
@@ -112,7 +112,7 @@ def heats_of(settings: Sequence[Setting], prefix: str) -> tuple[Heat, ...]:
 
 
 def _axes(settings: Sequence[Setting]) -> tuple[str, ...]:
-    """Parameters that take several numbers."""
+    """Return the parameters with several numbers."""
     return tuple(
         name
         for name in AXIS_WORDS
@@ -128,7 +128,7 @@ def _values(settings: Sequence[Setting], axis: str) -> tuple[int, ...]:
 def _by_rest(
     settings: Sequence[Setting], axis: str, measure: str
 ) -> dict[str, dict[int | None, Spread]]:
-    """For each combination of the other parameters the measure by value of the axis."""
+    """Return the measure by value of the axis, for each combination of the other parameters."""
     rest = [name for name in varied(settings) if name != axis]
     found: dict[str, dict[int | None, Spread]] = {}
     for one in settings:
@@ -140,7 +140,7 @@ def _by_rest(
 
 
 def _label(setting: Setting, names: Sequence[str]) -> str:
-    """Words for what tells a combination from the others; what it does not have is left out."""
+    """Return the text that distinguishes a combination; absent parameters are left out."""
     parts = []
     for name in names:
         value = setting.parameters[name]
@@ -195,7 +195,7 @@ def _heat(settings: Sequence[Setting], axis: str, measure: str, prefix: str) -> 
         (place, number, spread.median, value_text(measure, spread.median))
         for number, (_, spreads) in enumerate(rows)
         for place, value in enumerate(values)
-        # A policy without the parameter costs the same, whatever its value is for the others.
+        # A policy without the parameter costs the same for every value of the axis.
         if (spread := spreads.get(value, spreads.get(None))) is not None
     ]
     if not cells:

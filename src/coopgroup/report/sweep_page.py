@@ -1,4 +1,4 @@
-"""The page of a sweep: one HTML file with curves and heat maps, scenario by scenario."""
+"""The page of a sweep: one HTML file with curves and heat maps for each scenario."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def write_sweep_page(title: str, settings: Sequence[Setting], path: str | Path) 
 
     Args:
         title: heading of the page.
-        settings: what was played; at least one.
-        path: where the page goes; what is there is replaced.
+        settings: the played settings; at least one.
+        path: file to write; an existing file is replaced.
 
     Raises:
         ConfigurationError: the file cannot be written.
@@ -84,7 +84,7 @@ def write_page_file(path: str | Path, text: str) -> None:
 
 
 def _grid(divs: Sequence[str]) -> str:
-    """Figures side by side."""
+    """Return figures side by side."""
     cells = "".join(f"<section>{one}</section>" for one in divs)
     return f'<div class="compare">{cells}</div><br>' if cells else ""
 
@@ -106,7 +106,7 @@ def _notes(settings: Sequence[Setting]) -> tuple[str, ...]:
 
 
 def _table(settings: Sequence[Setting]) -> str:
-    """Every setting with its medians."""
+    """Return the table of all settings with their medians."""
     names = [name for name in varied(settings) if name != "scenario"] or ["policy"]
     head = "".join(f'<th scope="col">{escape(name.replace("_", " "))}</th>' for name in names)
     head += "".join(

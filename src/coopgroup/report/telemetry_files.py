@@ -1,4 +1,4 @@
-"""Telemetry files of one group, read together; what cannot be read is counted and named."""
+"""Read the telemetry files of one group together; unreadable lines are counted and reported."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Damage", "Reading", "read_files"]
 
 @frozen(kw_only=True)
 class Damage:
-    """Lines of one file that hold no record.
+    """Unreadable lines of one file.
 
     Attributes:
-        file: path of the file, as it was given.
-        lines: how many.
+        file: path of the file, as given.
+        lines: number of unreadable lines.
         first_line: number of the first, from 1.
-        reason: what is wrong with the first.
+        reason: error in the first.
     """
 
     file: str
@@ -34,12 +34,12 @@ class Damage:
 
 @frozen(kw_only=True)
 class Reading:
-    """What was found in the files.
+    """The content of the files.
 
     Attributes:
-        envelopes: the records of all files, in order of time; those of one time and file stay in
-            their order.
-        damages: one for each file that has damaged lines.
+        envelopes: records of all files in order of time; records of one time and file keep their
+            order.
+        damages: one for each file with unreadable lines.
     """
 
     envelopes: tuple[Envelope, ...] = field(repr=False)
@@ -47,16 +47,16 @@ class Reading:
 
 
 def read_files(paths: Iterable[Path], group: str | None = None) -> Reading:
-    """Read telemetry files, one JSON object a line.
+    """Read telemetry files, with one JSON object per line.
 
     Args:
-        paths: the files. A damaged line, as a full disk or a killed process leaves behind, costs
-            that line only.
-        group: whose records are wanted; None where the files are of one group.
+        paths: the files. A damaged line, for example from a full disk or a killed process, costs
+            only that line.
+        group: group to read; None if the files are of one group.
 
     Raises:
-        ConfigurationError: a file cannot be read, no line holds a record, the group has none, or
-            there are several groups and none was named.
+        ConfigurationError: a file cannot be read, no line has a record, the group has no records,
+            or there are several groups and `group` is None.
     """
     envelopes: list[Envelope] = []
     damages: list[Damage] = []
@@ -79,7 +79,7 @@ def _read(path: Path, envelopes: list[Envelope]) -> Iterator[Damage]:
     for number, line in _lines(path):
         try:
             envelopes.append(_record(line))
-        # What JSON can go wrong with, and, as ConfigurationError or TypeError, what a record can.
+        # Errors of JSON and of `from_json` (ConfigurationError is a ValueError).
         except (ValueError, TypeError, RecursionError) as error:
             count += 1
             if count == 1:

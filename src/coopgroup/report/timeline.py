@@ -1,12 +1,12 @@
-"""Who worked on what when, as bars that can be drawn: rows by time.
+"""Turn an `Ownership` into bars to draw: resources as rows, time as columns.
 
-Rules of this file: pure functions from an `Ownership` to arrays; no drawing.
+Pure functions on arrays; nothing is drawn here.
 
-Theory of operation: a resource is a row. Spans of neighbouring rows with the same owner and the
-same times become one bar, so what is drawn grows with what happened and not with the partitions.
-In owner order, rows that went the same way lie side by side, and a thousand of them may be a dozen
-bars. Where that is still too many, times are snapped to a step, ever coarser, until the bars are
-few enough; gaps and double owners are snapped outwards, so that none gets lost.
+Theory of operation: a resource is a row. Intervals of neighbouring rows with the same owner and the
+same times become one bar, so the number of bars grows with events and not with partitions. In owner
+order, rows with the same history are neighbours, and a thousand rows can become a dozen bars. If
+there are still too many bars, times are snapped to ever coarser steps until the bars are few
+enough. Gaps and double owners are snapped outwards, so that all of them stay visible.
 """
 
 from __future__ import annotations
@@ -44,20 +44,21 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 NOBODY: Final = -1
 BARS_MAX: Final = 20_000
 """Bars of a timeline, beyond which times are snapped: a canvas draws so many in 0.1 s."""
-_STEPS_OF_SPAN: Final = (8_000, 4_000, 2_000, 1_000, 500)  # finer than the pixels of a screen first
+# the first steps are finer than the pixels of a screen
+_STEPS_OF_SPAN: Final = (8_000, 4_000, 2_000, 1_000, 500)
 _POINTS_MAX: Final = 4_000
 _ROWS_BY_NAME_MAX: Final = 80
-_NEXT_TO_NOTHING: Final = 0.05  # of the highest count
-_WORTH: Final = 1.2  # a coarser step is worth it if it saves as many bars
+_NEXT_TO_NOTHING: Final = 0.05  # share of the highest count
+_WORTH: Final = 1.2  # a coarser step must reduce the bars by this factor
 
 
 @frozen(eq=False, kw_only=True)
 class Spans:
-    """Stretches of time of single resources; all arrays int64, shape (N,).
+    """Intervals of single resources; all arrays int64, shape (N,).
 
     Attributes:
         resource: number of the resource.
-        owner: number of the client; NOBODY in a gap.
+        owner: number of the client; `NOBODY` in a gap.
         start_ms: begin.
         end_ms: end.
     """
@@ -68,7 +69,7 @@ class Spans:
     end_ms: Int64Array
 
     def take(self, picked: npt.NDArray[np.intp] | BoolArray) -> Spans:
-        """Some of the spans, by position or mask."""
+        """Return some of the intervals, by position or mask."""
         return Spans(
             resource=self.resource[picked],
             owner=self.owner[picked],
@@ -79,11 +80,11 @@ class Spans:
 
 @frozen(eq=False, kw_only=True)
 class Doubles:
-    """When two worked on one resource.
+    """Intervals with two owners of one resource.
 
     Attributes:
-        spans: when, and who came second.
-        other: int64, shape (N,): who was there already.
+        spans: the intervals, with the second owner.
+        other: int64, shape (N,): the first owner.
     """
 
     spans: Spans
@@ -92,12 +93,12 @@ class Doubles:
 
 @frozen(eq=False, kw_only=True)
 class Bars:
-    """Rectangles of rows by time; all arrays int64, shape (B,).
+    """Rectangles of rows and time; all arrays int64, shape (B,).
 
     Attributes:
         first_row: uppermost row.
         last_row: lowest row, included.
-        owner: number of the client; NOBODY in a gap.
+        owner: number of the client; `NOBODY` in a gap.
         start_ms: begin.
         end_ms: end.
     """
@@ -111,14 +112,14 @@ class Bars:
 
 @frozen(eq=False, kw_only=True)
 class Timeline:
-    """What is drawn in one order of the rows.
+    """The bars in one order of the rows.
 
     Attributes:
         order: int64, shape (R,): number of the resource in each row.
-        owned: somebody works on it.
-        gaps: nobody does.
-        doubles: two do.
-        step_ms: times are right to so many ms; 1 is exact.
+        owned: bars with an owner.
+        gaps: bars without an owner.
+        doubles: bars with two owners.
+        step_ms: precision of the times in ms; 1 is exact.
     """
 
     order: Int64Array
@@ -129,7 +130,7 @@ class Timeline:
 
     @property
     def bars(self) -> int:
-        """How many bars are drawn."""
+        """Return the number of bars."""
         return sum(layer.owner.size for layer in (self.owned, self.gaps, self.doubles))
 
 
@@ -138,8 +139,8 @@ class Counts:
     """A count that changes in steps; both arrays int64, shape (P,).
 
     Attributes:
-        times_ms: from when.
-        counts: how many, until the next time.
+        times_ms: begin of each step.
+        counts: value until the next step.
     """
 
     times_ms: Int64Array
@@ -147,9 +148,9 @@ class Counts:
 
     @property
     def settled_max(self) -> int:
-        """Highest count once the group had begun: once the count had fallen to next to nothing.
+        """Return the highest count after the count first fell to nearly zero.
 
-        The highest of all where it never did, or nothing came after that.
+        If it never did, or if nothing follows, return the highest of all.
         """
         highest = int(self.counts.max(initial=0))
         begun = np.flatnonzero(self.counts <= highest * _NEXT_TO_NOTHING)
@@ -158,7 +159,7 @@ class Counts:
 
 
 def spans_of(ownership: Ownership) -> Spans:
-    """What was worked on, by resource and then by begin."""
+    """Return the intervals of work, by resource, then by begin."""
     spans = Spans(
         resource=ownership.resource.astype(np.int64),
         owner=ownership.owner.astype(np.int64),
@@ -169,12 +170,11 @@ def spans_of(ownership: Ownership) -> Spans:
 
 
 def gaps_of(ownership: Ownership, known_ms: Int64Array) -> Spans:
-    """When nobody worked on what.
+    """Return the times without an owner.
 
     Args:
-        ownership: who worked on what.
-        known_ms: int64, shape (R,): when each resource was first heard of. Before that it is no
-            gap that nobody has it.
+        ownership: intervals of work.
+        known_ms: int64, shape (R,): first mention of each resource. Earlier times are not gaps.
     """
     spans = spans_of(ownership)
     first, last = _edges(spans.resource)
@@ -208,11 +208,11 @@ def gaps_of(ownership: Ownership, known_ms: Int64Array) -> Spans:
 
 
 def doubles_of(ownership: Ownership) -> Doubles:
-    """When two worked on what: each span that begins before an earlier one ended."""
+    """Return the times with two owners: each interval that begins before an earlier one ended."""
     spans = spans_of(ownership)
     first, _ = _edges(spans.resource)
     reached = _reached(spans)
-    # Whose span reaches furthest: that of the last one that ended later than all before it.
+    # The earlier interval with the latest end: the last one that ended later than all before it.
     places = np.arange(first.size)
     further = first | (spans.end_ms > np.roll(reached, 1))
     furthest = np.maximum.accumulate(np.where(further, places, 0))
@@ -227,10 +227,9 @@ def doubles_of(ownership: Ownership) -> Doubles:
 
 
 def unowned_counts(gaps: Spans, begin_ms: int, end_ms: int) -> Counts:
-    """How many resources nobody works on, from begin to end.
+    """Return the number of unowned resources over time.
 
-    Where the count changes too often to be drawn, a point stands for a stretch of time and holds
-    the highest count of it.
+    If the count changes too often to draw, a point is the highest count of an interval.
     """
     moments = np.concatenate([[begin_ms], gaps.start_ms, gaps.end_ms, [end_ms]]).astype(np.int64)
     size = gaps.start_ms.size
@@ -241,7 +240,7 @@ def unowned_counts(gaps: Spans, begin_ms: int, end_ms: int) -> Counts:
     if times_ms.size > _POINTS_MAX:
         bins = (times_ms - begin_ms) * _POINTS_MAX // (end_ms - begin_ms + 1)
         starts = np.flatnonzero(np.diff(bins, prepend=-1))
-        # The count that a stretch begins with came from before it.
+        # The count at the start of an interval comes from before it.
         carried = np.concatenate([counts[:1], counts[starts[1:] - 1]])
         counts = np.maximum(np.maximum.reduceat(counts, starts), carried)
         times_ms = times_ms[starts]
@@ -249,19 +248,19 @@ def unowned_counts(gaps: Spans, begin_ms: int, end_ms: int) -> Counts:
 
 
 def name_order(ownership: Ownership) -> Int64Array:
-    """Rows by name and index: int64, shape (R,), number of the resource in each row."""
+    """Return the rows by name and index: int64, shape (R,), number of the resource in each row."""
     return np.arange(len(ownership.resources), dtype=np.int64)
 
 
 def owner_order(ownership: Ownership, step_ms: int = 1) -> Int64Array:
-    """Rows that went from owner to owner alike side by side, by their first owner.
+    """Return the rows by history: rows with the same sequence of owners are neighbours.
 
-    Few rows stand by name within those; of many, those that also went at the same times stand
-    together, so that they become one bar.
+    Groups are sorted by their first owner. A small group of rows is sorted by name. In a large
+    group rows with the same times are neighbours, so that they become one bar.
 
     Args:
-        ownership: who worked on what.
-        step_ms: times that are no further apart than this count as the same.
+        ownership: intervals of work.
+        step_ms: times that differ by at most this much count as equal.
 
     Returns:
         int64, shape (R,): number of the resource in each row.
@@ -294,13 +293,13 @@ def timeline_of(
     by_owner: bool,
     bars_max: int = BARS_MAX,
 ) -> Timeline:
-    """Bars for every row, few enough to be drawn at once.
+    """Return the bars of all rows, few enough to draw.
 
     Args:
-        ownership: who worked on what.
-        known_ms: int64, shape (R,): when each resource was first heard of.
-        by_owner: rows in owner order, not by name.
-        bars_max: how many bars are few enough. There may be more where no step makes them few.
+        ownership: intervals of work.
+        known_ms: int64, shape (R,): first mention of each resource.
+        by_owner: sort rows by history, not by name.
+        bars_max: wanted maximum number of bars; exceeded if no step reduces the bars enough.
     """
     layers = (
         spans_of(ownership),
@@ -313,7 +312,7 @@ def timeline_of(
         tried.append(_timeline(ownership, layers, step_ms, by_owner=by_owner))
         if tried[-1].bars <= bars_max:
             return tried[-1]
-    # Where rows have nothing in common, snapping loses times and gains little.
+    # If rows have nothing in common, snapping loses precision and gains little.
     return next(one for one in tried if one.bars <= tried[-1].bars * _WORTH)
 
 
@@ -335,7 +334,7 @@ def _timeline(
 
 
 def _snapped(spans: Spans, limits_ms: tuple[int, int], step_ms: int) -> Spans:
-    """Both ends to the nearest step; what then has no length would not be seen anyway."""
+    """Snap both ends to the nearest step; intervals without length are invisible and dropped."""
     if step_ms == 1:
         return spans
     half_ms = step_ms // 2
@@ -344,7 +343,7 @@ def _snapped(spans: Spans, limits_ms: tuple[int, int], step_ms: int) -> Spans:
 
 
 def _widened(spans: Spans, limits_ms: tuple[int, int], step_ms: int) -> Spans:
-    """Both ends outwards to a step, so that every span keeps a length."""
+    """Snap both ends outwards to a step, so that every interval keeps a length."""
     widened = _moved(spans, limits_ms, lambda at_ms: at_ms // step_ms * step_ms)
     outwards = _moved(spans, limits_ms, lambda at_ms: -(-at_ms // step_ms) * step_ms)
     return evolve(widened, end_ms=outwards.end_ms)
@@ -353,7 +352,7 @@ def _widened(spans: Spans, limits_ms: tuple[int, int], step_ms: int) -> Spans:
 def _moved(
     spans: Spans, limits_ms: tuple[int, int], moved: Callable[[Int64Array], Int64Array]
 ) -> Spans:
-    """Both ends where a function of the time since the begin puts them, within the limits."""
+    """Map both ends by a function of the time since the begin, within the limits."""
     begin_ms, until_ms = limits_ms
     return evolve(
         spans,
@@ -363,7 +362,7 @@ def _moved(
 
 
 def _bars(spans: Spans, rows: Int64Array) -> Bars:
-    """Join the spans of neighbouring rows that have owner and times in common."""
+    """Join the intervals of neighbouring rows with the same owner and times."""
     row = rows[spans.resource]
     order = np.lexsort((row, spans.end_ms, spans.start_ms, spans.owner))
     spans, row = spans.take(order), row[order]
@@ -386,17 +385,17 @@ def _bars(spans: Spans, rows: Int64Array) -> Bars:
 
 
 def _edges(resource: Int64Array) -> tuple[BoolArray, BoolArray]:
-    """Which spans are the first and which the last of their resource."""
+    """Return which intervals are the first and the last of their resource."""
     first = np.ones(resource.size, dtype=np.bool_)
     np.not_equal(resource[1:], resource[:-1], out=first[1:])
     return first, np.roll(first, -1)
 
 
 def _reached(spans: Spans) -> Int64Array:
-    """Latest end of each span and those of its resource before it."""
+    """Return the latest end of each interval and all earlier ones of its resource."""
     if not spans.end_ms.size:
         return spans.end_ms
     low_ms = int(spans.end_ms.min())
-    stride = int(spans.end_ms.max()) - low_ms + 1  # lifts each resource above the one before it
+    stride = int(spans.end_ms.max()) - low_ms + 1  # offset that keeps the resources apart
     lifted: Int64Array = np.maximum.accumulate(spans.end_ms - low_ms + spans.resource * stride)
     return lifted - spans.resource * stride + low_ms

@@ -1,4 +1,4 @@
-"""Times, counts and resources as people read them."""
+"""Format times, counts and resources for readers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ _RANGES_MAX: Final = 12
 
 
 def seconds(duration_ms: float) -> str:
-    """A duration in seconds, to the ms and no more digits than it has: "12.5 s"."""
+    """Format a duration in seconds with at most three decimals: "12.5 s"."""
     return f"{duration_ms / 1000:,.3f}".rstrip("0").rstrip(".") + " s"
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """A number with its noun: "1 round", "1,000 rounds"."""
+    """Format a number with its noun: "1 round", "1,000 rounds"."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def listed(resources: ResourceSet, ranges_max: int = _RANGES_MAX) -> str:
-    """Resources in short: "orders 0-3, 7; payments 1"; a connector is "itself" beside its tasks.
+    """Format resources briefly: "orders 0-3, 7; payments 1".
+
+    A connector beside its tasks is "itself".
 
     Args:
-        resources: what to name.
-        ranges_max: how many ranges to write out; how many resources follow is said in their place.
+        resources: the resources.
+        ranges_max: number of ranges to write out; the rest is given as a count.
     """
     parts: list[str] = []
     ranges_left, named = ranges_max, 0
@@ -48,7 +50,7 @@ def listed(resources: ResourceSet, ranges_max: int = _RANGES_MAX) -> str:
 
 
 def _ranges(indices: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Iterator[tuple[int, int]]:
-    """First and last of each run of consecutive indices; a connector itself is no task's."""
+    """Yield first and last of each run of consecutive indices; a connector (-1) is its own run."""
     breaks = np.flatnonzero((np.diff(indices) != 1) | (indices[:-1] < 0)) + 1
     for run in np.split(indices, breaks):
         yield int(run[0]), int(run[-1])

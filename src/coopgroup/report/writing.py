@@ -1,9 +1,8 @@
-"""Pages written to files: of one history, of one run, of several policies side by side.
+"""Write report pages: of one history, of one run, or of several policies side by side.
 
-Theory of operation: records become a `History`; the history becomes figures (`drawing`) and HTML
-(`page`). What is written is one file that holds Bokeh, figures, style and script, and that a
-browser opens without a server or a network. `drawing` is imported when a page is written, since
-Bokeh comes with an extra.
+Theory of operation: records become a `History`, and the history becomes figures (`drawing`) and
+HTML (`page`). The result is one file with Bokeh, figures, style and script that a browser opens
+without a server or a network. `drawing` is imported late, because Bokeh is an extra.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from coopgroup.telemetry import Envelope, RoundRefused
 
 __all__ = ["require_bokeh", "write_comparison_page", "write_history_page", "write_run_page"]
 
-_EPOCH_MS_MIN: Final = 100_000_000_000  # virtual time begins near 0; this is in 1973
+_EPOCH_MS_MIN: Final = 100_000_000_000  # virtual time starts near 0; this is in 1973
 _HINT: Final = (
     "A row is a partition, a colour the member that works on it. Dark: nobody does. Red lines are "
     "faults, dotted lines rounds."
@@ -39,7 +38,7 @@ _HINT: Final = (
 
 @frozen(kw_only=True)
 class _Extras:
-    """What a page shows besides the records; see `write_history_page`."""
+    """Content besides the records; see `write_history_page`."""
 
     title: str
     about: str = ""
@@ -50,7 +49,7 @@ class _Extras:
 
 
 def require_bokeh() -> None:
-    """Check that pages can be drawn.
+    """Check that Bokeh is installed.
 
     Raises:
         CoopgroupError: Bokeh is not installed.
@@ -74,12 +73,12 @@ def write_history_page(
     """Write the page of one group.
 
     Args:
-        envelopes: its records, in any order.
-        path: where the page goes; what is there is replaced.
+        envelopes: records of the group, in any order.
+        path: file to write; an existing file is replaced.
         title: heading of the page.
-        lag: lag over time, where it was measured.
-        measures: an attrs value whose numbers are shown; None to count what the records tell.
-        objections: what checkers found; None where none has looked.
+        lag: lag over time, if measured.
+        measures: an attrs value whose numbers are shown; None derives figures from the records.
+        objections: violations that checkers found; None if nothing was checked.
         notes: sentences about the records, shown first.
 
     Raises:
@@ -97,8 +96,8 @@ def write_run_page(run: PlayedRun, path: str | Path) -> None:
     """Write the page of a simulated run.
 
     Args:
-        run: what `simulate` gave.
-        path: where the page goes; what is there is replaced.
+        run: result of `simulate`.
+        path: file to write; an existing file is replaced.
 
     Raises:
         ConfigurationError: the file cannot be written.
@@ -123,9 +122,9 @@ def write_comparison_page(
     """Write the page that compares policies.
 
     Args:
-        runs_by_policy: runs of one scenario with each policy, one or more seeds. The timeline shows
-            the first run of each.
-        path: where the page goes; what is there is replaced.
+        runs_by_policy: runs of one scenario with each policy, for one or more seeds. The timeline
+            shows the first run of each policy.
+        path: file to write; an existing file is replaced.
 
     Raises:
         ConfigurationError: there is nothing to compare, or the file cannot be written.
@@ -244,7 +243,7 @@ def _drawn_side_by_side(
 
 
 def _paint(clients: Sequence[str]) -> list[Paint]:
-    """Paint of each client, given out in the order in which people would list them."""
+    """Return the paint of each client, assigned in natural order of the names."""
     made = paints(len(clients))
     return [made[rank] for rank in ranks(clients)]
 
@@ -260,7 +259,7 @@ def _exactness(timelines: Iterable[Timeline]) -> str:
 
 
 def _under(history: History, about: str) -> str:
-    """The line below the heading: how large, how long, how, and since when."""
+    """Return the line below the heading: size, duration, setting and start."""
     ownership = history.ownership
     parts = [
         counted(len(ownership.resources), "partition"),
@@ -298,7 +297,7 @@ def _refusals(envelopes: Iterable[Envelope], history: History) -> list[Objection
 
 
 def _double_owners(history: History) -> list[Objection]:
-    """Two owners at once, as this page sees them: by the clocks of the writers."""
+    """Return the times with two owners as violations, by the clocks of the writers."""
     ownership, spans = history.ownership, history.doubles.spans
     labels = [f"{name} {index}" for name, index in ownership.resources]
     return [
@@ -332,7 +331,7 @@ def _objections(run: PlayedRun) -> list[Objection]:
 
 def _write(path: str | Path, text: str) -> None:
     try:
-        # JSON can hold halves of characters, which UTF-8 cannot.
+        # JSON strings can contain lone surrogates, which UTF-8 cannot encode.
         Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ConfigurationError(

@@ -1,8 +1,8 @@
-"""The Bokeh figures of a page: the only package that imports Bokeh.
+"""The Bokeh figures of a page. Only this package imports Bokeh.
 
-Everything else of `report` works without the extra of that name. All figures of a page share one
-time axis in seconds since its start, so they zoom and pan as one. Models that the script of the
-page looks up have a `name`.
+The rest of `report` works without the extra. All figures of a page share one time axis in seconds
+since the start, so they zoom and pan together. Models that the page's script looks up have a
+`name`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _SMALL_BARS_MAX = 5_000
 
 @frozen(kw_only=True)
 class Drawing:
-    """Figures of one history, from top to bottom, and how they are drawn.
+    """Figures of one history, from top to bottom.
 
     Attributes:
         figures: the figures.
-        timelines: what the timeline shows in each order of its rows.
+        timelines: content of the timeline in each order of its rows.
     """
 
     figures: tuple[figure, ...]
@@ -43,12 +43,12 @@ class Drawing:
 
 
 def library() -> str:
-    """Bokeh's own script, to stand in the page: all that the page needs."""
+    """Return Bokeh's script for embedding; the page needs no other script file."""
     return Resources(mode="inline", components=["bokeh"]).render()
 
 
 def script_and_divs(figures: Sequence[figure]) -> tuple[str, tuple[str, ...]]:
-    """The script that draws the figures, and the elements that it draws them into."""
+    """Return the script that draws the figures, and the elements that contain them."""
     script, divs = components(tuple(figures))
     return script, tuple(divs)
 
@@ -57,9 +57,9 @@ def draw_history(history: History, paint: Sequence[Paint], lag: LagLines | None)
     """Draw one history at full size.
 
     Args:
-        history: what happened.
-        paint: how each client is painted.
-        lag: lines of lag, None where there are none.
+        history: the history.
+        paint: paint of each client.
+        lag: lines of lag, or None.
     """
     scene = Scene.of(history, paint, time_axis([history]))
     timelines = tuple(
@@ -82,11 +82,11 @@ def draw_small(
     """Draw one history beside others.
 
     Args:
-        history: what happened.
-        paint: how each client is painted.
-        time: the time axis that all share.
-        prefix: what names of its models begin with.
-        gaps_max: upper end of the axis of unowned partitions, the same for all.
+        history: the history.
+        paint: paint of each client.
+        time: time axis that all histories share.
+        prefix: prefix of its models' names.
+        gaps_max: upper end of the axis of unowned partitions, the same for all histories.
     """
     scene = Scene.of(history, paint, time, prefix)
     timeline = timeline_of(

@@ -1,4 +1,4 @@
-"""What all figures have in common: their scene, frame, fonts, axes and the lines of faults."""
+"""Parts that all figures share: scene, frame, fonts, axes and the lines of faults."""
 
 from __future__ import annotations
 
@@ -45,23 +45,23 @@ PLOT_PIXELS: Final = 1_000
 """Width of a plot in a window of usual size; labels are laid out for it."""
 
 _GRID: Final = "#e6e9ed"
-_LEFT: Final = 112  # room for labels, the same in all figures, so that their time axes are aligned
+_LEFT: Final = 112  # room for labels; equal in all figures, so that their time axes are aligned
 _RIGHT: Final = 18
-_PADDING: Final = 0.008  # of the time, so that symbols at both ends are whole
-_LINES_MAX: Final = 200  # more lines would hide what they mark
+_PADDING: Final = 0.008  # share of the time span; keeps symbols at both ends whole
+_LINES_MAX: Final = 200  # more lines would hide the marks
 _LINES_BOLD_MAX: Final = 12
 
 
 @frozen(kw_only=True)
 class Scene:
-    """What every figure of a history is drawn from.
+    """The common input of all figures of a history.
 
     Attributes:
-        history: what happened.
-        paint: how each client is painted.
-        time: the time axis, in seconds since the start.
-        faults: marks of faults, those that cannot be told apart joined.
-        prefix: what names of models begin with; it differs between histories on one page.
+        history: the history.
+        paint: paint of each client.
+        time: time axis, in seconds since the start.
+        faults: marks of faults; marks that are too close to distinguish are joined.
+        prefix: prefix of model names; it differs between histories on one page.
     """
 
     history: History
@@ -72,7 +72,7 @@ class Scene:
 
     @classmethod
     def of(cls, history: History, paint: Sequence[Paint], time: Range1d, prefix: str = "") -> Scene:
-        """The scene of a history."""
+        """Build the scene of a history."""
         near_ms = (history.ownership.until_ms - history.ownership.begin_ms) / PLOT_PIXELS
         faults = (mark for mark in history.marks if mark.kind is MarkKind.FAULT)
         return cls(
@@ -84,7 +84,7 @@ class Scene:
         )
 
     def named(self, name: str) -> str:
-        """The name of a model of this history; it is unique on the page."""
+        """Return a model name of this history that is unique on the page."""
         return self.prefix + name
 
     @property
@@ -93,13 +93,13 @@ class Scene:
         return self.history.ownership.until_ms - self.history.ownership.begin_ms
 
     def seconds(self, at_ms: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Times in ms as seconds since the start."""
+        """Convert times in ms to seconds since the start."""
         since_ms = np.asarray(at_ms, dtype=np.int64) - self.history.ownership.begin_ms
         return since_ms / 1000
 
 
 def time_axis(histories: Sequence[History]) -> Range1d:
-    """One time axis for all, from 0 s to the end of the longest and a little around it."""
+    """Return one time axis for all histories, from 0 s to the end of the longest, with padding."""
     lengths_ms = [one.ownership.until_ms - one.ownership.begin_ms for one in histories]
     end_s = max(1, *lengths_ms) / 1000
     low_s, high_s = -_PADDING * end_s, (1 + _PADDING) * end_s
@@ -107,13 +107,13 @@ def time_axis(histories: Sequence[History]) -> Range1d:
 
 
 def framed(scene: Scene, *, height: int, y_range: Range1d, label: str, **more: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
-    """An empty figure on the time axis of its scene.
+    """Return an empty figure on the time axis of its scene.
 
     Args:
-        scene: where it belongs.
-        height: in pixels, axes included.
-        y_range: the vertical axis.
-        label: what the vertical axis shows.
+        scene: scene of the figure.
+        height: in pixels, including axes.
+        y_range: vertical axis.
+        label: label of the vertical axis.
         more: further properties of the figure.
     """
     plot = figure(
@@ -133,7 +133,7 @@ def framed(scene: Scene, *, height: int, y_range: Range1d, label: str, **more: A
         **more,
     )
     pan = PanTool(dimensions="width")
-    # A wheel that zoomed without the key would trap who only scrolls through the page.
+    # Zooming without the key would trap a reader who only scrolls through the page.
     wheel = WheelZoomTool(dimensions="width", modifiers={"shift": True})
     plot.add_tools(
         pan,
@@ -161,17 +161,17 @@ def framed(scene: Scene, *, height: int, y_range: Range1d, label: str, **more: A
 
 
 def hover(renderer: Any, tooltips: str, **more: Any) -> HoverTool:  # noqa: ANN401 - Bokeh's own
-    """A hover of one renderer only, in the page's own style."""
+    """Return a hover tool for one renderer, in the page's style."""
     return HoverTool(renderers=[renderer], tooltips=f'<div class="tip">{tooltips}</div>', **more)
 
 
 def rule_off(plot: figure, scene: Scene, *, faults: bool = True) -> None:
-    """Draw the lines of rounds and faults through a figure, fainter the more there are.
+    """Draw vertical lines for rounds and faults; many lines are drawn fainter.
 
     Args:
         plot: the figure.
-        scene: where it belongs.
-        faults: whether those of faults are wanted as well.
+        scene: its scene.
+        faults: whether to draw lines for faults.
     """
     rounds = scene.history.rounds
     if len(rounds) <= _LINES_MAX:
@@ -186,11 +186,11 @@ def rule_off(plot: figure, scene: Scene, *, faults: bool = True) -> None:
         return
     source = ColumnDataSource({"x": scene.seconds([mark.at_ms for mark in scene.faults])})
     alpha = faded(1, len(scene.faults))
-    # White around it keeps the line apart from any owner's colour.
+    # A white edge separates the line from any owner's colour.
     plot.vspan(x="x", source=source, line_color="white", line_alpha=0.85 * alpha, line_width=3.5)
     plot.vspan(x="x", source=source, line_color=FAULT, line_alpha=alpha, line_width=1.5)
 
 
 def faded(alpha: float, count: int) -> float:
-    """How opaque lines are drawn: as given where they are few, fainter the more there are."""
+    """Return the opacity of lines: `alpha` for few lines, less for many."""
     return alpha * min(1, max(0.3, _LINES_BOLD_MAX / max(count, 1)))

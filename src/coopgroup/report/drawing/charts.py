@@ -1,4 +1,4 @@
-"""Figures of many runs: curves with bands, and heat maps (`report.charts` says of what)."""
+"""Figures of many runs: curves with bands, and heat maps (values of `report.charts`)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _ROW_PIXELS: Final = 26
 _HEAT_MARGIN_PIXELS: Final = 64
 _LABEL_PIXELS: Final = 6.4
 _LEFT_PIXELS_MAX: Final = 420
-_TEXTS_MAX: Final = 400  # more numbers than that are for pointing at
-# From what is good to what is bad, light to dark, so that it also reads without colours.
+_TEXTS_MAX: Final = 400  # above this count numbers are shown only on hover
+# From good to bad, light to dark, so that the map is readable without colours.
 _HEAT: Final = (
     *("#f4f8fb", "#dfeaf3", "#c5daea", "#a7c8df", "#84b3d3", "#609cc4", "#4184b3", "#286b9f"),
     *("#155288", "#0a3a6b"),
@@ -128,7 +128,7 @@ def heat_figure(heat: Heat) -> figure:
 
 
 def _plain(title: str, **properties: Any) -> figure:  # noqa: ANN401 - whatever a figure takes
-    """An empty figure in the page's own style."""
+    """Return an empty figure in the page's style."""
     plot = figure(
         title=Title(text=title, text_font=FONT, text_font_size="13px", text_color=INK),
         sizing_mode="stretch_width",

@@ -1,4 +1,4 @@
-"""Curves below the timeline: partitions that nobody works on, and lag."""
+"""Curves below the timeline: unowned partitions, and lag."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _HEADROOM: Final = 1.08
 
 
 def unowned_figure(scene: Scene, counts_max: int | None = None) -> figure:
-    """Draw how many partitions nobody works on.
+    """Draw the number of unowned partitions.
 
     Args:
-        scene: where it belongs.
-        counts_max: upper end of the axis; None for the highest count once the group had begun,
-            which otherwise would dwarf all that follows.
+        scene: scene of the figure.
+        counts_max: upper end of the axis. None for the highest count after the group's start; the
+            count at the start would dwarf everything later.
     """
     ownership = scene.history.ownership
     steps = unowned_counts(scene.history.gaps, ownership.begin_ms, ownership.until_ms)
@@ -67,7 +67,7 @@ def unowned_figure(scene: Scene, counts_max: int | None = None) -> figure:
 
 
 def lag_figure(scene: Scene, lag: LagLines) -> figure:
-    """Draw lag over time: of each member and of what nobody works on."""
+    """Draw lag over time: of each member and of unowned partitions."""
     highest = max(1, int(lag.lags.max(initial=0)), int(lag.nobody.max(initial=0)))
     plot = framed(
         scene,

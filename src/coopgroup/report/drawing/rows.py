@@ -1,4 +1,4 @@
-"""The timeline: a row for each partition, a colour for each owner, dark where nobody works."""
+"""The timeline: a row for each partition, a colour for each owner, dark for gaps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ORDERS: Final = ("by_owner", "by_name")
 """Names of the orders of the rows, as the page's script knows them."""
 
 _ROWS_LABELLED_MAX: Final = 40
-_PARTED_ROW_PIXELS: Final = 7  # where a line between two rows still leaves something of them
+_PARTED_ROW_PIXELS: Final = 7  # minimum height of a row that has room for a separating line
 _ROW_PIXELS: Final = 20
 _HEIGHT_MIN: Final = 120
 _HEIGHT_MAX: Final = 540
@@ -51,10 +51,10 @@ def rows_figure(
     """Draw the timeline.
 
     Args:
-        scene: where it belongs.
-        timelines: the same rows in one or more orders; the first is shown, the page's script
-            shows another when it is asked to.
-        height: of the figure in pixels; None to go by the number of rows.
+        scene: scene of the figure.
+        timelines: the same rows in one or more orders. The first is shown; the page's script
+            switches to another on request.
+        height: height of the figure in pixels; None derives it from the number of rows.
     """
     count = len(scene.history.ownership.resources)
     pixels = _height(count) if height is None else height
@@ -70,7 +70,7 @@ def rows_figure(
         left=0, right=end_s, top=-0.5, bottom=count - 0.5, fill_color=UNKNOWN, line_color=None
     )
     plot.grid.visible = False
-    plot.xaxis.visible = False  # the figure below has the same
+    plot.xaxis.visible = False  # the figure below shows the same axis
     plot.yaxis.ticker = (
         SingleIntervalTicker(interval=1)
         if count <= _ROWS_LABELLED_MAX and height is None
@@ -83,7 +83,7 @@ def rows_figure(
             _add_layer(plot, scene, timeline, order, layer, visible=order == ORDERS[0])
         formatters.append(_formatter([labels[number] for number in timeline.order.tolist()]))
     plot.yaxis.formatter = formatters[0]
-    plot.tags = formatters  # where the page's script finds the one of the other order
+    plot.tags = formatters  # the page's script finds the formatter of the other order here
     if pixels > count * _PARTED_ROW_PIXELS:
         plot.hspan(y=np.arange(count - 1) + 0.5, line_color="white", line_width=1.5)
     rule_off(plot, scene)
@@ -101,7 +101,7 @@ def _add_layer(
         _columns(scene, timeline, getattr(timeline, layer)), name=scene.named(f"{order}_{layer}")
     )
     # Lines in the colour of the bar close the seams between neighbours, and keep a gap of a
-    # fraction of a pixel visible. Gaps and doubles come after what is owned, so they win.
+    # fraction of a pixel visible. Gaps and double owners are drawn last, so they cover owned time.
     renderer = plot.quad(
         left="left",
         right="right",
@@ -120,7 +120,8 @@ def _add_layer(
     plot.add_tools(hover(renderer, _TIP))
     patterns = np.array(source.data["pattern"], dtype=np.str_)
     for pattern in sorted(set(patterns.tolist()) - {PLAIN}):
-        # One pattern for all bars of a renderer: Bokeh takes a ms for each bar that has its own.
+        # One pattern for all bars of a renderer: with a pattern per bar Bokeh needs 1 ms for each
+        # bar.
         hatched = plot.quad(
             left="left",
             right="right",
@@ -173,7 +174,7 @@ def _look(scene: Scene, timeline: Timeline, bars: Bars) -> Columns:
 
 
 def _names(resources: ResourceSet, timeline: Timeline, bars: Bars) -> list[str]:
-    """What each bar covers, in words."""
+    """Return the text of each bar's resources."""
     singles = [f"{name} {index}" for name, index in resources]
     picked = np.zeros(len(resources), dtype=np.bool_)
     named = []
@@ -190,7 +191,7 @@ def _names(resources: ResourceSet, timeline: Timeline, bars: Bars) -> list[str]:
 
 
 def _labels(resources: ResourceSet) -> list[str]:
-    """A label for each resource; of a long name only the end is shown, where names differ most."""
+    """Return a label for each resource; long names lose their start, as ends differ more."""
     labels = [f"{name} {index}" for name, index in resources]
     return [
         label if len(label) <= _LABEL_LETTERS_MAX else "…" + label[1 - _LABEL_LETTERS_MAX :]

@@ -1,4 +1,4 @@
-"""The strip above the timeline: rounds, processes that come and go, and faults with their names."""
+"""The strip above the timeline: rounds, process starts and ends, and named faults."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ _LETTERS_MAX: Final = 40
 _OFFSET_PIXELS: Final = 7
 _SYMBOL_PIXELS: Final = 9
 _BOTTOM: Final = -0.6
-_ROUNDS, _PROCESSES, _FAULTS = 0, 1, 2  # rows of the strip, from below; lanes of faults above
+# rows of the strip, from the bottom; lanes of faults follow above
+_ROUNDS, _PROCESSES, _FAULTS = 0, 1, 2
 _LOOK: Final = {
     MarkKind.STARTED: ("triangle", "#228833"),
     MarkKind.ENDED: ("inverted_triangle", "#7b8490"),
@@ -66,7 +67,7 @@ def strip_figure(scene: Scene) -> figure:
 
 
 def _flags(scene: Scene) -> dict[str, list[Any]]:
-    """Labels of faults: right of their mark, left of it where they would leave the plot."""
+    """Place the labels of faults right of their mark, or left of it near the right edge."""
     pixel_ms = max(1, scene.span_ms) / PLOT_PIXELS
     end_ms = scene.history.ownership.until_ms
     labels = [_short(mark.label) for mark in scene.faults]
@@ -82,7 +83,7 @@ def _flags(scene: Scene) -> dict[str, list[Any]]:
     flags["label"] = [
         "" if lane == HOVER_ONLY else label for label, lane in zip(labels, chosen, strict=True)
     ]
-    # Marks without a label get a lane of their own, below: they would cover the labels.
+    # Marks without a label get their own lane at the bottom. Otherwise they would cover labels.
     lowest = int(HOVER_ONLY in chosen)
     flags["lane"] = [0 if lane == HOVER_ONLY else lowest + lane for lane in chosen]
     return flags
