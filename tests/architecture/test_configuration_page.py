@@ -21,6 +21,7 @@ OF_PYTHON = {"default.topic.config", "logger", "oauth_cb", "on_commit"}
 SAMPLES: dict[str, Any] = {
     "builtin.features": "gzip",
     "coopgroup.protocols": "coopgroup,cooperative-sticky",
+    "coopgroup.telemetry.file.backups": "3",
     "coopgroup.telemetry.listener": print,
     "default.topic.config": {"auto.offset.reset": "earliest"},
     "enable.ssl.certificate.verification": "true",

@@ -124,7 +124,12 @@ class CooperativeGroup:
         policy: Policy,
     ) -> None:
         group_id = settings.member.group_id
-        sink = TelemetrySink(group_id, settings.telemetry_file, settings.telemetry_listener)
+        sink = TelemetrySink(
+            group_id,
+            settings.telemetry_file,
+            settings.telemetry_listener,
+            settings.telemetry_limits,
+        )
         opened.callback(sink.close)
         slot = slot_for(settings.member, settings.state_dir, sink)
         if slot is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from coopgroup.kafka.connection_settings import ConnectionSettings
+    from coopgroup.kafka.telemetry_file import FileLimits
     from coopgroup.member import MemberConfig
     from coopgroup.telemetry import Envelope
 
@@ -40,7 +41,10 @@ GROUP_KEYS: Final = (
     "coopgroup.lookup.timeout.ms",
     "coopgroup.state.dir",
     "coopgroup.telemetry.file",
+    "coopgroup.telemetry.file.backups",
+    "coopgroup.telemetry.file.max.bytes",
     "coopgroup.telemetry.listener",
+    "coopgroup.telemetry.queue.records",
     "coopgroup.window.heartbeat.interval.ms",
 )
 OWN_KEYS: Final = {
@@ -66,6 +70,7 @@ class GroupSettings:
         lookup_timeout_ms: how long a leader that is behind waits for its catalogue.
         state_dir: directory in which the member is kept beyond its process, None for nowhere.
         telemetry_file: where telemetry is appended as JSON lines, None for nowhere.
+        telemetry_limits: of the size of that file, and of the records that wait for it.
         telemetry_listener: gets each record of telemetry with who wrote it, None for nobody.
         refresh_ms: pace of looks at the catalogue.
         threads_max: how many callbacks run at once.
@@ -79,6 +84,7 @@ class GroupSettings:
     lookup_timeout_ms: int
     state_dir: str | None
     telemetry_file: str | None
+    telemetry_limits: FileLimits
     telemetry_listener: Callable[[Envelope], object] | None
     refresh_ms: int
     threads_max: int
@@ -130,6 +136,7 @@ class GroupSettings:
             lookup_timeout_ms=read.lookup_timeout_ms,
             state_dir=read.state_dir,
             telemetry_file=read.telemetry_file,
+            telemetry_limits=read.telemetry_limits,
             telemetry_listener=read.telemetry_listener,
             refresh_ms=own["coopgroup.catalogue.refresh.ms"],
             threads_max=own["coopgroup.callback.threads"],

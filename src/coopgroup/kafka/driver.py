@@ -97,6 +97,8 @@ _CODE_OF_FAILURE: Final = {
 # coordinator does not come back in lockstep.
 _JITTER_SHARE: Final = 0.5
 _STOP_TIMEOUT_MS: Final = 2_000
+# A full disk must not keep the interpreter from ending.
+_FLUSH_TIMEOUT_S: Final = 1.0
 # Until the next try where it is not known what is due.
 _ERROR_PAUSE_S: Final = 0.1
 _Stop: TypeAlias = None
@@ -112,8 +114,12 @@ def _stop_all() -> None:
     A thread that still runs while the interpreter goes down is torn out of whatever it is in, and
     inside NumPy that aborts the process.
     """
-    for driver in tuple(_running):
+    drivers = tuple(_running)
+    for driver in drivers:
         driver.stop()
+    flushed_by_s = now_s() + _FLUSH_TIMEOUT_S
+    for driver in drivers:
+        driver.sink.flush(max(0.0, flushed_by_s - now_s()))
 
 
 @define(eq=False)

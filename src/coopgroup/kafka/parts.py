@@ -85,7 +85,10 @@ class ConsumerParts:
         check_plugins(assignor, policy)
         with ExitStack() as opened:
             sink = TelemetrySink(
-                settings.member.group_id, settings.telemetry_file, settings.telemetry_listener
+                settings.member.group_id,
+                settings.telemetry_file,
+                settings.telemetry_listener,
+                settings.telemetry_limits,
             )
             opened.callback(sink.close)
             slot = slot_for(settings.member, settings.state_dir, sink)

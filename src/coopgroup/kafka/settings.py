@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
+from coopgroup.kafka.telemetry_file import FileLimits
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
 from coopgroup.telemetry import Envelope
@@ -35,6 +36,8 @@ _ON_THE_WIRE: Final = ("group.id", "group.instance.id", "client.id", "client.rac
 # Kafka's strings end at 32,767 bytes, and a member id is a client id with something behind it.
 _WIRE_BYTES_MAX: Final = 32_000
 _SHOWN_MAX: Final = 100
+_BACKUPS_MAX: Final = 1_000
+_QUEUE_RECORDS_MAX: Final = 10_000_000
 OWN_PROTOCOL: Final = "coopgroup"
 _DAY_MS: Final = 86_400_000
 _TRUE: Final = ("true", "t", "1", "yes")
@@ -83,6 +86,7 @@ class ConsumerSettings:
         lookup_timeout_ms: bound of each look-up of metadata or lags.
         state_dir: directory in which the member is kept beyond its process, None for nowhere.
         telemetry_file: where telemetry is appended as JSON lines, None for nowhere.
+        telemetry_limits: of the size of that file, and of the records that wait for it.
         telemetry_listener: gets each record of telemetry with who wrote it, None for nobody.
         on_commit: callback for outcomes of commits, None for none.
     """
@@ -100,6 +104,7 @@ class ConsumerSettings:
     lookup_timeout_ms: int
     state_dir: str | None
     telemetry_file: str | None
+    telemetry_limits: FileLimits
     telemetry_listener: Callable[[Envelope], object] | None
     on_commit: Callable[..., Any] | None
 
@@ -293,7 +298,10 @@ def _own_settings(settings: _Reader) -> dict[str, Any]:
         "coopgroup.protocols",
         "coopgroup.state.dir",
         "coopgroup.telemetry.file",
+        "coopgroup.telemetry.file.backups",
+        "coopgroup.telemetry.file.max.bytes",
         "coopgroup.telemetry.listener",
+        "coopgroup.telemetry.queue.records",
         "coopgroup.window.heartbeat.interval.ms",
     }
     for key in sorted(settings.given):
@@ -305,8 +313,21 @@ def _own_settings(settings: _Reader) -> dict[str, Any]:
         "lookup_timeout_ms": settings.whole("coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
         "state_dir": settings.text("coopgroup.state.dir"),
         "telemetry_file": settings.text("coopgroup.telemetry.file"),
+        "telemetry_limits": _telemetry_limits(settings),
         "telemetry_listener": settings.callback("coopgroup.telemetry.listener"),
     }
+
+
+def _telemetry_limits(settings: _Reader) -> FileLimits:
+    usual = FileLimits()
+    prefix = "coopgroup.telemetry"
+    return FileLimits(
+        max_bytes=settings.whole(f"{prefix}.file.max.bytes", usual.max_bytes, 0, _INT32_MAX),
+        backups=settings.whole(f"{prefix}.file.backups", usual.backups, 0, _BACKUPS_MAX),
+        queue_records=settings.whole(
+            f"{prefix}.queue.records", usual.queue_records, 1, _QUEUE_RECORDS_MAX
+        ),
+    )
 
 
 def _admin_configuration(librdkafka: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,25 +1,26 @@
 """Where a consumer's telemetry goes: structured log events, and a file if one is named.
 
 Events are logged through structlog onto the standard logger "coopgroup", so an application that
-configures nothing sees warnings only. The file gets one JSON object a line (`telemetry.codec`).
+configures nothing sees warnings only. The file gets one JSON object a line (`telemetry_file`).
+
+Rule of this file: no lock is held while the application's code runs, a listener or a log handler.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import attrs
 import structlog
 from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.telemetry_file import FileLimits, TelemetryFile
 from coopgroup.member import Action
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import (
@@ -57,15 +58,15 @@ class TelemetrySink:
         file_path: file to append to, None for none.
         listener: gets every envelope, on the thread that wrote it; None for nobody. What it raises
             is logged.
+        file_limits: of the file's size and of the records that wait for it.
     """
 
     group_id: str
     file_path: str | None = None
     listener: Callable[[Envelope], object] | None = None
+    file_limits: FileLimits = field(factory=FileLimits)
     _log: Any = field(init=False)
-    _file: IO[str] | None = field(default=None, init=False)
-    # A signal handler may close the consumer while its thread is in here.
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)
+    _file: TelemetryFile | None = field(default=None, init=False)
     # Rounds in a row that failed at the broker; only the group's thread writes about them.
     _refusals: int = field(default=0, init=False)
 
@@ -80,9 +81,7 @@ class TelemetrySink:
         if self.file_path is None:
             return
         try:
-            self._file = Path(self.file_path).open(  # noqa: SIM115  (closed by close())
-                "a", encoding="utf-8", buffering=1
-            )
+            self._file = TelemetryFile(Path(self.file_path), self.file_limits, self.warn)
         except OSError as cause:
             raise ConfigurationError(
                 "coopgroup.telemetry.file", self.file_path, f"a file to write ({cause.strerror})"
@@ -101,10 +100,7 @@ class TelemetrySink:
         if self.listener is not None:
             self._tell(self.listener, envelope)
         if self._file is not None:
-            line = json.dumps(to_json(envelope), separators=(",", ":"))
-            with self._lock:
-                if self._file is not None:
-                    self._append(self._file, line)
+            self._file.put(envelope)
 
     def _tell(self, listener: Callable[[Envelope], object], envelope: Envelope) -> None:
         """Call the application's code, which must not end the group's thread."""
@@ -112,14 +108,6 @@ class TelemetrySink:
             listener(envelope)
         except Exception as error:  # noqa: BLE001 -- see above
             self.warn("telemetry_listener_failed", error=repr(error))
-
-    def _append(self, file: IO[str], line: str) -> None:
-        """Write a line; a file that cannot be written must not end the group's thread."""
-        try:
-            file.write(line + "\n")
-        except OSError as error:
-            self._file = None
-            self.warn("telemetry_file_given_up", path=self.file_path, error=str(error))
 
     def warn(self, event: str, **fields: object) -> None:
         """Log something that is no record of the group: an exception of a callback, say.
@@ -130,12 +118,14 @@ class TelemetrySink:
         with suppress(Exception):
             self._log.warning(event, **fields)
 
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until the records so far are in the file; return whether they are."""
+        return self._file is None or self._file.flush(timeout_s)
+
     def close(self) -> None:
-        """Close the file; later records are logged only."""
-        with self._lock:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+        """Write the records that wait, and close the file; later records are logged only."""
+        if self._file is not None:
+            self._file.close()
 
     def _write_log(self, envelope: Envelope) -> None:
         record = envelope.record

@@ -125,6 +125,9 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
         ("coopgroup.lookup.timeout.ms", 1.5, "a whole number from 1 to 86400000"),
         ("coopgroup.state.dir", 5, "a string"),
         ("coopgroup.telemetry.file", 5, "a string"),
+        ("coopgroup.telemetry.file.backups", -1, "a whole number from 0 to 1000"),
+        ("coopgroup.telemetry.file.max.bytes", "1 MB", "a whole number from 0 to 2147483647"),
+        ("coopgroup.telemetry.queue.records", 0, "a whole number from 1 to 10000000"),
         ("coopgroup.window.heartbeat.interval.ms", 0, "a whole number from 1 to 3600000"),
         (
             "coopgroup.telemetry.path",
@@ -132,7 +135,9 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
             (
                 "no such key: coopgroup's own are coopgroup.leader.timeout.ms, "
                 "coopgroup.lookup.timeout.ms, coopgroup.protocols, coopgroup.state.dir, "
-                "coopgroup.telemetry.file, coopgroup.telemetry.listener, "
+                "coopgroup.telemetry.file, coopgroup.telemetry.file.backups, "
+                "coopgroup.telemetry.file.max.bytes, coopgroup.telemetry.listener, "
+                "coopgroup.telemetry.queue.records, "
                 "coopgroup.window.heartbeat.interval.ms"
             ),
         ),

@@ -4,13 +4,12 @@ import json
 import logging
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import attrs
 import pytest
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.telemetry_file import TelemetryFile
 from coopgroup.kafka.telemetry_sink import TelemetrySink
 from coopgroup.member import Action
 from coopgroup.model import EMPTY, ResourceSet
@@ -33,12 +32,13 @@ STARTED = ResourcesStarted(resources=ResourceSet({"t": [0, 1, 2]}))
 
 
 def test_records_are_appended_to_the_file_line_by_line(tmp_path: Path) -> None:
-    """Readable at once, also by another process; what was there before stays."""
+    """Readable while the consumer lives; what was there before stays."""
     path = tmp_path / "telemetry.jsonl"
     path.write_text("before\n")
     heard: list[Envelope] = []
     sink = TelemetrySink("g", str(path), heard.append)
     sink.write(STARTED, member_id="m-1", generation=7)
+    assert sink.flush(WAIT_S)
     before, line = path.read_text().splitlines()
     sink.close()
     assert before == "before"
@@ -82,30 +82,28 @@ def test_listener_that_raises_is_told_of_in_the_log(
 
 
 def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The handler runs on the same thread, in the midst of it."""
-    sink = TelemetrySink("g", str(tmp_path / "telemetry.jsonl"))
-    written: list[str] = []
+    path = tmp_path / "telemetry.jsonl"
+    sink = TelemetrySink("g", str(path))
+    started = TelemetryFile._start  # noqa: SLF001 -- the moment at which the lock is held
 
-    def write(line: str) -> None:
-        written.append(line)
+    def start_and_close(file: TelemetryFile) -> None:
+        started(file)
         sink.close()
 
-    file: Any = SimpleNamespace(write=write, close=lambda: written.append("closed"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sink, "_file", file)
-        writer = threading.Thread(
-            target=sink.write,
-            args=(STARTED,),
-            kwargs={"member_id": "m-1", "generation": 7},
-            daemon=True,
-        )
-        writer.start()
-        writer.join(WAIT_S)
-        assert not writer.is_alive()
-    sink.close()
-    assert written[1:] == ["closed"]
+    monkeypatch.setattr(TelemetryFile, "_start", start_and_close)
+    writer = threading.Thread(
+        target=sink.write,
+        args=(STARTED,),
+        kwargs={"member_id": "m-1", "generation": 7},
+        daemon=True,
+    )
+    writer.start()
+    writer.join(WAIT_S)
+    assert not writer.is_alive()
+    assert len(path.read_text().splitlines()) == 1
 
 
 def test_file_when_it_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
