@@ -9,6 +9,10 @@ ends, and a forked child does not inherit it, which would keep the slot from the
 such locks do not hold among consumers of one process, and end when the process closes any
 descriptor of the file; so what this process holds is remembered, and not even opened again.
 
+Whoever can write to a file can have two processes believe that they are one member. So nothing is
+taken from a directory or a file that another user may write to, or that is a symbolic link: the
+directory is opened once, checked by its descriptor, and its files are opened relative to it.
+
 A file is written in place, for a lock is one of the file and not of its name. What a write that
 was interrupted leaves behind does not have the checksum that it says. Nothing is flushed to the
 disk: that matters when a whole machine goes down, which takes longer than a session lasts, and an
@@ -23,6 +27,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 import threading
 import zlib
 from pathlib import Path
@@ -47,6 +52,11 @@ _VERSION_WITH_PROTOCOL: Final = 2
 _SLOTS_MAX: Final = 1_000
 _BYTES_MAX: Final = 64 * 1024 * 1024
 _READABLE_MAX: Final = 60  # characters of the group's name in that of a file
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, a pipe under the file's name could hang the constructor.
+_FILE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_ROOT: Final = 0
 _BUSY: Final = frozenset({errno.EACCES, errno.EAGAIN})
 _Content: TypeAlias = tuple[KeptIdentity | None, SeenTopics | None, int | None]
 
@@ -125,10 +135,10 @@ class IdentitySlot:
             if self._descriptor is None:
                 return
             descriptor, self._descriptor = self._descriptor, None
-            with _held.lock:
+            if os.getpid() == self._home_pid:
+                _let_go(descriptor, self._file)
+            else:
                 os.close(descriptor)
-                if os.getpid() == self._home_pid:
-                    _held.files.discard(self._file)
 
 
 def slot_path(folder: str, group_id: str, number: int) -> Path:
@@ -154,11 +164,16 @@ def take_slot(folder: str, group_id: str, warn: Callable[..., None]) -> Identity
         warn: gets an event and its fields where the content of a file is damaged.
 
     Raises:
-        ConfigurationError: no file can be made, or locked, in the directory, or it has too many.
+        ConfigurationError: no file can be made, or locked, in the directory, or it has too many, or
+            users other than its owner may write to it.
     """
     try:
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
-        return _take(folder, group_id, warn)
+        descriptor = _open_folder(Path(folder))
+        try:
+            return _take(folder, descriptor, group_id, warn)
+        finally:
+            os.close(descriptor)
     except (OSError, ValueError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) else str(cause)
         raise ConfigurationError(
@@ -166,37 +181,82 @@ def take_slot(folder: str, group_id: str, warn: Callable[..., None]) -> Identity
         ) from None
 
 
-def _take(folder: str, group_id: str, warn: Callable[..., None]) -> IdentitySlot:
+def _open_folder(folder: Path) -> int:
+    """Open the directory, so that what is checked is what is used.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is a symbolic link, or another user may write to it.
+    """
+    if folder.is_symlink():
+        raise ValueError("it is a symbolic link")
+    descriptor = os.open(folder, _FOLDER_FLAGS)
+    try:
+        _check_owner("it", os.fstat(descriptor), "name a folder inside it, which is made safely")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_owner(what: str, status: os.stat_result, remedy: str) -> None:
+    """Refuse a directory or a file that another user may write to.
+
+    Raises:
+        ValueError: see above.
+    """
+    if status.st_uid not in {os.geteuid(), _ROOT}:
+        raise ValueError(f"{what} belongs to user {status.st_uid}: {remedy}")
+    if status.st_mode & _OTHERS_WRITE:
+        mode = stat.S_IMODE(status.st_mode)
+        raise ValueError(f"{what} can be written by other users, its mode is {mode:04o}: {remedy}")
+
+
+def _take(folder: str, descriptor: int, group_id: str, warn: Callable[..., None]) -> IdentitySlot:
     first: IdentitySlot | None = None
-    for number in range(_SLOTS_MAX):
-        path = slot_path(folder, group_id, number)
-        if first is not None and not path.exists():
-            return first
-        slot = _hold(path, group_id, warn)
-        if slot is None:
-            continue
-        if slot.kept is not None or first is None:
-            if first is not None:
-                first.release()
-            first = slot
-        else:
-            slot.release()
-        if first.kept is not None:
-            return first
+    try:
+        for number in range(_SLOTS_MAX):
+            path = slot_path(folder, group_id, number)
+            if first is not None and _status(path, descriptor) is None:
+                return first
+            slot = _hold(path, descriptor, group_id, warn)
+            if slot is None:
+                continue
+            if slot.kept is not None or first is None:
+                if first is not None:
+                    first.release()
+                first = slot
+            else:
+                slot.release()
+            if first.kept is not None:
+                return first
+    except BaseException:
+        if first is not None:
+            first.release()
+        raise
     if first is None:
         raise ValueError(f"it has the {_SLOTS_MAX} files that a group may have, all in use")
     return first
 
 
-def _hold(path: Path, group_id: str, warn: Callable[..., None]) -> IdentitySlot | None:
-    """Hold a slot; None when somebody else does."""
+def _status(path: Path, folder: int) -> os.stat_result | None:
+    """The status of a file, of the link itself if it is one; None if there is no such file."""
+    try:
+        return os.stat(path.name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _hold(path: Path, folder: int, group_id: str, warn: Callable[..., None]) -> IdentitySlot | None:
+    """Hold a slot; None when another process or consumer holds it."""
     with _held.lock:
-        if path.exists() and _number(path.stat()) in _held.files:
+        status = _status(path, folder)
+        if status is not None and _number(status) in _held.files:
             return None
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = _open_file(path, folder)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            kept, seen, next_round_in_ms = _read(descriptor, path, group_id, warn)
+            content = os.pread(descriptor, min(os.fstat(descriptor).st_size, _BYTES_MAX), 0)
         except BaseException as error:
             os.close(descriptor)
             if isinstance(error, OSError) and error.errno in _BUSY:
@@ -204,6 +264,12 @@ def _hold(path: Path, group_id: str, warn: Callable[..., None]) -> IdentitySlot 
             raise
         file = _number(os.fstat(descriptor))
         _held.files.add(file)
+    # Without the lock from here on: `warn` runs the application's log handlers.
+    try:
+        kept, seen, next_round_in_ms = _read(content, path, group_id, warn)
+    except BaseException:
+        _let_go(descriptor, file)
+        raise
     return IdentitySlot(
         path=path,
         group_id=group_id,
@@ -215,6 +281,39 @@ def _hold(path: Path, group_id: str, warn: Callable[..., None]) -> IdentitySlot 
     )
 
 
+def _let_go(descriptor: int, file: tuple[int, int]) -> None:
+    with _held.lock:
+        os.close(descriptor)
+        _held.files.discard(file)
+
+
+def _open_file(path: Path, folder: int) -> int:
+    """Open a slot's file for reading and writing.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is a link or no regular file, or another user may write to it.
+    """
+    try:
+        descriptor = os.open(path.name, _FILE_FLAGS, 0o600, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise ValueError(f"{path.name} is a symbolic link: delete it") from None
+        raise
+    try:
+        _check_file(path.name, os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check_file(name: str, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        raise ValueError(f"{name} is no file of its own: delete it")
+    _check_owner(name, status, "delete it")
+
+
 def _number(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
@@ -222,9 +321,7 @@ def _number(status: os.stat_result) -> tuple[int, int]:
 # --- the content of a file ------------------------------------------------------------------------
 
 
-def _read(descriptor: int, path: Path, group_id: str, warn: Callable[..., None]) -> _Content:
-    size = os.fstat(descriptor).st_size
-    content = os.pread(descriptor, min(size, _BYTES_MAX), 0)
+def _read(content: bytes, path: Path, group_id: str, warn: Callable[..., None]) -> _Content:
     if not content:
         return None, None, None
     try:

@@ -160,6 +160,110 @@ def test_directory_that_cannot_be_is_refused_in_one_line(folder: str, reason: st
     )
 
 
+def refusal(folder: Path) -> str:
+    """Why a directory is refused; nothing of it stays held."""
+    with pytest.raises(ConfigurationError) as caught:
+        take(folder)
+    said = str(caught.value)
+    beginning = f"coopgroup.state.dir: got {str(folder)!r}, expected a directory for files that"
+    assert said.startswith(f"{beginning} can be written and locked (")
+    assert "\n" not in said
+    return said.partition("locked (")[2].removesuffix(")")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o722])
+def test_directory_that_other_users_may_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    """They could make two processes one member; a folder inside it is made safely."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(mode)
+    remedy = "name a folder inside it, which is made safely"
+    assert refusal(folder) == (
+        f"it can be written by other users, its mode is {mode:04o}: {remedy}"
+    )
+    assert list(folder.iterdir()) == []
+    inside = folder / "mine"
+    take(inside).release()
+    assert inside.stat().st_mode & 0o777 == 0o700
+
+
+def test_directory_that_others_may_read_is_taken(tmp_path: Path) -> None:
+    """The files in it are for their owner only."""
+    tmp_path.chmod(0o755)
+    take(tmp_path).release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_directory_and_file_of_another_user_are_refused(tmp_path: Path) -> None:
+    """Their owner can write to them, whatever the mode says."""
+    theirs, mine = tmp_path / "theirs", tmp_path / "mine"
+    theirs.mkdir(mode=0o700)
+    os.chown(theirs, 12_345, -1)
+    assert refusal(theirs).startswith("it belongs to user 12345: ")
+    mine.mkdir(mode=0o700)
+    path = slot_path(str(mine), "other", 0)
+    path.touch(0o600)
+    os.chown(path, 12_345, -1)
+    with pytest.raises(ConfigurationError, match=f"{path.name} belongs to user 12345: delete it"):
+        take(mine, "other")
+
+
+def test_directory_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
+    """Also with a slash behind it, which would have it followed."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.mkdir(mode=0o700)
+    link.symlink_to(target)
+    assert refusal(link) == "it is a symbolic link"
+    with pytest.raises(ConfigurationError, match="it is a symbolic link"):
+        take_slot(f"{link}/", "g", print)
+    assert list(target.iterdir()) == []
+
+
+def test_file_that_is_a_link_is_refused_and_its_target_stays_as_it_is(tmp_path: Path) -> None:
+    """A symbolic link, dangling or not, a hard link, a pipe and a folder."""
+    folder, precious = tmp_path / "state", tmp_path / "precious"
+    folder.mkdir(mode=0o700)
+    precious.write_text("precious")
+    path = slot_path(str(folder), "g", 0)
+    for target in (precious, tmp_path / "absent"):
+        path.symlink_to(target)
+        assert refusal(folder) == f"{path.name} is a symbolic link: delete it"
+        path.unlink()
+    path.hardlink_to(precious)
+    assert refusal(folder) == f"{path.name} is no file of its own: delete it"
+    path.unlink()
+    os.mkfifo(path)
+    assert refusal(folder) == f"{path.name} is no file of its own: delete it"
+    path.unlink()
+    path.mkdir()
+    assert refusal(folder) == "Is a directory"
+    assert precious.read_text() == "precious"
+    assert not (tmp_path / "absent").exists()
+
+
+@pytest.mark.parametrize("mode", [0o606, 0o660])
+def test_file_that_other_users_may_write_to_is_refused(tmp_path: Path, mode: int) -> None:
+    """What is in it may be of anybody."""
+    slot = take(tmp_path)
+    slot.keep(ANNA)
+    slot.release()
+    slot.path.chmod(mode)
+    said = f"{slot.path.name} can be written by other users, its mode is {mode:04o}: delete it"
+    assert refusal(tmp_path) == said
+
+
+def test_slot_that_was_found_free_is_let_go_when_a_later_file_is_refused(tmp_path: Path) -> None:
+    """The next try of the same process would find it held."""
+    take(tmp_path).release()
+    second = slot_path(str(tmp_path), "g", 1)
+    second.symlink_to("anywhere")
+    assert refusal(tmp_path) == f"{second.name} is a symbolic link: delete it"
+    second.unlink()
+    slot = take(tmp_path)
+    slot.release()
+    assert slot.path == slot_path(str(tmp_path), "g", 0)
+
+
 def test_file_system_without_locks_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: list[IdentitySlot]
 ) -> None:
