@@ -30,6 +30,8 @@ __all__ = ["CatalogueLookup"]
 
 # Between two looks of a leader that is behind.
 _LOOK_AGAIN_S: Final = 0.05
+# One member alone, by mistake or on purpose, must not stop every round of the group for ever.
+_ALONE_S_MAX: Final = 60.0
 
 
 @define(eq=False)
@@ -50,6 +52,8 @@ class CatalogueLookup:
     known: Catalogue | None = field(default=None, init=False)
     led: Catalogue | None = field(default=None, init=False)
     _newest_seen: int | None = field(default=None, init=False)
+    # Since when one member alone says that the catalogue here is behind; None if none does.
+    _alone_since_s: float | None = field(default=None, init=False)
     # Version of the older one that was warned of last; () before.
     _passed_over: tuple[int | None, ...] = field(default=(), init=False)
     _one_look: threading.Lock = field(factory=threading.Lock, init=False)
@@ -81,11 +85,12 @@ class CatalogueLookup:
     def read(self, members: Sequence[JoinedMember]) -> RoundRequest:
         """Decode the members' subscriptions; who takes everything subscribes to all names."""
         request = read_members(members, index_min=INDEX_MIN)
-        seen = [
+        seen = sorted(
             one.catalogue_version for one in request.claims if one.catalogue_version is not None
-        ]
+        )
         self._newest_seen = max(seen, default=None)
         self._catch_up()
+        self._pass_over_one(seen)
         # What is claimed, too: where nothing can be looked up everybody keeps what it holds.
         names = {name for claim in request.claims for name in claim.owned.names}
         names.update(() if self.known is None else self.known.resources.names)
@@ -95,6 +100,24 @@ class CatalogueLookup:
             for claim in request.claims
         )
         return attrs.evolve(request, claims=claims, topics=topics)
+
+    def _pass_over_one(self, seen: Sequence[int]) -> None:
+        """Stop to wait for a version that one member alone has named for long.
+
+        Args:
+            seen: a version for each member that has seen one, ascending.
+        """
+        known = self.known
+        ahead = [one for one in seen if known is not None and known.is_behind(one)]
+        if len(ahead) != 1:
+            self._alone_since_s = None
+            return
+        if self._alone_since_s is None:
+            self._alone_since_s = now_s()
+        if now_s() - self._alone_since_s >= _ALONE_S_MAX:
+            self._newest_seen = max(seen[:-1], default=None)
+            said = f"version {ahead[0]} is known to one member only: passed over"
+            self.warn("catalogue_version_unconfirmed", error=said)
 
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:  # noqa: ARG002 - all or nothing
         """What exists.

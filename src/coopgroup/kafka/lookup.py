@@ -16,6 +16,7 @@ from attrs import define, field
 from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     IsolationLevel,
+    KafkaError,
     KafkaException,
     TopicCollection,
     TopicPartition,
@@ -23,7 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.partitions import to_partitions
+from coopgroup.kafka.partitions import is_topic_name, to_partitions
 from coopgroup.leader import Lags, TopicMetadata
 from coopgroup.model import ResourceSet
 
@@ -42,6 +43,17 @@ _VANISHED_AFTER_S: Final = 2.0
 _DESCRIBE_AGAIN_S: Final = 600.0
 # Two look-ups that are closer than this do not tell what comes in: the rounds of one rebalance.
 _ARRIVALS_OVER_S: Final = 5.0
+# What brokers say of one topic: it is not there, or its name is refused.
+_ABOUT_TOPIC: Final = frozenset(
+    {
+        "POLICY_VIOLATION",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TOPIC_EXCEPTION",
+        "UNKNOWN_TOPIC_OR_PART",
+    }
+)
+# Time and memory of librdkafka grow with the square of the names in one request.
+_DESCRIBED_AT_ONCE: Final = 1_000
 
 
 @define(eq=False)
@@ -61,14 +73,25 @@ class _Memory:
         return not self._found.keys().isdisjoint(self._missing_since_s)
 
     def confirmed(
-        self, wanted: Iterable[str], found: Mapping[str, Sequence[int]]
+        self,
+        wanted: Iterable[str],
+        found: Mapping[str, Sequence[int]],
+        unclear: Mapping[str, BaseException],
     ) -> Mapping[str, tuple[int, ...]]:
         """What exists: what was found, and topics that one answer says have just vanished.
 
         Args:
             wanted: all topics that matter; what is known of others is forgotten.
             found: indices of the partitions of those that were found, by topic.
+            unclear: errors of topics that may exist. Such a topic is what it was.
+
+        Raises:
+            BaseException: the error of a topic that may exist, if it was never found. The topic
+                would be taken away from its owners if it counted as missing.
         """
+        for name, error in unclear.items():
+            if name not in self._found:
+                raise error
         now, wanted = now_s(), set(wanted)
         for known in (self._found, self._missing_since_s):
             for name in known.keys() - wanted:
@@ -77,6 +100,8 @@ class _Memory:
             if name in found:
                 self._found[name] = tuple(found[name])
                 self._missing_since_s.pop(name, None)
+            elif name in unclear:
+                self._missing_since_s[name] = now
             elif now - self._missing_since_s.setdefault(name, now) >= _VANISHED_AFTER_S:
                 self._found.pop(name, None)
         return self._found
@@ -84,7 +109,7 @@ class _Memory:
     def confirmed_names(self, found: Iterable[str]) -> tuple[str, ...]:
         """The same for all topics that there are: their names, ascending."""
         names = dict.fromkeys(found, ())
-        return tuple(sorted(self.confirmed({*self._found, *names}, names)))
+        return tuple(sorted(self.confirmed({*self._found, *names}, names, {})))
 
 
 @define(eq=False)
@@ -149,34 +174,42 @@ class ClusterLookup:
         """Partitions of the given topics with the racks of their replicas.
 
         Topics that do not exist, or may not be described, have none; one that was there is looked
-        for a little longer (`is_in_doubt`).
+        for a little longer (`is_in_doubt`). Each member of the group chooses names, so no name may
+        fail the look-up of the others. Names that no topic can have are not looked up.
 
         Raises:
             KafkaException: the cluster did not answer in time.
             TimeoutError: the same.
         """
-        wanted = sorted(topics)
+        wanted = sorted(topic for topic in topics if is_topic_name(topic))
         if not wanted:
             return TopicMetadata(resources=ResourceSet())
         if now_s() < self._describe_from_s:
             return self._listed(wanted)
-        futures = self._client().describe_topics(
-            TopicCollection(wanted), request_timeout=self.timeout_ms / 1000
-        )
-        self._wait(futures.values())
         described: dict[str, Any] = {}
-        for name in wanted:
-            error = futures[name].exception()
-            if error is None:
-                described[name] = futures[name].result().partitions
-            elif _is_without_controller(error):
-                self._describe_from_s = now_s() + _DESCRIBE_AGAIN_S
-                return self._listed(wanted)
-            elif not _is_about_topic(error):
-                raise error
+        unclear: dict[str, BaseException] = {}
+        plausible = self._plausible(wanted)
+        for start in range(0, len(plausible), _DESCRIBED_AT_ONCE):
+            names = plausible[start : start + _DESCRIBED_AT_ONCE]
+            futures = self._client().describe_topics(
+                TopicCollection(names), request_timeout=self.timeout_ms / 1000
+            )
+            self._wait(futures.values())
+            for name in names:
+                error = futures[name].exception()
+                if error is None:
+                    described[name] = futures[name].result().partitions
+                elif _is_without_controller(error):
+                    self._describe_from_s = now_s() + _DESCRIBE_AGAIN_S
+                    return self._listed(wanted)
+                elif not _is_of_broker(error):
+                    raise error
+                elif not _is_about_topic(error):
+                    unclear[name] = error
         resources = self._confirmed(
             wanted,
             {name: [one.id for one in partitions] for name, partitions in described.items()},
+            unclear,
         )
         racks = {
             name: {
@@ -187,6 +220,17 @@ class ClusterLookup:
         known = any(names for by_index in racks.values() for names in by_index.values())
         return TopicMetadata(resources=resources, racks=racks if known else None)
 
+    def _plausible(self, wanted: list[str]) -> list[str]:
+        """Names that are worth describing: all of them, or of very many those that exist.
+
+        A member may subscribe to 100,000 names that do not exist. librdkafka needs seconds for
+        20,000 names in one request, and the round of the whole group waits.
+        """
+        if len(wanted) <= _DESCRIBED_AT_ONCE:
+            return wanted
+        existing = self._client().list_topics(timeout=self.timeout_ms / 1000).topics
+        return [name for name in wanted if name in existing]
+
     def _listed(self, wanted: Iterable[str]) -> TopicMetadata:
         """Partitions without racks, from what every broker answers."""
         existing = self._client().list_topics(timeout=self.timeout_ms / 1000).topics
@@ -195,12 +239,18 @@ class ClusterLookup:
             resources=self._confirmed(
                 wanted,
                 {name: sorted(one.partitions) for name, one in found.items() if one.error is None},
+                {},
             )
         )
 
-    def _confirmed(self, wanted: Iterable[str], found: Mapping[str, Sequence[int]]) -> ResourceSet:
+    def _confirmed(
+        self,
+        wanted: Iterable[str],
+        found: Mapping[str, Sequence[int]],
+        unclear: Mapping[str, BaseException],
+    ) -> ResourceSet:
         with self._lock:
-            return ResourceSet(self._topics.confirmed(wanted, found))
+            return ResourceSet(self._topics.confirmed(wanted, found, unclear))
 
     def lags(self, resources: ResourceSet) -> Lags:
         """Lag of each partition for the group, with the rules of the lag-aware proposal.
@@ -298,12 +348,16 @@ class ClusterLookup:
             raise TimeoutError(f"{len(late)} of {count} look-ups without an answer")
 
 
+def _is_of_broker(error: BaseException) -> bool:
+    """Whether a broker answered with this error; librdkafka's own codes are below -1."""
+    return isinstance(error, KafkaException) and error.args[0].code() >= KafkaError.UNKNOWN
+
+
 def _is_about_topic(error: BaseException) -> bool:
     """Whether an error says that the topic is not there or not ours, rather than no answer."""
     if not isinstance(error, KafkaException):
         return False
-    names = {"UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "TOPIC_EXCEPTION"}
-    return error.args[0].name() in names
+    return error.args[0].name() in _ABOUT_TOPIC
 
 
 def _is_without_controller(error: BaseException) -> bool:

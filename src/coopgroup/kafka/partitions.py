@@ -1,8 +1,9 @@
-"""Topic partitions of confluent-kafka to resources and back."""
+"""Topic partitions of confluent-kafka to resources and back, and Kafka's rule for topic names."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import TopicPartition
 
@@ -11,7 +12,18 @@ from coopgroup.model import ResourceSet
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["to_partitions", "to_resources"]
+__all__ = ["TOPIC_NAME_RULE", "is_topic_name", "to_partitions", "to_resources"]
+
+TOPIC_NAME_RULE: Final = (
+    "a name of 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-' "
+    "that is neither '.' nor '..'"
+)
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_topic_name(name: str) -> bool:
+    """Return whether Kafka lets a topic have this name."""
+    return _NAME.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def to_partitions(resources: ResourceSet) -> list[TopicPartition]:

@@ -17,6 +17,7 @@ from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.driver import has_left
 from coopgroup.kafka.exceptions import kafka_exception
+from coopgroup.kafka.partitions import TOPIC_NAME_RULE, is_topic_name
 from coopgroup.kafka.watching import TopicWish
 from coopgroup.member import MemberState
 from coopgroup.member.events import SubscriptionChanged
@@ -31,11 +32,6 @@ __all__ = ["Subscription", "read_topics"]
 
 _LEAVE_TIMEOUT_S: Final = 5.0
 _STEP_S: Final = 0.01
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_NAME_RULE: Final = (
-    "a name of 1 to 249 characters out of a-z, A-Z, 0-9, '.', '_' and '-' "
-    "that is neither '.' nor '..'"
-)
 _SHOWN_MAX: Final = 100  # characters of a name or a pattern that an error shows
 
 
@@ -143,8 +139,8 @@ def _check_topic(topic: str) -> None:
         except (re.error, OverflowError, RecursionError) as cause:
             expected = f"a regular expression ({_shortened(str(cause))})"
             raise ConfigurationError("topics", _shortened(topic), expected) from None
-    elif _NAME.fullmatch(topic) is None or topic in {".", ".."}:
-        raise ConfigurationError("topics", _shortened(topic), _NAME_RULE)
+    elif not is_topic_name(topic):
+        raise ConfigurationError("topics", _shortened(topic), TOPIC_NAME_RULE)
 
 
 def _shortened(text: str) -> str:

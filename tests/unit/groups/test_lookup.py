@@ -130,6 +130,46 @@ def test_leader_that_stays_behind_decides_nothing() -> None:
     assert lookup.metadata(request.topics).resources == OLD.resources
 
 
+def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One member that names a version that does not exist stopped every round for ever."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.groups.lookup.now_s", lambda: clock[0])
+    source = Source()
+    lookup = source.lookup(timeout_ms=0)
+    honest, liar = _member("a", version=3), _member("b", version=2**63 - 1)
+    for at_s in (100.0, 159.0):
+        clock[0] = at_s
+        lookup.read([honest, liar])
+        with pytest.raises(LookupError, match=str(2**63 - 1)):
+            lookup.metadata(())
+    clock[0] = 160.0
+    lookup.read([honest, liar])
+    assert lookup.metadata(()).resources == OLD.resources
+    assert [one.partition(":")[0] for one in source.warned] == ["catalogue_version_unconfirmed"]
+    lookup.read([liar, _member("c", version=4)])  # two members say that something is newer
+    with pytest.raises(LookupError):
+        lookup.metadata(())
+
+
+def test_leader_that_caught_up_waits_anew_for_the_next_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The minute begins when the leader is behind, not when it was behind for the first time."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.groups.lookup.now_s", lambda: clock[0])
+    source = Source()
+    lookup = source.lookup(timeout_ms=0)
+    lookup.read([_member("b", version=4)])
+    source.content, clock[0] = NEW, 130.0
+    lookup.read([_member("b", version=4)])
+    clock[0] = 1_000.0
+    lookup.read([_member("b", version=5)])
+    with pytest.raises(LookupError):
+        lookup.metadata(())
+
+
 def test_catalogue_that_cannot_be_read_is_the_last_one() -> None:
     """What is claimed counts as subscribed to: a round that moves nothing takes nothing away."""
     source = Source(content=OSError("gone"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import weakref
+from concurrent.futures import Future
+from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
 from confluent_kafka.admin import PartitionMetadata
 from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
 
@@ -72,6 +74,106 @@ def test_a_topic_is_looked_for_a_little_longer_when_an_answer_lacks_it(
         admin.topics = topics
         assert lookup.metadata(["orders"]).resources == expected
         assert lookup.is_in_doubt is is_in_doubt
+
+
+class _Described:
+    """An admin client that describes topics; what a broker says of each is set by the test.
+
+    Attributes:
+        said: an error by topic; a topic without one has the partition 0.
+        asked: the names of each request.
+    """
+
+    def __init__(self) -> None:
+        self.said: dict[str, KafkaError] = {}
+        self.asked: list[list[str]] = []
+
+    def describe_topics(
+        self, topics: TopicCollection, *, request_timeout: float
+    ) -> dict[str, Future[SimpleNamespace]]:
+        """Answer at once."""
+        assert request_timeout > 0
+        self.asked.append(list(topics.topic_names))
+        answers: dict[str, Future[SimpleNamespace]] = {}
+        for name in topics.topic_names:
+            answers[name] = Future()
+            if name in self.said:
+                answers[name].set_exception(KafkaException(self.said[name]))
+            else:
+                partition = SimpleNamespace(id=0, replicas=[])
+                answers[name].set_result(SimpleNamespace(partitions=[partition]))
+        return answers
+
+    def list_topics(self, *, timeout: float) -> SimpleNamespace:
+        """List what can be described."""
+        assert timeout > 0
+        return SimpleNamespace(topics={"orders": TopicMetadataOfClient()})
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> _Described:
+    """The client of every look-up of the test."""
+    admin = _Described()
+    monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
+    return admin
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "orders\0", "a b", "é", "a/b", "x" * 250, "x" * 32_000, "orders\n"]
+)
+def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, name: str) -> None:
+    """One such name failed the request for all names: "" and, beside orders, orders with NUL."""
+    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    assert lookup.metadata([name, "orders"]).resources == ResourceSet({"orders": [0]})
+    assert lookup.metadata([name]).resources == ResourceSet()
+    assert described.asked == [["orders"]]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.POLICY_VIOLATION,
+    ],
+)
+def test_topic_that_is_refused_leaves_the_others_alone(described: _Described, code: int) -> None:
+    """A member may subscribe to what the leader may not see."""
+    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    described.said["secret"] = KafkaError(code)
+    assert lookup.metadata(["orders", "secret"]).resources == ResourceSet({"orders": [0]})
+
+
+def test_topic_that_may_exist_is_what_it_was(
+    described: _Described, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that cannot tell takes no topic away; without a memory the look-up fails."""
+    clock = [100.0]
+    monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
+    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    described.said["orders"] = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+    with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
+        lookup.metadata(["orders", "payments"])
+    del described.said["orders"]
+    both = ResourceSet({"orders": [0], "payments": [0]})
+    assert lookup.metadata(["orders", "payments"]).resources == both
+    described.said["orders"] = KafkaError(KafkaError.UNKNOWN)
+    for _ in range(3):
+        clock[0] += 10
+        assert lookup.metadata(["orders", "payments"]).resources == both
+        assert lookup.is_in_doubt
+    described.said["orders"] = KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001
+    with pytest.raises(KafkaException, match="_TIMED_OUT"):
+        lookup.metadata(["orders", "payments"])  # no broker answered
+
+
+def test_names_when_there_are_very_many_are_listed_first(described: _Described) -> None:
+    """It took librdkafka 5 s to describe 20,000 names, and the round of the group waited."""
+    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    names = ["orders", *(f"none-{number}" for number in range(5_000))]
+    assert lookup.metadata(names).resources == ResourceSet({"orders": [0]})
+    assert described.asked == [["orders"]]
 
 
 def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
