@@ -1,1 +1,1 @@
-"""The command line. One module per command, loaded when the command runs."""
+"""The command line. Each command is a module that is imported when the command runs."""

@@ -1,4 +1,4 @@
-"""`python -m coopgroup.cli`: the same program, started with a given interpreter."""
+"""`python -m coopgroup.cli`: the same program, with the given interpreter."""
 
 from coopgroup.cli.app import main
 

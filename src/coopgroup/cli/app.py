@@ -1,13 +1,11 @@
-"""The `coopgroup` program: its commands, and how errors leave it.
+"""The `coopgroup` program: its commands and its exit status.
 
-A command is a module of this package with the same name (`-` written as `_`) that has a
-`click.Command` called `command`. It is imported when it runs, so listing the commands costs no
-import of Kafka clients and needs no extra. What an imported command calls itself on the first line
-of its help is repeated in `COMMANDS`; a test holds the two together.
+A command is a module of this package with the same name (`-` becomes `_`) and a `click.Command`
+called `command`. It is imported when it runs. So the list of commands needs no Kafka client and no
+extra. `COMMANDS` repeats the first line of each command's help; a test compares them.
 
-Whoever asked for something that cannot be gets one line on standard error and exit status 2: an
-unknown option, a file that is not there, a configuration that is refused. Everything else that
-coopgroup itself reports as an error ends with status 1.
+A user's mistake (an unknown option, a missing file, a wrong configuration) gives one line on
+standard error and exit status 2. Any other error that coopgroup reports gives status 1.
 """
 
 import importlib
@@ -34,18 +32,18 @@ COMMANDS = {
 
 _EXIT_ERROR = 1
 _EXIT_USAGE = 2
-_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells do
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name and imports one when it is asked for."""
+    """A click group that imports a command on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Names of all commands, without importing them."""
+        """Return the names of all commands without importing them."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Import the command `cmd_name`, or None where there is no such command."""
+        """Import the command `cmd_name`; return None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"coopgroup.cli.{cmd_name.replace('-', '_')}")
@@ -53,7 +51,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
-        """Write the list of commands from `COMMANDS` rather than from the commands."""
+        """Write the list of commands from `COMMANDS`, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
 
@@ -68,7 +66,7 @@ def main() -> NoReturn:
     """Run the program with the arguments of the process and exit.
 
     Raises:
-        SystemExit: Always, with the status described at the top of this module.
+        SystemExit: always, with the status described at the top of this module.
     """
     sys.exit(run(sys.argv[1:]))
 
@@ -77,7 +75,7 @@ def run(arguments: list[str]) -> int:
     """Run one command line.
 
     Args:
-        arguments: What follows the name of the program.
+        arguments: the arguments after the program's name.
 
     Returns:
         The exit status of the process.

@@ -1,10 +1,10 @@
-"""Policies and assignors as the command line names them.
+"""Policies and assignors in the syntax of the command line.
 
-    NAME                            with the options that it has in the scenario, or none
+    NAME                            with its options from the scenario, or without options
     NAME:KEY=VALUE,KEY=VALUE        with these options
-    NAME,NAME:KEY=VALUE,NAME        several; what has a `=` and no `:` belongs to the one before it
+    NAME,NAME:KEY=VALUE,NAME        several; a part with `=` and without `:` continues the last one
 
-A value is a number, `true`, `false` or `null` as JSON writes them, and anything else is a string.
+A value is a number, `true`, `false` or `null` as in JSON. Anything else is a string.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def parse_choice(option: str, text: str, named: Callable[[str], Choice] | None =
     """Read one choice.
 
     Args:
-        option: of the command line, for messages.
-        text: what was given.
-        named: what a name alone stands for; None for the name without options.
+        option: command-line option, for messages.
+        text: value of the option.
+        named: returns the choice for a name alone; None for the name without options.
 
     Raises:
-        ConfigurationError: the text is no choice.
+        ConfigurationError: the text is not a choice.
     """
     name, colon, rest = text.partition(":")
     if not name or (colon and not rest):
@@ -47,15 +47,15 @@ def parse_choice(option: str, text: str, named: Callable[[str], Choice] | None =
 
 
 def parse_choices(option: str, text: str, named: Callable[[str], Choice]) -> dict[str, Choice]:
-    """Read several choices, each by the text that stands for it.
+    """Read several choices, each with its text as key.
 
     Args:
-        option: of the command line, for messages.
-        text: what was given.
-        named: what a name alone stands for.
+        option: command-line option, for messages.
+        text: value of the option.
+        named: returns the choice for a name alone.
 
     Raises:
-        ConfigurationError: the text holds no choices, or one of them twice.
+        ConfigurationError: the text has no choice, or the same choice twice.
     """
     texts: list[str] = []
     for piece in text.split(","):

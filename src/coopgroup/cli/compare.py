@@ -1,6 +1,6 @@
-"""`coopgroup compare`: play a scenario with several policies and show what each costs.
+"""`coopgroup compare`: play a scenario with several policies and show their costs.
 
-Runs are spread over the processors, but what is printed does not depend on that.
+Runs are spread over the processors. The output does not depend on that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_SEEDS_MAX: Final = 10_000  # every run of each is kept until all have ended
+_SEEDS_MAX: Final = 10_000  # all runs stay in memory until the end
 
 
 @click.command("compare")
@@ -51,19 +51,19 @@ _SEEDS_MAX: Final = 10_000  # every run of each is kept until all have ended
     default="eager,simple,deferred,incremental",
     show_default=True,
     metavar="NAME[:KEY=VALUE,...],...",
-    help="What to compare; a name alone has the options that the scenario gives it.",
+    help="Policies to compare; a name alone has the scenario's options.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(min=1, max=_SEEDS_MAX),
     default=5,
     show_default=True,
-    help="Runs of each policy, with the seeds from 1 on.",
+    help="Number of runs of each policy, with seeds from 1.",
 )
 @click.option(
-    "--assignor", metavar="NAME[:KEY=VALUE,...]", help="In place of the scenario's assignor."
+    "--assignor", metavar="NAME[:KEY=VALUE,...]", help="Replaces the scenario's assignor."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a policy.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per policy.")
 @click.option("--html", metavar="OUT", help="Write a page with all policies side by side.")
 def command(
     *,
@@ -81,7 +81,7 @@ def command(
     scenario = chosen(read_scenario(file), None, assignor)
     choices = parse_choices("--policies", policies, scenario.policy_named)
     for label in choices:
-        chosen(scenario, label, None)  # a slip in the last policy must not cost the runs before it
+        chosen(scenario, label, None)  # fail before the first run if the last policy is wrong
     page = page_path(html)
     with _runner(len(choices) * seeds) as run_all:
         runs_by_policy = compare(
@@ -108,22 +108,22 @@ def command(
 
 @contextmanager
 def _runner(count: int) -> Iterator[Runner]:
-    """What plays so many jobs: this process, or one for each processor."""
+    """Yield a runner for this many jobs: this process, or one process per processor."""
     processes = min(count, os.cpu_count() or 1)
     if processes == 1:
         yield _with_progress(map)
         return
-    # A fork of a process with threads may hang, so new processes begin afresh.
+    # Forking a process with threads can deadlock, so new processes are spawned.
     try:
         with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
             try:
                 yield _with_progress(partial(_begin_all, pool))
-            except BaseException:  # Ctrl-C: nobody waits any more for what is being played
+            except BaseException:  # Ctrl-C: do not wait for the running jobs
                 for process in active_children():
                     process.terminate()
                 raise
     except BrokenProcessPool:
-        # No invariant is broken, which is what status 1 says of a comparison.
+        # Exit status 1 of a comparison is reserved for a violated invariant.
         raise click.ClickException(
             "a process that simulated was killed: for want of memory? coopgroup simulate plays "
             "one run at a time"
@@ -133,11 +133,12 @@ def _runner(count: int) -> Iterator[Runner]:
 def _begin_all(
     pool: ProcessPoolExecutor, play: Callable[[Job], Run], jobs: Sequence[Job]
 ) -> Iterator[Run]:
-    """Begin jobs in processes that Ctrl-C does not reach: it ends this one, which ends them.
+    """Start jobs in processes that ignore Ctrl-C.
 
-    A terminal sends it to all of them, and each would write where it was.
+    A terminal sends Ctrl-C to all processes, and each would print a traceback. Only this process
+    handles it, and then ends the others.
     """
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # new processes inherit that
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # new processes inherit this
     try:
         return pool.map(play, jobs)
     finally:
@@ -147,7 +148,7 @@ def _begin_all(
 def _with_progress(
     run_all: Callable[[Callable[[Job], Run], Sequence[Job]], Iterable[Run]],
 ) -> Runner:
-    """Show on a terminal how far it is."""
+    """Show progress if standard error is a terminal."""
 
     def run_and_show(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterable[Run]:
         console = Console(stderr=True)

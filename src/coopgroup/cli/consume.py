@@ -1,7 +1,7 @@
 """`coopgroup consume`: print records as a member of a group, and show its rebalances.
 
-Records go to standard output, one a line; what happens to the group goes to standard error, so
-the two can be told apart. Ctrl-C (or SIGTERM) gives the partitions back, commits and leaves.
+Records go to standard output, one per line. Events of the group go to standard error. Ctrl-C or
+SIGTERM revokes the partitions, commits and leaves.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _EXIT_REFUSED: Final = 1
-_EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell reports it
+_EXIT_INTERRUPTED: Final = 130  # 128 + SIGINT, as shells do
 _POLL_S: Final = 0.5
 
 
 @click.command("consume")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
-@click.option("--group", required=True, help="The consumer group to be a member of.")
+@click.option("--group", required=True, help="Consumer group to join.")
 @click.option(
     "--bootstrap-server",
     default="localhost:9092",
     show_default=True,
     metavar="HOST:PORT",
-    help="A broker, or several with commas between them.",
+    help="Broker, or several separated by commas.",
 )
 @click.option(
     "--from-beginning",
     is_flag=True,
-    help="Begin with the oldest record where nothing is committed.",
+    help="Without a committed offset, start at the oldest record.",
 )
 @click.option("--policy", default="simple", show_default=True, help="When partitions move.")
 @click.option("--assignor", default="sticky", show_default=True, help="Where they go.")
@@ -57,9 +57,9 @@ _POLL_S: Final = 0.5
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A key of the consumer's configuration; may be repeated.",
+    help="Key of the consumer's configuration; can be repeated.",
 )
-@click.option("--max-records", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("--max-records", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--json", "as_json", is_flag=True, help="Print each record as a JSON object.")
 def command(  # noqa: PLR0913  (one parameter for each option)
     *,
@@ -77,13 +77,13 @@ def command(  # noqa: PLR0913  (one parameter for each option)
 
     A TOPIC that begins with ^ is a regular expression.
     """
-    read_topics(list(topics))  # what is wrong with them is said before anything connects
+    read_topics(list(topics))  # report wrong topics before connecting
     configuration = {
         "bootstrap.servers": bootstrap_server,
         "group.id": group,
         "auto.offset.reset": "earliest" if from_beginning else "latest",
         "client.id": "coopgroup-consume",
-        "error_cb": _complain_once(),  # in place of librdkafka's own log
+        "error_cb": _complain_once(),  # replaces librdkafka's own log
         "log_level": 0,
         **_pairs(settings),
     }
@@ -105,20 +105,21 @@ def command(  # noqa: PLR0913  (one parameter for each option)
         click.echo(f"coopgroup: {_one_line(error.args[0])}", err=True)
         return _EXIT_REFUSED
     except BrokenPipeError:
-        # Who reads the records has gone; Python would complain again when it closes the stream.
+        # The reader of the pipe has gone. Without this, Python would fail again when it closes
+        # stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_REFUSED
 
 
 def text_line(message: Message) -> str:
-    """A record for people: where it stands, its key if it has one, its value."""
+    """Format a record as text: its position, its key if it has one, and its value."""
     place = f"{message.topic()}[{message.partition()}]@{message.offset()}"
     parts = [part for part in (message.key(), message.value()) if part is not None]
     return " ".join((place, *(part.decode(errors="backslashreplace") for part in parts)))
 
 
 def json_line(message: Message) -> str:
-    """A record as one JSON object; bytes that are no UTF-8 go under a key ending in `_base64`."""
+    """Format a record as a JSON object; bytes that are not UTF-8 get a key with `_base64`."""
     _, timestamp_ms = message.timestamp()
     return json.dumps(
         {
@@ -184,7 +185,7 @@ def _print_records(
 
 
 def _complain_once() -> Callable[[KafkaError], None]:
-    """Tell of each kind of error once: librdkafka repeats it with every attempt to connect."""
+    """Print each kind of error once, because librdkafka repeats it at every attempt to connect."""
     told: set[int] = set()
 
     def complain(error: KafkaError) -> None:

@@ -1,9 +1,9 @@
-"""`coopgroup demo`: four groups live through the same minute on a real broker.
+"""`coopgroup demo`: four groups experience the same events on a real broker.
 
-Three groups are ours, one for each policy; one is eager as confluent_kafka is without further ado.
-All consume the same topic, in processes of their own, while a producer keeps its pace; in the same
-moments one member of each joins, one is closed and comes back, one is killed and comes back. What
-is said at the end is computed from the records that they handed out.
+Three groups are ours, one per policy. The fourth is confluent_kafka's default, an eager group. All
+consume the same topic in processes of their own, at a constant rate of records. At the same times a
+member of each group joins, is closed and returns, is killed and returns. The summary is computed
+from the records that the groups handed out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTITIONS: Final = 24
 RATE_PER_PARTITION: Final = 25.0
 BACKLOG_OF_FIRST: Final = 6_000
 KINDS: Final = ("coopgroup-simple", "coopgroup-deferred", "coopgroup-incremental", "eager")
-# Everybody returns, on however slow a machine: a delay that runs out would be another story.
+# Long enough for members to return on slow machines. An expired delay would be a different story.
 LOSS_DELAY_MS: Final = 30_000
 QUIET_S: Final = 1.2
 BOUNCE_DOWN_S: Final = 2.0
@@ -59,11 +59,9 @@ JSON_KEYS: Final = (
     default="auto",
     show_default=True,
     metavar="auto|kafka|mock|HOST:PORT",
-    help="Where to play: a Kafka started for it, librdkafka's mock, or a broker that runs.",
+    help="Broker: a Kafka started for the demo, librdkafka's mock, or an address.",
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the summary as one JSON object a kind."
-)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per kind of group.")
 def command(*, broker: str, as_json: bool) -> int:
     """Play joins, exits and a crash of a group on a real broker."""
     console = Console(stderr=as_json)
@@ -82,30 +80,30 @@ def command(*, broker: str, as_json: bool) -> int:
 
 
 def policy_arguments(kind: str) -> dict[str, object]:
-    """What the policy of a kind gets in place of the arguments that every trial gives it."""
+    """Return the policy arguments of a kind that differ from those of every trial."""
     if not is_ours(kind) or policy_name(kind) == "simple":
         return {}
     arguments: dict[str, object] = {"scheduled_rebalance_timeout_ms": LOSS_DELAY_MS}
     if policy_name(kind) == "incremental":
-        arguments["move_interval_ms"] = 0  # no pause that looks as if the group were at rest
+        arguments["move_interval_ms"] = 0  # with a pause the group would seem settled
     return arguments
 
 
 def is_ours(kind: str) -> bool:
-    """Whether a group of that kind is one of coopgroup's."""
+    """Return whether groups of this kind use coopgroup."""
     return kind.startswith("coopgroup-")
 
 
 def json_line(kind: str, facts: Facts) -> str:
-    """The summary of one kind of group, as `--json` prints it."""
+    """Return the summary of one kind of group for `--json`."""
     return json.dumps({"kind": kind, **{key: getattr(facts, key) for key in JSON_KEYS}})
 
 
 def demonstrate(broker: str, console: Console) -> dict[str, Facts]:
-    """Play the story and return the facts of each kind of group.
+    """Play the events and return the facts of each kind of group.
 
     Raises:
-        CoopgroupError: the broker did not come up, or a process failed.
+        CoopgroupError: the broker did not start, or a process failed.
     """
 
     def tell(line: str) -> None:
@@ -139,7 +137,7 @@ def demonstrate(broker: str, console: Console) -> dict[str, Facts]:
 
 
 def facts_of(log: TrialLog, steps: Sequence[Window]) -> Facts:
-    """Moves and pauses from the first join of a running group on, records of the whole run."""
+    """Compute moves and pauses since the first join, and the records of the whole run."""
     whole = measure(log, Window(begin_ns=0, end_ns=time.monotonic_ns()))
     return evolve(
         measure_steps(log, steps),
@@ -152,18 +150,18 @@ def facts_of(log: TrialLog, steps: Sequence[Window]) -> Facts:
 
 
 def skewed_backlog() -> tuple[int, ...]:
-    """Records of each partition before anybody consumes: a few partitions have most of them."""
+    """Return the initial records of each partition: a few partitions have most of them."""
     return tuple(round(BACKLOG_OF_FIRST / (1 + partition)) for partition in range(PARTITIONS))
 
 
 @define(kw_only=True)
 class Story:
-    """What happens to the groups; the same happens to all of them, in the same moments.
+    """The events, which happen to all groups at the same times.
 
     Attributes:
-        trial: with a running producer.
+        trial: trial with a running producer.
         groups: groups without members.
-        display: is kept up to date.
+        display: display to refresh.
     """
 
     trial: Trial
@@ -171,7 +169,7 @@ class Story:
     display: Display
 
     def play(self) -> list[Window]:
-        """Play everything; the windows of what happens to the settled groups, without a gap."""
+        """Play all events; return consecutive windows of the events of the settled groups."""
         deadline = time.monotonic() + STORY_S_MAX
         self._begin()
         self._wait_settled(deadline, steps_left=STEPS)
@@ -212,7 +210,7 @@ class Story:
             act(group)
 
     def _wait_settled(self, deadline: float, *, steps_left: int) -> None:
-        """Wait until every group is at rest, but leave the steps to come their share of time."""
+        """Wait until every group has settled, but leave time for the remaining steps."""
         self._until(
             lambda: all(group.is_settled(quiet_s=QUIET_S) for group in self.groups),
             seconds=(deadline - time.monotonic()) / steps_left,
@@ -222,7 +220,7 @@ class Story:
         self._until(lambda: False, seconds=seconds)
 
     def _until(self, is_over: Callable[[], bool], seconds: float = CLOSE_S_MAX) -> None:
-        """Keep the display up to date until something is over, or for so many seconds."""
+        """Refresh the display until a condition holds, or for this many seconds."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not is_over():
             self.display.refresh()
@@ -231,7 +229,7 @@ class Story:
 
 @contextmanager
 def terminated_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, so that no process is left behind."""
+    """Let SIGTERM end the block like Ctrl-C, so that no process stays behind."""
 
     def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What the demonstration shows while it runs: a live table on a terminal, plain lines elsewhere."""
+"""The display of the demonstration: a live table on a terminal, otherwise plain lines."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 REFRESH_S: Final = 0.2
 EVENTS_SHOWN: Final = 6
-TABLE_FRAME: Final = 5  # title, heading and rules
+TABLE_FRAME: Final = 5  # lines of title, heading and rules
 OURS: Final = "coopgroup-"
 NEWS: Final = {
     "assigned": "{member} gets {count}",
@@ -57,12 +57,12 @@ STATES: Final = {
 
 @define(kw_only=True)
 class Display:
-    """Shows groups and tells what happens.
+    """Shows the groups and their events.
 
     Attributes:
-        console: where to.
-        trial: what is being played.
-        groups: groups to show, in this order; may be filled after construction.
+        console: output.
+        trial: the trial.
+        groups: groups in the order of display; may be filled after construction.
         ends: (partitions,) offset after the last acknowledged record.
     """
 
@@ -78,12 +78,12 @@ class Display:
     ends: npt.NDArray[np.int64] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing was produced yet."""
+        """Start with zero produced records."""
         self._reader = RowReader(self.trial.producer_path)
         self.ends = np.zeros(self.trial.partition_count, np.int64)
 
     def __enter__(self) -> Self:
-        """Begin to show."""
+        """Start the live display."""
         if self.console.is_terminal:
             self._live = Live(console=self.console, auto_refresh=False, transient=True)
             self._live.start()
@@ -95,18 +95,18 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give the terminal back."""
+        """Stop the live display."""
         if self._live is not None:
             self._live.stop()
 
     def phase(self, text: str) -> None:
-        """Say what is about to happen."""
+        """Announce the next phase."""
         self._phase = text
         self._tell(f"--- {text}")
         self.refresh(at_once=True)
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Read what is new and show it, if the last time is long enough ago."""
+        """Read new events and show them, unless the last refresh was very recent."""
         now = time.monotonic()
         if not at_once and now - self._shown_at < REFRESH_S:
             return
@@ -130,13 +130,13 @@ class Display:
             self.console.print(escape(line), highlight=False, soft_wrap=True)
 
     def _screen(self) -> Stack:
-        """As many groups as tables as there is room for, but at least one; the others as lines."""
+        """Show as many groups as tables as fit, at least one; the others as lines."""
         rows_of = [(group.kind, member_rows(group, self.ends)) for group in self.groups]
         lines = [f"{kind}: {in_brief(rows)}" for kind, rows in rows_of]
         room = self.console.height - 1 - EVENTS_SHOWN - len(lines)
         tables: list[Table] = []
         for kind, rows in rows_of:
-            room -= len(rows) + TABLE_FRAME - 1  # a table takes the place of a line
+            room -= len(rows) + TABLE_FRAME - 1  # the table replaces one line
             if room < 0 and tables:
                 break
             tables.append(group_table(kind, rows))
@@ -149,10 +149,10 @@ class MemberRow:
     """One line of a group's table.
 
     Attributes:
-        member: its name.
-        state: what it is doing.
-        owned: partitions that it holds.
-        lag: end offset minus committed offset, summed over them.
+        member: name.
+        state: present activity.
+        owned: owned partitions.
+        lag: end offset minus committed offset, summed over these partitions.
         handed_out: records that its present process handed out.
     """
 
@@ -164,7 +164,7 @@ class MemberRow:
 
 
 def member_rows(group: Group, ends: npt.NDArray[np.int64]) -> list[MemberRow]:
-    """The table of a group: its members by name.
+    """Return the rows of a group, one per member, sorted by name.
 
     Args:
         group: the group, refreshed.
@@ -190,14 +190,14 @@ def member_rows(group: Group, ends: npt.NDArray[np.int64]) -> list[MemberRow]:
 
 
 def state_of(log: WatchedLog, *, is_alive: bool) -> str:
-    """What a member is doing, in a word or two."""
+    """Return the activity of a member in one or two words."""
     if not is_alive:
         return "left" if log.state == "closed" else "killed"
     return STATES.get(log.state, log.state)
 
 
 def group_table(title: str, rows: Iterable[MemberRow]) -> Table:
-    """A group as a table."""
+    """Return a group as a table."""
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("member")
     table.add_column("state", min_width=10)
@@ -217,7 +217,7 @@ def group_table(title: str, rows: Iterable[MemberRow]) -> Table:
 
 
 def in_brief(rows: Iterable[MemberRow]) -> str:
-    """A group in a line: `m1 consuming 6, m2 killed`."""
+    """Return a group as a line: `m1 consuming 6, m2 killed`."""
     return ", ".join(
         f"{row.member} {row.state} {len(row.owned)}" if row.owned else f"{row.member} {row.state}"
         for row in rows
@@ -225,7 +225,7 @@ def in_brief(rows: Iterable[MemberRow]) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers with runs written short: `0-5 8 10-11`."""
+    """Format ascending numbers with ranges: `0-5 8 10-11`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -236,7 +236,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def describe(member: str, event: Event) -> str | None:
-    """An event as half a sentence; None for one that is not worth it."""
+    """Describe an event in a few words; None for an unimportant event."""
     match event:
         case Event(name="assigned" | "revoked" | "lost", fields={"partitions": []}):
             return None
@@ -250,7 +250,7 @@ def describe(member: str, event: Event) -> str | None:
 
 
 def summary_table(facts_by_kind: dict[str, Facts]) -> Table:
-    """What the demonstration found, one column for each policy; narrow enough for 80 characters."""
+    """Return the results, one column per policy, within 80 characters."""
     table = Table(title="From the records that were handed out, by policy", title_justify="left")
     table.add_column("")
     for kind in facts_by_kind:

@@ -1,7 +1,7 @@
-"""`coopgroup group`: what can be said of a running group from outside.
+"""`coopgroup group`: inspect a running group from outside.
 
-Facts and advice go to standard output. The exit status is 0 where there is a step to take, or
-nothing left to do, and 1 where something stands in the way.
+Facts and advice go to standard output. The exit status is 0 if there is a next step or nothing left
+to do, and 1 if an obstacle blocks the next step.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ def command() -> None:
     "--check",
     is_flag=True,
     required=True,
-    help="Say which step comes next; nothing is changed. The steps themselves are restarts.",
+    help="Print the next step; changes nothing. The steps themselves are restarts.",
 )
 @click.option(
     "--bootstrap-server",
     default="localhost:9092",
     show_default=True,
     metavar="HOST:PORT",
-    help="A broker, or several with commas between them.",
+    help="Broker, or several separated by commas.",
 )
 @click.option(
     "--config",
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="A key of the consumer's configuration, such as security.protocol; may be repeated.",
+    help="Key of the consumer's configuration, such as security.protocol; can be repeated.",
 )
 @click.option(
     "--timeout-ms",
     type=click.IntRange(min=1),
     default=10_000,
     show_default=True,
-    help="How long to try to reach the group's coordinator.",
+    help="How long to wait for the group coordinator.",
 )
 def migrate(
     *, group: str, check: bool, bootstrap_server: str, settings: Sequence[str], timeout_ms: int
 ) -> int:
-    """Say which step GROUP takes next on its way to coopgroup, or what stands in the way."""
-    del check  # there is nothing else that could be asked for
+    """Print the next step of GROUP on its way to coopgroup, or the obstacle."""
+    del check  # the flag is required and has one meaning
     configuration = {
         "bootstrap.servers": bootstrap_server,
         "client.id": "coopgroup-group",
@@ -80,10 +80,10 @@ def migrate(
 
 
 def _connection(configuration: dict[str, Any]) -> ConnectionSettings:
-    """The connection part of a configuration of which every key is checked.
+    """Validate a configuration and return its connection settings.
 
     Raises:
-        ConfigurationError: a key is unknown, or has a value that it cannot have.
+        ConfigurationError: a key is unknown or has an invalid value.
     """
     settings = read_settings(configuration)
     try:

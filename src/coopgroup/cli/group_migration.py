@@ -1,8 +1,8 @@
-"""What a running group has to do next on its way to ours, told from what a broker says of it.
+"""Decide the next step of a running group on its way to coopgroup, from its broker's description.
 
-Rules of this file: pure; each line says one thing; what stands in the way comes before any step. A
-broker tells which protocol a group speaks and what its members say in that one, never what else
-they could speak. So members of ours are told from others by the mark that they write.
+Pure functions. Obstacles come before steps. A broker reports the protocol of a group and its
+members' subscriptions in this protocol. It does not report which other protocols members support.
+Therefore members of coopgroup are recognised by a mark in their subscription.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["Judgement", "judge"]
 
 OWN: Final = "coopgroup"
 _SHOWN_MAX: Final = 10
-# A group of Java consumers with their default list speaks range, though it could do better.
+# Java consumers with the default list use range, although they support cooperative-sticky.
 _ALL_OF_JAVA: Final = (
     " (name all that the others have; Java's default list: coopgroup,cooperative-sticky)"
 )
@@ -30,12 +30,12 @@ _ALL_OF_JAVA: Final = (
 
 @frozen
 class Judgement:
-    """What is to be said of a group.
+    """The judgement of a group.
 
     Attributes:
-        facts: what is seen, a line each.
-        advice: the next step, or what stands in the way.
-        is_blocked: whether something stands in the way.
+        facts: observations, one per line.
+        advice: the next step, or the obstacle.
+        is_blocked: whether there is an obstacle.
     """
 
     facts: tuple[str, ...]
@@ -45,12 +45,12 @@ class Judgement:
 
 @frozen
 class _Seen:
-    """A member as far as it can be told.
+    """A member as seen from outside.
 
     Attributes:
-        member: as the broker describes it.
-        version: of its subscription, None where that cannot be read.
-        is_ours: whether it is one of ours.
+        member: the broker's description.
+        version: version of its subscription, None if it cannot be read.
+        is_ours: whether it uses coopgroup.
     """
 
     member: DescribedMember
@@ -59,11 +59,11 @@ class _Seen:
 
 
 def judge(group_id: str, group: DescribedGroup) -> Judgement:
-    """Say what a group has to do next.
+    """Decide the next step of a group.
 
     Args:
-        group_id: its name.
-        group: as its coordinator describes it.
+        group_id: name of the group.
+        group: description by its coordinator.
     """
     spoken = f", protocol {group.protocol_name}" if group.protocol_name else ""
     head = f"group {group_id}: {group.state}{spoken}, {_members(len(group.members))}"

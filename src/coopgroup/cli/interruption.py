@@ -1,4 +1,4 @@
-"""`interruption`: Ctrl-C and SIGTERM as something to look at, for commands that end with them."""
+"""`interruption`: Ctrl-C and SIGTERM as an event, for commands that end with a signal."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["interruption"]
 
 @contextmanager
 def interruption() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; the second of them ends the process at once.
+    """Return an event that Ctrl-C and SIGTERM set; the second signal ends the process.
 
-    No exception, which libraries do not expect to strike inside them: confluent_kafka answers one
-    in a callback with a SystemError (seen with 2.16), and PySpark loses its connection to Java
-    (seen with 4.0). Afterwards the two signals mean what they meant before.
+    An exception could strike inside a library that does not expect it. confluent_kafka turns an
+    exception in a callback into a SystemError (seen with 2.16). PySpark loses its connection to
+    Java (seen with 4.0). Afterwards the old signal handlers are restored.
     """
     interrupted = threading.Event()
 

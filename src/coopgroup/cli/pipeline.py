@@ -1,7 +1,7 @@
-"""`coopgroup pipeline`: history of running groups on Spark, and what follows from it.
+"""`coopgroup pipeline`: the history of running groups on Spark.
 
-Commands are imported when they run, as those of the program are (`app`): listing them needs
-neither Spark nor Kafka.
+Commands are imported when they run (see `app`), so the list of commands needs neither Spark nor
+Kafka.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _COMMANDS: Final = {
 
 
 class _Jobs(click.Group):
-    """A group that imports a command when it is asked for."""
+    """A click group that imports a command on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Names of all commands, without importing them."""
+        """Return the names of all commands without importing them."""
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Import the command `cmd_name`, or None where there is no such command."""
+        """Import the command `cmd_name`; return None for an unknown name."""
         if cmd_name not in _COMMANDS:
             return None
         module, name, _ = _COMMANDS[cmd_name]

@@ -1,8 +1,8 @@
 """`coopgroup plan`: what a leader would do, without a broker.
 
-Each input line gets exactly one output line, in the same order and flushed at once, so a caller
-can feed the `state` of one answer into the next line; a line that cannot be used is answered with
-its error. Nothing is kept from line to line.
+Each input line gets exactly one output line, in the same order and flushed immediately. So a caller
+can put the `state` of an answer into the next line. The answer to an unusable line is its error.
+Lines are independent of each other.
 """
 
 from __future__ import annotations
@@ -37,23 +37,24 @@ _EXIT_REFUSED_LINE: Final = 2
     default="sticky",
     show_default=True,
     metavar="NAME",
-    help="Assignor of lines that name none.",
+    help="Assignor for lines without one.",
 )
 @click.option(
     "--policy",
     default="simple",
     show_default=True,
     metavar="NAME",
-    help="Policy of lines that name none.",
+    help="Policy for lines without one.",
 )
 def command(file: BinaryIO, assignor: str, policy: str) -> int:
     """Answer what a leader would do, one JSON object a line."""
-    create_assignor(assignor, {})  # an unknown name is a mistake of the command, not of each line
+    create_assignor(assignor, {})  # an unknown name is an error of the command, not of each line
     create_policy(policy, {})
     try:
         return answer_lines(file, sys.stdout.buffer, Defaults(assignor=assignor, policy=policy))
     except BrokenPipeError:
-        # Who reads the answers has gone; Python would complain again when it closes the stream.
+        # The reader of the pipe has gone. Without this, Python would fail again when it closes
+        # stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -62,17 +63,16 @@ def answer_lines(lines: Iterable[bytes], answers: BinaryIO, defaults: Defaults) 
     """Answer every line.
 
     Args:
-        lines: input lines; an empty one is a line too, and is answered with an error, so that
-            answers stay in step with lines.
-        answers: written to and flushed line by line.
-        defaults: what holds where a line names no assignor or policy.
+        lines: input lines. An empty line is answered with an error, so that answers match lines.
+        answers: output, flushed after each line.
+        defaults: assignor and policy for lines that name none.
 
     Returns:
-        The exit status: 2 when a line was refused, else 0.
+        The exit status: 2 if a line was refused, else 0.
 
     Raises:
-        InvariantViolationError: a round was refused by the leader's own safety check, which is a
-            bug; raised when every line is answered.
+        InvariantViolationError: the leader's safety check refused a round, which is a bug; raised
+            after all lines are answered.
     """
     refused_lines = 0
     refused_rounds = 0
@@ -92,10 +92,10 @@ def answer_lines(lines: Iterable[bytes], answers: BinaryIO, defaults: Defaults) 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Keep Python's collector of reference cycles off: a line makes none.
+    """Disable the cyclic garbage collector: a line creates no reference cycles.
 
-    A large line makes millions of objects that all stay until it is answered; looking through
-    them again and again took half of the time.
+    A large line creates millions of objects that live until it is answered. Scanning them
+    repeatedly took half of the time.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -107,7 +107,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _answer(line: bytes, defaults: Defaults) -> tuple[bytes, bool, bool]:
-    """The answer to a line, whether the line was refused, and whether the round was."""
+    """Return the answer, whether the line was refused, and whether the round was refused."""
     echo: dict[str, Any] = {}
     try:
         request = _read(line, defaults, echo)
@@ -125,7 +125,7 @@ def _answer(line: bytes, defaults: Defaults) -> tuple[bytes, bool, bool]:
 
 
 def _read(line: bytes, defaults: Defaults, echo: dict[str, Any]) -> PlanLine:
-    """Read a line, and note its id in `echo` as soon as it is known."""
+    """Read a line; store its id in `echo` as soon as it is known."""
     fields, problem = parse_line(line)
     if isinstance(fields.get("id"), str):
         echo["id"] = fields["id"]

@@ -1,9 +1,8 @@
-"""An input line of `coopgroup plan`: from bytes to what the leader takes.
+"""Read an input line of `coopgroup plan`.
 
-The format is fixed (docs: plan). Rules of this file: a reader per field, by hand; what is refused
-is refused with one sentence that names the field, the value and what would be right; a value is
-shown shortened, however large it is; nothing is guessed, so a field that does not exist, a key that
-stands twice and `true` for 1 are refused too.
+The format is fixed (docs: plan). Each field has its own reader. A refusal is one sentence that
+names the field, the value (shortened) and a correct value. Readers are strict: they refuse unknown
+fields, repeated keys, and `true` for 1.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _MEMBER_FIELDS: Final = (
 
 @frozen(kw_only=True)
 class Defaults:
-    """What holds for lines that do not say it.
+    """Defaults for lines without these fields.
 
     Attributes:
         assignor: name of the assignor.
@@ -85,7 +84,7 @@ class Defaults:
 
 @frozen(kw_only=True, eq=False)
 class PlanLine:
-    """An input line, ready for the leader."""
+    """A validated input line."""
 
     claims: tuple[MemberClaim, ...]
     metadata: TopicMetadata
@@ -97,7 +96,7 @@ class PlanLine:
 
 @frozen(kw_only=True)
 class _Shown:
-    """A value as messages show it: short, whatever it is, and with JSON's words for constants."""
+    """A value in messages: shortened, with constants as in JSON."""
 
     value: object
 
@@ -110,10 +109,10 @@ class _Shown:
 
 @frozen
 class _Missing:
-    """Stands for the value of a field that is not there."""
+    """The value of a missing field."""
 
     def __repr__(self) -> str:
-        """Read well after "got"."""
+        """Return the text after "got"."""
         return "nothing"
 
 
@@ -125,14 +124,14 @@ def _refuse(field: str, value: object, expected: str) -> NoReturn:
 
 
 def parse_line(raw: bytes) -> tuple[dict[str, Any], ConfigurationError | None]:
-    """Parse a line as strictly as JSON is meant.
+    """Parse a line as strict JSON.
 
     Args:
         raw: the line, with or without its line end.
 
     Returns:
-        The object, and what is wrong with it as a whole: a key that stands twice, `NaN` or an
-        infinity. The object is there all the same, so that the answer can echo its `id`.
+        The object, and an error of the whole line: a repeated key, `NaN` or an infinity. The object
+        is returned in either case, so that the answer can echo its `id`.
 
     Raises:
         ConfigurationError: the line is not one JSON object in UTF-8.
@@ -160,7 +159,7 @@ def parse_line(raw: bytes) -> tuple[dict[str, Any], ConfigurationError | None]:
         )
     except RecursionError:
         _refuse("line", raw[:80].decode(errors="replace"), "one JSON object, not so deeply nested")
-    except ValueError:  # Python reads no number of more than 4300 digits
+    except ValueError:  # Python refuses integers of more than 4300 digits
         _refuse("line", raw[:80].decode(errors="replace"), "numbers of reasonable length")
     if not isinstance(row, dict):
         _refuse("line", row, "one JSON object")
@@ -189,7 +188,7 @@ def _required(row: _Row, name: str, place: str, expected: str) -> object:
 
 
 def _integer(value: object, field: str, low: int, high: int) -> int:
-    if type(value) is not int or not low <= value <= high:  # True is no number here
+    if type(value) is not int or not low <= value <= high:  # `True` must not count as 1
         _refuse(field, value, f"an integer from {low} to {high}")
     return value
 
@@ -216,7 +215,7 @@ def _within_int32(indices: list[int]) -> bool:
 
 
 def _indices(value: object, field: str) -> Int32Array:
-    """A list of partition numbers as int32, in the order given."""
+    """Return a list of partition numbers as int32, in the given order."""
     if not isinstance(value, list) or not set(map(type, value)) <= {int}:
         _refuse(field, value, "a list of integers")
     if not _within_int32(value):
@@ -228,7 +227,7 @@ def _indices(value: object, field: str) -> Int32Array:
 
 
 def _topics(value: object) -> dict[str, Int32Array]:
-    """Indices of each topic, in the order in which `racks` and `lags` list them."""
+    """Return the indices of each topic, in the order of `racks` and `lags`."""
     expected = "an object of counts or lists of indices"
     topics = {
         name: _topic(given, f"topics.{name}")
@@ -256,7 +255,7 @@ def _topic(value: object, field: str) -> Int32Array:
 def _per_partition(
     row: _Row, name: str, topics: Mapping[str, Int32Array]
 ) -> dict[str, tuple[Int32Array, list[Any]]]:
-    """A field that lists something for each partition, with the partitions' indices."""
+    """Read a field with one entry per partition, together with the partitions' indices."""
     expected = "an object of lists, one item per partition"
     listed = {}
     for topic, items in _object(row.get(name, {}), name, expected).items():
@@ -284,12 +283,12 @@ def _racks(
 
 
 def _rate(value: object) -> bool:
-    """Whether a value is a rate that user data could carry."""
+    """Return whether user data can carry this rate."""
     return type(value) in (int, float) and 0 <= value <= _RATE_MAX  # type: ignore[operator]
 
 
 def _arrivals(row: _Row, topics: Mapping[str, Int32Array], resources: ResourceSet) -> Float64Array:
-    """Records per second of each of some resources, 0 where the field has none: float64 (N,)."""
+    """Return the records per second of N resources, 0 without an entry: float64 (N,)."""
     arrivals = np.zeros(len(resources))
     listed = _per_partition(row, "arrivals_per_s", topics)
     for topic, (indices, items) in listed.items():
@@ -331,13 +330,13 @@ def _given_lags(row: _Row, topics: Mapping[str, Int32Array]) -> Lags:
 
 
 def _claims(members: _Row) -> tuple[MemberClaim, ...]:
-    """Everybody's claim, ascending by member id."""
-    known: dict[tuple[str, ...], tuple[str, ...]] = {}  # most members subscribe to the same
+    """Read the claims of all members, ascending by member id."""
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}  # most members share a subscription
     return tuple(_member(member_id, value, known) for member_id, value in sorted(members.items()))
 
 
 def _owned(value: object, field: str) -> ResourceSet:
-    """Claims of a member, packed in one go: a set per topic costs more than the JSON."""
+    """Read a member's claims into one set; a set per topic would cost more than the JSON."""
     owned = _object(value, field, "an object of lists of indices")
     if not _all_int32_lists(owned.values()):
         return ResourceSet(
@@ -423,7 +422,8 @@ def _created(
     try:
         return create(name, options)
     except ConfigurationError as error:
-        if error.value is None or isinstance(error.value, bool):  # as JSON, not as Python, says it
+        # shown as in JSON, not as in Python
+        if error.value is None or isinstance(error.value, bool):
             _refuse(error.field, error.value, error.expected)
         raise
 
@@ -447,10 +447,10 @@ def read_line(row: _Row, defaults: Defaults) -> PlanLine:
 
     Args:
         row: the line's object.
-        defaults: what holds where the line names no assignor or policy.
+        defaults: assignor and policy for a line that names none.
 
     Raises:
-        ConfigurationError: a field is missing, unknown, or has a value that it cannot have.
+        ConfigurationError: a field is missing, unknown, or has an invalid value.
     """
     _known_fields(row, _LINE_FIELDS, "")
     if "id" in row:
@@ -460,7 +460,7 @@ def read_line(row: _Row, defaults: Defaults) -> PlanLine:
         _required(row, "members", "", "an object of members"), "members", "an object of members"
     )
     state = _state(row.get("state"))
-    # Whose answer is fed back has completed the round that it was for.
+    # A leader that has its last answer's state has completed that round.
     generation = 0 if state is None else state.generation + 1
     return PlanLine(
         claims=_claims(members),

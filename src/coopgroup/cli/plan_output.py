@@ -1,7 +1,7 @@
-"""An output line of `coopgroup plan`: from a decided round to JSON.
+"""Write an output line of `coopgroup plan`.
 
-The format is fixed (docs: plan). Lists ascend and keys are sorted, so the same round is the same
-bytes under any hash seed.
+The format is fixed (docs: plan). Lists ascend and keys are sorted, so equal rounds give equal bytes
+under any hash seed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENVELOPE_NOISE: Final = ("schema", "group", "client", "member", "generation")
 
 
 def round_row(decided: DecidedRound, now_ms: int) -> dict[str, Any]:
-    """What the leader would do, as the format shows it.
+    """Return the decision of a leader in the fixed format.
 
     Args:
         decided: the round.
@@ -43,18 +43,18 @@ def round_row(decided: DecidedRound, now_ms: int) -> dict[str, Any]:
         "state": state_to_json(decided.state),
         "events": [_event_row(record, now_ms) for record in decided.records],
     }
-    if plan.held is not None and plan.held.any():  # only groups that form have any
+    if plan.held is not None and plan.held.any():  # only possible while a group forms
         row["held"] = take(plan.held).to_dict()
     return row
 
 
 def refused_row(error: Exception) -> dict[str, Any]:
-    """Why a line was refused, in one sentence."""
+    """Return the reason for refusing a line, in one sentence."""
     return {"error": " ".join(str(error).split())}
 
 
 def line_bytes(row: dict[str, Any]) -> bytes:
-    """A row as a line of ASCII, line end included."""
+    """Return a row as a line of ASCII with its line end."""
     return (json.dumps(row, sort_keys=True, separators=(",", ":")) + "\n").encode("ascii")
 
 

@@ -1,9 +1,8 @@
-"""`coopgroup protocol`: embedded messages from hex to JSON and back.
+"""`coopgroup protocol`: convert embedded messages from hex to JSON and back.
 
-An item is given as the argument, or, with `-`, one a line on standard input. Each item is answered
-on a line of its own, flushed at once, before the next one is read: a million lines need no more
-memory than one. An item that cannot be read is answered by what is wrong with it, and turns the
-exit status into 2; the items after it are still answered.
+An item is the argument, or with `-` each line of standard input. Each item is answered on one line,
+flushed before the next item is read. So a million lines need no more memory than one. The answer to
+an unreadable item is its error, and the exit status becomes 2; later items are still answered.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ _kind_option = click.option(
     "--kind",
     type=click.Choice([kind.value for kind in Kind]),
     required=True,
-    help="Which message.",
+    help="Kind of the message.",
 )
 _dialect_option = click.option(
     "--dialect",
     type=click.Choice([dialect.value for dialect in Dialect]),
     default=Dialect.COOPGROUP.value,
     show_default=True,
-    help="Whose assignment: ours, or that of Kafka's own clients (subscriptions are one).",
+    help="Format of an assignment: ours, or that of Kafka's clients (same for subscriptions).",
 )
 
 
@@ -76,7 +75,8 @@ def _answer(item: str, translated: Callable[[str], str]) -> int:
     try:
         return _answer_all(items, sys.stdout.buffer, translated)
     except BrokenPipeError:
-        # Who reads the answers has gone; Python would complain again when it closes the stream.
+        # The reader of the pipe has gone. Without this, Python would fail again when it closes
+        # stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _EXIT_UNREAD
 

@@ -1,8 +1,8 @@
-"""Embedded messages as `coopgroup protocol` shows and takes them: JSON objects and hex.
+"""Embedded messages in the form of `coopgroup protocol`: JSON objects and hex.
 
-The format is fixed: fields are added, never renamed. What a version lacks is null (`owned` an empty
-object), keys are sorted. Taking is strict: an unknown or repeated field, `true` for 1 or a value
-that its message cannot carry is refused, as it would otherwise get lost unseen.
+The format is fixed: fields are added and never renamed. A field that a version lacks is null
+(`owned` is an empty object). Keys are sorted. Input is strict: unknown or repeated fields, `true`
+for 1, and values that the message cannot carry are refused. Otherwise they would be lost silently.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = ["Dialect", "Kind", "decoded_item", "encoded_item", "error_line"]
 
 
 class Kind(StrEnum):
-    """Which embedded message."""
+    """Kinds of embedded messages."""
 
     SUBSCRIPTION = "subscription"
     ASSIGNMENT = "assignment"
 
 
 class Dialect(StrEnum):
-    """Whose assignment."""
+    """Formats of assignments."""
 
     COOPGROUP = "coopgroup"
     KAFKA = "kafka"
@@ -54,7 +54,7 @@ _Row: TypeAlias = dict[str, Any]
 _NOT_HEX: Final = re.compile(r"[^0-9a-fA-F]")
 _HEX_PER_BYTE: Final = 2
 _TIMEOUT: Final = "scheduled_rebalance_timeout_ms"
-_LOSS_TIMEOUT: Final = "loss_timeout_ms"  # shown only where the bytes have it
+_LOSS_TIMEOUT: Final = "loss_timeout_ms"  # shown only if present in the bytes
 _SUBSCRIPTION_FIELDS: Final = frozenset(
     {"version", "topics", "user_data_hex", "owned", "generation", "rack"}
 )
@@ -67,12 +67,12 @@ def decoded_item(text: str, kind: Kind, dialect: Dialect) -> str:
     """Translate hex to a JSON object on one line.
 
     Args:
-        text: the hex digits, in either case.
-        kind: which message it is.
-        dialect: whose assignment it is.
+        text: hex digits, in upper or lower case.
+        kind: kind of the message.
+        dialect: format of an assignment.
 
     Raises:
-        DecodeError: the text is no hex or holds no such message; offsets count bytes.
+        DecodeError: the text is not hex or not such a message; offsets count bytes.
     """
     row = _DECODED[kind, dialect](_bytes_of(text))
     return _line(row)
@@ -82,26 +82,26 @@ def encoded_item(text: str, kind: Kind, dialect: Dialect) -> str:
     """Translate a JSON object to hex.
 
     Args:
-        text: the object, in the form that `decoded_item` gives.
-        kind: which message it is.
-        dialect: whose assignment to write.
+        text: object in the form that `decoded_item` returns.
+        kind: kind of the message.
+        dialect: format of an assignment.
 
     Raises:
-        EncodeError: the text is no such object, or the message cannot carry what it says.
+        EncodeError: the text is not such an object, or the message cannot carry a value.
     """
     row = _parsed(text)
     try:
         return _ENCODED[kind, dialect](row).hex()
-    except ConfigurationError as error:  # an index beyond int32
+    except ConfigurationError as error:  # an index exceeds int32
         raise EncodeError(str(error)) from None
 
 
 def error_line(message: str, offset: int | None) -> str:
-    """What stands in place of an item that could not be read.
+    """Return the answer to an unreadable item.
 
     Args:
-        message: what is wrong.
-        offset: position of the first byte that could not be read, None where there are no bytes.
+        message: the error.
+        offset: position of the first unreadable byte, None without bytes.
     """
     return _line({"error": " ".join(message.split()), "offset": offset})
 
@@ -207,11 +207,11 @@ def _parsed(text: str) -> _Row:
         row = json.loads(text, object_pairs_hook=_once_each)
     except json.JSONDecodeError as error:
         raise EncodeError(f"not JSON: {error.msg}, column {error.colno}") from None
-    except EncodeError:  # which is a ValueError, too
+    except EncodeError:  # before ValueError, because it is a subclass
         raise
     except RecursionError:
         raise EncodeError("not a message: nested too deeply") from None
-    except ValueError:  # Python reads no number of more than 4,300 digits
+    except ValueError:  # Python refuses integers of more than 4,300 digits
         raise EncodeError("not a message: a number is too long") from None
     if not isinstance(row, dict):
         _refuse("message", row, "a JSON object")

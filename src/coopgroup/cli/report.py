@@ -1,7 +1,7 @@
-"""`coopgroup report`: a page that shows what happened to a group, from its telemetry files.
+"""`coopgroup report`: draw the page of a group from its telemetry files.
 
-The page goes to a file; what was read goes to standard error, and with it what could not be read.
-A damaged line is no reason to give up: a process that was killed may have left half a line behind.
+The page goes to a file. A summary of the input, with unreadable lines, goes to standard error. A
+damaged line does not stop the command, because a killed process can leave half a line.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["command"]
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("report.html"),
     show_default=True,
-    help="Where the page goes.",
+    help="File to write.",
 )
-@click.option("--group", help="Which group, where the files are of several.")
-@click.option("--title", help="Heading of the page; the name of the group otherwise.")
+@click.option("--group", help="Group to show; needed if the files are of several groups.")
+@click.option("--title", help="Heading of the page; default: name of the group.")
 def command(files: Sequence[Path], output: Path, group: str | None, title: str | None) -> None:
     """Draw what happened to a group, from telemetry files of its members.
 

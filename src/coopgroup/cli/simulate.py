@@ -1,6 +1,6 @@
-"""`coopgroup simulate`: play a scenario file once and say what it cost.
+"""`coopgroup simulate`: play a scenario file once and show its costs.
 
-What happens depends on the file, the policy, the assignor and the seed, and on nothing else.
+The result depends only on the file, the policy, the assignor and the seed.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = ["chosen", "command"]
 @click.option(
     "--policy",
     metavar="NAME[:KEY=VALUE,...]",
-    help="In place of the scenario's; a name alone has the options that the scenario gives it.",
+    help="Replaces the scenario's policy; a name alone has the scenario's options.",
 )
 @click.option(
-    "--assignor", metavar="NAME[:KEY=VALUE,...]", help="In place of the scenario's assignor."
+    "--assignor", metavar="NAME[:KEY=VALUE,...]", help="Replaces the scenario's assignor."
 )
-@click.option("--seed", default=1, show_default=True, help="Of the dice.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object in place of a table.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the random numbers.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 @click.option("--html", metavar="OUT", help="Write a page with everything that happened.")
 @click.option(
     "--transcript",
     "with_transcript",
     is_flag=True,
-    help="Print every event on a line, before the table (on standard error with --json).",
+    help="Print every event before the table (on standard error with --json).",
 )
 def command(
     *,
@@ -81,10 +81,10 @@ def command(
 
 
 def chosen(scenario: Scenario, policy: str | None, assignor: str | None) -> Scenario:
-    """A scenario with the policy and the assignor that the command line asks for.
+    """Return the scenario with the policy and the assignor of the command line.
 
     Raises:
-        ConfigurationError: one of them is unknown or has a wrong option.
+        ConfigurationError: a name is unknown or an option is wrong.
     """
     group = scenario.group
     if policy is not None:

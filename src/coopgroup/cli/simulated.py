@@ -1,4 +1,4 @@
-"""What the commands of the simulator print: tables for people, JSON lines for programs."""
+"""Output of the simulator's commands: tables for people, JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ _LABELS: Final = {
 
 
 def page_path(given: str | None) -> Path | None:
-    """Where `--html` wants its page, which is seen to before anything is played; None for nowhere.
+    """Validate the path of `--html` before anything is played; None without a path.
 
     Raises:
         ClickException: Bokeh is not installed.
-        ConfigurationError: no file can be written there.
+        ConfigurationError: the file cannot be written.
     """
     if given is None:
         return None
@@ -85,7 +85,7 @@ def page_path(given: str | None) -> Path | None:
 
 
 def print_table(title: str, table: Table) -> None:
-    """Print a table; where nobody's terminal says how wide, as wide as it needs to be."""
+    """Print a table, at its natural width if the output is not a terminal."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=_WIDTH_MAX)
@@ -94,12 +94,12 @@ def print_table(title: str, table: Table) -> None:
 
 
 def run_title(run: Run) -> str:
-    """What was played, and with what."""
+    """Return the name and the parameters of a run."""
     return f"{run.scenario.name}: {run.scenario.group.policy}, {run.assignor}, seed {run.seed}"
 
 
 def run_table(run: Run) -> Table:
-    """The measures of one run, a row each."""
+    """Return the measures of one run, one row each."""
     table = Table()
     table.add_column("measure")
     table.add_column("value", justify="right")
@@ -113,7 +113,7 @@ def run_table(run: Run) -> Table:
 
 
 def comparison_title(runs_by_policy: Mapping[str, Sequence[Run]]) -> str:
-    """What was played, and how often."""
+    """Return the name of the scenario and the number of runs."""
     runs = next(iter(runs_by_policy.values()))
     head = f"{runs[0].scenario.name}: {runs[0].assignor}"
     if len(runs) == 1:
@@ -122,7 +122,7 @@ def comparison_title(runs_by_policy: Mapping[str, Sequence[Run]]) -> str:
 
 
 def comparison_table(runs_by_policy: Mapping[str, Sequence[Run]]) -> Table:
-    """The measures of all policies: a column each, medians with ranges where seeds differ."""
+    """Return the measures with a column per policy: medians, with ranges where seeds differ."""
     seeds = len(next(iter(runs_by_policy.values())))
     table = Table(show_lines=seeds > 1)
     table.add_column("measure")
@@ -169,11 +169,11 @@ def _number(value: float | None) -> float:
 
 
 def run_line(run: Run, label: str) -> str:
-    """A run as one line of JSON.
+    """Return a run as one line of JSON.
 
     Args:
         run: the run.
-        label: of its policy, as it was asked for.
+        label: policy as given on the command line.
     """
     worst = run.measures.worst_resource
     return json.dumps(
@@ -191,11 +191,11 @@ def run_line(run: Run, label: str) -> str:
 
 
 def policy_line(runs: Sequence[Run], label: str) -> str:
-    """The runs of one policy as one line of JSON.
+    """Return the runs of one policy as one line of JSON.
 
     Args:
         runs: one for each seed.
-        label: of the policy, as it was asked for.
+        label: policy as given on the command line.
     """
     return json.dumps(
         {
@@ -221,14 +221,14 @@ def _spread_json(spread: Spread) -> dict[str, Any]:
 
 
 def complain_of(run: Run, command: str) -> bool:
-    """Say on standard error what invariants a run broke, and how to see it again.
+    """Print violated invariants and the command that repeats the run to standard error.
 
     Args:
         run: the run.
-        command: that repeats it.
+        command: command that repeats it.
 
     Returns:
-        Whether there was anything to say.
+        Whether an invariant was violated.
     """
     for violation in run.violations[:_COMPLAINTS_MAX]:
         where = f"{run.scenario.group.policy}, seed {run.seed}, {violation.at_ms} ms"
@@ -243,13 +243,13 @@ def complain_of(run: Run, command: str) -> bool:
 
 
 def repeat_command(file: str, policy: str, assignor: str | None, seed: int) -> str:
-    """The command line that makes a run again.
+    """Return the command line that repeats a run.
 
     Args:
-        file: of the scenario.
-        policy: as it was asked for.
-        assignor: as it was asked for; None for that of the scenario.
-        seed: of the run.
+        file: scenario file.
+        policy: as given on the command line.
+        assignor: as given on the command line; None for the scenario's assignor.
+        seed: seed of the run.
     """
     words = ["coopgroup", "simulate", file, "--policy", policy, "--seed", str(seed)]
     if assignor is not None:

@@ -1,7 +1,6 @@
 """`coopgroup sweep`: play a grid of scenarios, policies and settings on Spark.
 
-What was played stays in the results; a sweep that was interrupted, or that has grown since, goes on
-where it was.
+Results are kept. An interrupted or extended sweep continues where it stopped.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def command(
 def _swept(
     spark: SparkSession, sweep: Sweep, folder: str, *, retry_failed: bool
 ) -> tuple[Sequence[Setting], int, Sequence[tuple[str, str]]]:
-    """Play what is left, and read what all of it comes to."""
+    """Play the remaining cells, and return the results of all cells."""
     from coopgroup.pipeline import sweep_run, sweep_summary  # noqa: PLC0415 - an extra
 
     cells = cells_of(sweep)
