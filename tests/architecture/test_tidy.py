@@ -123,21 +123,6 @@ def test_source_names_say_what_they_are() -> None:
     assert objections == []
 
 
-def test_tests_have_docstrings() -> None:
-    """Each test says in a line what it holds, not what it calls."""
-    silent = []
-    for path in python_files("tests"):
-        tree = ast.parse(path.read_text())
-        silent += [
-            f"{name_in_tree(path)}:{node.lineno}: {node.name}"
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-            and node.name.startswith("test_")
-            and not ast.get_docstring(node)
-        ]
-    assert silent == []
-
-
 def test_unit_tests_mirror_modules() -> None:
     """tests/unit/<package>/test_x.py is where a reader of <package>/x.py looks.
 
