@@ -24,10 +24,11 @@ from coopgroup.member.error_actions import (
 )
 from coopgroup.member.events import Answered, RequestFailed
 from coopgroup.member.identity import keep_identity
-from coopgroup.member.protocols import in_the_way, read_assignment, spoken
-from coopgroup.member.revocation import yield_to_others
+from coopgroup.member.protocols import read_assignment
+from coopgroup.member.revocation import make_way
 from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState, Trigger
 from coopgroup.model import EMPTY, NO_LOSS
+from coopgroup.model.claims import NO_GENERATION
 from coopgroup.model.group_api import (
     Answer,
     FindCoordinatorAnswer,
@@ -199,7 +200,8 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     )
     keep_identity(turn)
     try:
-        assignment = read_assignment(turn.member, answer.assignment)
+        is_first = member.claim_generation == NO_GENERATION
+        assignment = read_assignment(turn.member, answer.assignment, is_first=is_first)
     except DecodeError as error:
         # Whoever led does not speak the protocol. What we hold nobody else was given.
         record = RequestRefused(
@@ -342,22 +344,12 @@ def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: s
         case Action.LOSE | Action.LOSE_ID:
             turn.lose(cause, keep_id=action is Action.LOSE)
         case Action.YIELD:
-            _yield(turn, code, cause)
+            make_way(turn, code, cause)
         # The last three have no rows in the tables of the requests that come here.
         case Action.FAIL | Action.TAKE_ID | Action.AFTER_SYNC | Action.REFUSE:
             turn.fail(code, f"{cause}: {message}" if message else cause)
         case _:
             assert_never(action)
-
-
-def _yield(turn: Turn, code: int, cause: str) -> None:
-    """Give up what stands in the way, if anything does, and join with more protocols."""
-    resources = in_the_way(turn.member)
-    if resources:
-        yield_to_others(turn, resources, cause)
-    else:
-        known = ", ".join(spoken(turn.member.config))
-        turn.fail(code, f"{cause}: the group has members that know none of {known}")
 
 
 def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> bool:

@@ -135,6 +135,7 @@ class Member:
         state: where it stands.
         topics: subscribed names, ascending.
         joined_topics: those that the last join carried.
+        joined_protocols: names of the protocols that the last join offered.
         catalogue_version: newest version of the group's catalogue that it has seen, None for none.
         joined_catalogue_version: the one that the last join carried.
         identity: who it was in the last round that it completed, as long as the group may know
@@ -187,6 +188,7 @@ class Member:
     state: MemberState = MemberState.UNSUBSCRIBED
     topics: tuple[str, ...] = ()
     joined_topics: tuple[str, ...] = ()
+    joined_protocols: tuple[str, ...] = ()
     catalogue_version: int | None = None
     joined_catalogue_version: int | None = None
     identity: KeptIdentity | None = None

@@ -48,6 +48,7 @@ __all__ = [
     "in_the_way",
     "joins_in_vain",
     "offered_subscriptions",
+    "offers_more",
     "read_assignment",
     "spoken",
 ]
@@ -73,6 +74,14 @@ def in_the_way(member: Member) -> ResourceSet:
     return min(filter(None, needed), key=len, default=EMPTY)
 
 
+def offers_more(member: Member) -> bool:
+    """Return whether the next join offers a protocol that the last one did not."""
+    return any(
+        name not in member.joined_protocols and not _given_away(member, name)
+        for name in spoken(member.config)
+    )
+
+
 def offered_subscriptions(member: Member, now_ms: int) -> tuple[tuple[str, bytes], ...]:
     """What the next join offers: (name, subscription), most wanted first."""
     return tuple(
@@ -82,13 +91,18 @@ def offered_subscriptions(member: Member, now_ms: int) -> tuple[tuple[str, bytes
     )
 
 
-def read_assignment(member: Member, content: bytes) -> Assignment:
+def read_assignment(member: Member, content: bytes, *, is_first: bool = False) -> Assignment:
     """Read what the leader says, in the protocol that the coordinator chose.
 
     Kafka's protocols have no list of revocations: what a member claimed and is not assigned it
     must stop, and then it rejoins by itself (KIP-429). If nothing of that is left, no round
     follows that it would have to begin. No bytes at all are for a member that the leader has left
     out, as librdkafka does where it has nothing for it.
+
+    Args:
+        member: the member that synced.
+        content: the assignment as the coordinator sent it.
+        is_first: whether this is the first assignment of the present membership.
 
     Raises:
         DecodeError: the bytes hold no assignment.
@@ -97,23 +111,24 @@ def read_assignment(member: Member, content: bytes) -> Assignment:
         return decode_assignment(content, index_min=member.config.index_min, skips_rest=True)
     assigned = decode_kafka_assignment(content).assigned if content else EMPTY
     revoked = (member.owned - assigned) or None
-    if revoked is None and _may_owe_a_round(member, assigned):
+    if revoked is None and is_first and _may_owe_a_round(member, assigned):
         revoked = EMPTY
     return Assignment(assigned=assigned, revoked=revoked)
 
 
 def _may_owe_a_round(member: Member, assigned: ResourceSet) -> bool:
-    """Whether an earlier life may have died before it rejoined for what it had to stop.
+    """Return whether an earlier membership may have ended before it rejoined for a revocation.
 
-    Who comes back takes the stored assignment, and what that life was stopping nobody has: in our
-    protocol the assignment says so, in the cooperative one of Kafka only a round brings it up.
+    The process may have died, or the application may have stalled: a static member that lost all
+    joins with its instance id, and the coordinator gives it the stored assignment without a round.
+    The partitions that it had to revoke then have no owner. Our own assignment names them; in
+    Kafka's cooperative protocol only a round finds them.
     """
     return (
         kafka_protocol(member.protocol_chosen) is KafkaProtocol.COOPERATIVE_STICKY
         and (member.config.instance_id is not None or member.config.keeps_identity)
         and bool(assigned)
         and not member.owned
-        and not member.last_assigned
     )
 
 

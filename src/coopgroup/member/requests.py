@@ -174,6 +174,7 @@ def _join_request(turn: Turn) -> JoinGroupRequest:
         joining_since_ms=since_ms,
         joined_at_ms=turn.now_ms,
         joined_topics=member.topics,
+        joined_protocols=tuple(name for name, _ in offered),
         joined_catalogue_version=member.catalogue_version,
     )
     return JoinGroupRequest(

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING
 
 from coopgroup.member.commits import await_commits, awaited_of
 from coopgroup.member.effects import RevokeResources
+from coopgroup.member.protocols import in_the_way, offers_more, spoken
 from coopgroup.member.transitions import MemberState, Trigger
 from coopgroup.model import ResourceSet
+from coopgroup.model.replacing import replaced
 
 if TYPE_CHECKING:
     from coopgroup.member.member import Member
     from coopgroup.member.turn import Turn
 
-__all__ = ["give_up_stopped", "take_stopped", "yield_to_others"]
+__all__ = ["give_up_stopped", "make_way", "take_stopped"]
 
 _CAUSE = "revocation completed"
 
@@ -53,14 +55,32 @@ def take_stopped(turn: Turn, resources: ResourceSet) -> None:
         turn.rejoin_soon(more_stopped=True)
 
 
-def yield_to_others(turn: Turn, resources: ResourceSet, cause: str) -> None:
-    """Stop resources and join only then: others speak a protocol that may give them away.
+def make_way(turn: Turn, code: int, cause: str) -> None:
+    """Stop what prevents the member from offering more protocols, and join with them.
 
-    What is being stopped already goes on being stopped; the application is told of the rest.
+    The other members speak a protocol whose leaders may give these resources away. The application
+    may have stopped them while the refused join was under way. The member then joins again: to fail
+    would end a membership that the group accepts.
+
+    Commits no longer wait for the sync of a round, because a refused join begins none. The
+    application may wait for such a commit before it stops, and the join waits for both.
     """
+    if offers_more(turn.member):
+        turn.rejoin(cause)
+        return
     member = turn.member
+    resources = in_the_way(member)
+    if not resources:
+        known = ", ".join(spoken(member.config))
+        turn.fail(code, f"{cause}: the group has members that know none of {known}")
+        return
     stopping = resources - member.revoking - member.stopped
-    turn.set(revoking=member.revoking | stopping, rejoin_at_ms=None, yields=True)
+    turn.set(
+        commits=replaced(member.commits, await_sync=False),
+        revoking=member.revoking | stopping,
+        rejoin_at_ms=None,
+        yields=True,
+    )
     turn.move(Trigger.GIVE_UP_ALL, cause)
     if stopping:
         turn.emit(RevokeResources(resources=stopping))

@@ -2,6 +2,13 @@
 
 Positions stand in no record, so this looks while the run goes on: it takes the place of the
 transcript, through which the world tells everything, and passes it on to one.
+
+A member commits what it revoked before it sends the join that gives the resources up. It cannot do
+so when the group coordinator drops it first, because it was paused for longer than its session. It
+learns of the loss only when it goes on, and so its telemetry names the loss too late. The
+coordinator therefore decides here: no commit is expected of a member that it dropped while the
+member still claimed the resource. A member that gave up its claim has to have committed, dropped or
+not.
 """
 
 from __future__ import annotations
@@ -11,6 +18,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from attrs import define, field
 
+from coopgroup.model import EMPTY
+from coopgroup.model.group_api import JoinGroupRequest, LeaveGroupRequest
+from coopgroup.protocol import decode_subscription
 from coopgroup.telemetry import (
     AssignmentReceived,
     CommitFailed,
@@ -52,6 +62,10 @@ class HandOvers:
     _orderly: dict[Resource, _Hold] = field(factory=dict)
     _failed: set[Resource] = field(factory=set)
     _works: dict[Resource, _Hold] = field(factory=dict)
+    # Part of what was stopped in an orderly way that its last owner no longer claims.
+    _unclaimed: set[Resource] = field(factory=set)
+    # The member id of each process at its last orderly stop.
+    _member_ids: dict[str, str] = field(factory=dict)
     # How often a process lost all or ended: what it had before that means nothing any more.
     _ends: dict[str, int] = field(factory=dict)
 
@@ -66,6 +80,7 @@ class HandOvers:
                 self._works |= dict.fromkeys(resources, self._hold(envelope.client))
                 self._forget(resources)
             case ResourcesStopped():
+                self._member_ids[envelope.client] = envelope.member
                 self._stop(envelope.client, envelope.record)
             case MembershipLost() | ProcessEnded():  # before its join could give anything up
                 self._ends[envelope.client] = self._ends.get(envelope.client, 0) + 1
@@ -80,6 +95,17 @@ class HandOvers:
         """A request was sent."""
         if self.transcript is not None:
             self.transcript.sent(call)
+        if not self._orderly:
+            return
+        match call.send.request:
+            case JoinGroupRequest(protocols=((_, metadata), *_)):
+                index_min = self.simulation.brokers.index_min
+                said = decode_subscription(metadata, index_min=index_min)
+                self._release(call.process.name, said.owned)
+            case LeaveGroupRequest():
+                self._release(call.process.name, EMPTY)
+            case _:
+                pass
 
     def answered(self, call: Call, answer: Answer) -> None:
         """An answer arrived."""
@@ -99,6 +125,13 @@ class HandOvers:
         if record.reason is StopReason.REVOKED:
             self._orderly |= dict.fromkeys(sorted(done), hold)
 
+    def _release(self, client: str, claimed: ResourceSet) -> None:
+        """Note what a request gives up."""
+        hold = self._hold(client)
+        self._unclaimed |= {
+            one for one, of in self._orderly.items() if of == hold and one not in claimed
+        }
+
     def _fail(self, record: CommitFailed) -> None:
         self._failed |= set(record.resources)
         if record.error != "ILLEGAL_GENERATION":  # which is said of what is not owned any more
@@ -108,6 +141,7 @@ class HandOvers:
     def _forget(self, resources: Iterable[Resource]) -> None:
         for resource in resources:
             self._orderly.pop(resource, None)
+            self._unclaimed.discard(resource)
             self._failed.discard(resource)
 
     def _hold(self, client: str) -> _Hold:
@@ -115,7 +149,10 @@ class HandOvers:
 
     def _is_orderly(self, resource: Resource) -> bool:
         hold = self._orderly.get(resource)
-        return hold is not None and hold == self._hold(hold[0])
+        if hold is None or hold != self._hold(hold[0]):
+            return False
+        members = self.simulation.brokers.coordinator.group.seats
+        return resource in self._unclaimed or self._member_ids[hold[0]] in members
 
     def _check(self, client: str, gained: ResourceSet) -> None:
         load = self.simulation.load

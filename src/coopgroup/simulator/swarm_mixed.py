@@ -247,7 +247,8 @@ class Guests:
     def is_at_rest(self) -> bool:
         """Whether all that is subscribed to has an owner, and nobody is about to do anything."""
         simulation, guests = self.simulation, self.alive
-        ours = simulation.alive
+        ours = [process for process in simulation.alive if process.topics]
+        idle = [process for process in simulation.alive if not process.topics]
         group = simulation.brokers.coordinator.group
         owned = [process.session.member.owned for process in ours]
         owned += [process.owned for process in guests]
@@ -258,6 +259,7 @@ class Guests:
             group.state is (GroupState.STABLE if topics else GroupState.EMPTY)
             and len(group.seats) == len(ours) + len(guests)
             and all(process.is_at_rest for process in ours)
+            and not any(process.session.member.owned for process in idle)  # they stay outside
             and all(process.state == "stable" for process in guests)
             and sum(map(len, owned)) == len(wanted)
             and ResourceSet.union_all([ResourceSet(), *owned]) == wanted
@@ -298,7 +300,8 @@ class Guests:
         """When nobody wants theirs, or speaks nothing else, the group speaks ours."""
         simulation = self.simulation
         spoken = simulation.brokers.coordinator.group.protocol_name
-        wanted = {process.config.protocols[0] for process in simulation.alive}
+        members = [process for process in simulation.alive if process.topics]
+        wanted = {process.config.protocols[0] for process in members}
         if wanted == {"coopgroup"} and spoken != "coopgroup":
             message = f"the group of ours speaks {spoken}"
             yield Violation(checker="protocol", at_ms=simulation.world.now_ms, message=message)

@@ -6,7 +6,9 @@ import pytest
 from coopgroup.member import ErrorCode, KeptIdentity, MemberState, RequestKind, new_member
 from coopgroup.member.effects import FailMember, GrantResources, Report, RevokeResources
 from coopgroup.member.events import (
+    ApplicationStalled,
     CommitRequested,
+    LossHandled,
     Offset,
     RejoinRequested,
     RevocationCompleted,
@@ -32,6 +34,7 @@ from coopgroup.protocol import (
     has_mark,
     with_mark,
 )
+from coopgroup.simulator.coordinator import refusal
 from coopgroup.telemetry import AssignmentReceived
 from tests.support.members import (
     CONFIG,
@@ -73,7 +76,8 @@ def spoken_in_round(driven: DrivenMember) -> str:
 
 def yielding() -> DrivenMember:
     """Refused with what it holds, it gives up everything."""
-    return speaking(rejoining(), *ALL).refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+    driven = speaking(stable(), *ALL).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    return driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
 
 
 # --- what is offered ---------------------------------------------------------------------------
@@ -187,6 +191,22 @@ def test_member_that_comes_back_in_a_cooperative_group_asks_for_one_round() -> N
     assert [*states, driven.member.state] == [MemberState.JOINING, MemberState.STABLE]
 
 
+def test_static_member_that_stalled_in_a_cooperative_round_asks_for_one_round() -> None:
+    """It lost all before it heard what to stop, and the coordinator begins no round for it."""
+    driven = speaking(stable(), *ALL)
+    driven.member = attrs.evolve(
+        driven.member, config=attrs.evolve(driven.member.config, instance_id="seat")
+    )
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
+    driven.give(ApplicationStalled()).give(LossHandled())
+    driven.join(2, protocol="cooperative-sticky")
+    told(driven, ResourceSet({"T": [0]}))
+    states = [driven.member.state]
+    driven.join(3, protocol="cooperative-sticky")
+    told(driven, HELD)
+    assert [*states, driven.member.state] == [MemberState.JOINING, MemberState.STABLE]
+
+
 def test_member_that_another_leader_left_out_is_assigned_nothing() -> None:
     """No bytes at all: librdkafka leaves out whom it has nothing for."""
     driven = speaking(stable(), *ALL)
@@ -235,6 +255,19 @@ def test_refused_member_waits_for_commits_of_what_it_gives_up() -> None:
     assert tuple(offered(driven)) == ALL
 
 
+def test_refused_member_commits_though_a_commit_was_to_wait_for_a_sync() -> None:
+    """The application waits for the commit before it stops, and the join waits for the stop."""
+    driven = speaking(stable(), *ALL)
+    driven.give(CommitRequested(commit_id=1, offsets=(Offset("T", 0, 9),)))
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    refused = refusal(driven.request(Kind.JOIN_GROUP).request, OTHERS_ARE_EAGER)
+    stale = ErrorCode.ILLEGAL_GENERATION
+    driven.answer(Kind.OFFSET_COMMIT, OffsetCommitAnswer(codes=(("T", 0, stale),)))
+    assert driven.sent() == []
+    driven.answer(Kind.JOIN_GROUP, refused)
+    assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, ["OffsetCommitRequest"])
+
+
 def test_refused_member_that_is_slow_asks_for_nothing_meanwhile() -> None:
     """A scheduled round, or one that is wanted, comes with the join that follows anyway."""
     driven = yielding().give(RejoinRequested(reason="new partitions"))
@@ -260,10 +293,27 @@ def test_member_after_an_eager_round_tries_first_to_hold_on() -> None:
 @pytest.mark.parametrize("protocols", [("coopgroup",), ("coopgroup", "cooperative-sticky")])
 def test_refused_member_that_has_no_more_to_offer_fails(protocols: tuple[str, ...]) -> None:
     """One clear error: which protocols the group would have to know."""
-    driven = speaking(rejoining(), *protocols).refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+    driven = speaking(stable(), *protocols).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
+    driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
     (failed,) = driven.found(FailMember)
     assert driven.member.state is MemberState.FAILED
     assert failed.message.endswith(f"members that know none of {', '.join(protocols)}")
+
+
+def test_refused_member_that_has_stopped_what_was_in_the_way_joins_with_more() -> None:
+    """The application stopped it while the join was under way: the next join offers more."""
+    driven = speaking(stable(ResourceSet({"T": [0], "U": [0]})), "coopgroup", "cooperative-sticky")
+    driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
+    told(driven, ResourceSet({"U": [0]}))
+    driven.give(SubscriptionChanged(topics=("U",))).wait(CONFIG.revocation_grace_ms)
+    assert tuple(offered(driven)) == ("coopgroup",)
+    refused = refusal(driven.request(Kind.JOIN_GROUP).request, OTHERS_ARE_EAGER)
+    driven.give(RevocationCompleted(resources=ResourceSet({"T": [0]})))
+    driven.answer(Kind.JOIN_GROUP, refused)
+    assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
+    driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
+    assert [one.resources for one in driven.found(RevokeResources)] == []
+    assert driven.member.state is MemberState.FAILED
 
 
 def test_refused_member_that_holds_nothing_fails() -> None:
