@@ -1,5 +1,6 @@
 """Members that stand still: frozen processes, and applications that do not poll."""
 
+import ctypes
 import time
 from pathlib import Path
 
@@ -168,3 +169,24 @@ def test_waiting_in_poll_is_polling_when_records_are_rare(
             crew.during(2.5)
         assert consumer.assignment() == [TopicPartition(topic, 0)]
         assert crew.telemetry("a", MembershipLost) == []
+
+
+def test_member_comes_back_after_a_c_call_that_held_the_gil(
+    kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A limit: no heartbeat is sent meanwhile. The log says why the membership was lost."""
+    topic = unique("gil")
+    kafka_cluster.create_topic(topic, 2)
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("a", configuration=STALL_CONFIG | {"max.poll.interval.ms": 60_000}).subscribe(
+            [topic]
+        )
+        crew.until(lambda: crew.counts() == [2], "it works")
+        ctypes.PyDLL(None).usleep(3_000_000)
+        crew.until(lambda: crew.telemetry("a", MembershipLost) != [], "the loss")
+        crew.until(lambda: crew.counts() == [2], "it works again")
+        produce(kafka_cluster, topic, [1, 1])
+        crew.until(lambda: len(crew.messages["a"]) == 2, "its records")
+    said = [one.getMessage() for one in caplog.records if "group_thread_late" in one.getMessage()]
+    assert len(said) == 1
+    assert "may have dropped" in said[0]

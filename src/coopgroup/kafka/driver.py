@@ -27,6 +27,7 @@ from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
 from coopgroup.kafka.lag_watching import LagWatcher
+from coopgroup.kafka.late_thread import LateThread
 from coopgroup.kafka.leading import RoundLeader
 from coopgroup.kafka.pending_commits import PendingCommits
 from coopgroup.kafka.transport import FailureKind, GroupTransport, TransportFailure
@@ -156,6 +157,7 @@ class GroupDriver:
     polled_at_s: float = field(default=math.inf, init=False)
     leader: RoundLeader = field(init=False)
     _lag_watcher: LagWatcher = field(init=False)
+    _late: LateThread = field(init=False)
     _session: Session = field(init=False)
     _events: queue.SimpleQueue[SessionEvent | _Stop] = field(factory=queue.SimpleQueue, init=False)
     _transport: GroupTransport = field(init=False)
@@ -189,6 +191,7 @@ class GroupDriver:
             sink=self.sink,
             read=self.read,
         )
+        self._late = LateThread(self.settings.member.session_timeout_ms, self.sink.warn)
         self._lag_watcher = LagWatcher(leader=self.leader, post=self.post, sink=self.sink)
         if kept is not None and self.slot is not None and self.slot.seen is not None:
             self.leader.seen = self.slot.seen
@@ -298,6 +301,7 @@ class GroupDriver:
 
     def _live(self) -> bool:
         """Wait for one event and take it; whether there will be more."""
+        began_s = now_s()
         try:
             pause_s = self._pause_s()
         except Exception as error:  # noqa: BLE001 -- events must be taken all the same
@@ -309,6 +313,14 @@ class GroupDriver:
             event = Woken()
         if event is None:
             return False
+        self._late.look(math.inf if pause_s is None else began_s + pause_s)
+        woke_s = now_s()
+        self._handle(event)
+        self._late.look(woke_s)
+        return True
+
+    def _handle(self, event: SessionEvent) -> None:
+        """Take an event, and what has become due meanwhile."""
         self._take(event)
         if self._is_stalled():
             self._take(ApplicationStalled())
@@ -321,7 +333,6 @@ class GroupDriver:
             # In this order: one that is on the wire ends for the member with its answer only.
             self._commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
             self._take(CommitAbandoned(commit_id=commit_id))
-        return True
 
     def _pause_s(self) -> float | None:
         """Time until something is due, in seconds; None for never."""
