@@ -226,10 +226,20 @@ def _state_after_refusal(
     Who departed and who joined since the last round that was decided is still to be decided upon,
     so the members and what they held are remembered as they were then. What this round did say is
     written anew: a member that was silent and could be read now holds what it rightfully has.
+
+    A leader without memory knows no more in its next round. So the state stays blind, and keeps the
+    pause that the members know of. Otherwise the next round would take the members for settled, and
+    the shares would stay uneven.
     """
     fresh = remember_round(group, context, find_unclaimed(group, context), assigned)
     if context.state is None:
-        return fresh
+        known = [m.remaining_delay_ms for m in group.members if m.remaining_delay_ms is not None]
+        return attrs.evolve(
+            fresh,
+            blind=True,
+            moves_pending=any(m.remaining_loss_ms is not None for m in group.members),
+            moves_due_ms=context.now_ms + min(known) if known else None,
+        )
     return attrs.evolve(
         context.state,
         generation=fresh.generation,

@@ -21,7 +21,7 @@ from coopgroup.policies.stopping import member_numbers, rightful_resources
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, ResourceSet
-    from coopgroup.model.resource_set import BoolArray
+    from coopgroup.model.resource_set import BoolArray, Int32Array
     from coopgroup.policies.state import PolicyState
     from coopgroup.policies.unclaimed import Unclaimed
 
@@ -101,15 +101,38 @@ def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
 def _others_own(group: GroupSnapshot, state: PolicyState, stopping: BoolArray) -> bool:
     """Whether a member of the last round owns what that did not leave it with.
 
-    Neither what it is slow to stop counts, nor what was left with one that has gone since.
+    Neither what it is slow to stop counts, nor what was left with one that has gone since. A static
+    member that is back under another member id has not gone. It is no additional member either, so
+    it would stay without a share if another member claims its resources.
     """
     there = member_numbers(group, state.members)
     was_there = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last one is nobody
     was_there[there[there != NOBODY]] = True
     places = group.resources.positions(state.holdings.resources)
-    holder = there[state.holdings.holder]
+    holder = _also_under_another_id(group, state, there)[state.holdings.holder]
     counts = group.assignable & was_there[group.owner] & ~rightful_resources(group, stopping)
     counts[places[(places >= 0) & (holder == NOBODY)]] = False
     expected = np.full(len(group.resources), NOBODY, dtype=np.int32)
     expected[places[places >= 0]] = holder[places >= 0]
     return bool((counts & (group.owner != expected)).any())
+
+
+def _also_under_another_id(
+    group: GroupSnapshot, state: PolicyState, there: Int32Array
+) -> Int32Array:
+    """Numbers of the members of the last round, and of static ones that are back: int32 (N + 1,).
+
+    Args:
+        group: the group.
+        state: what the leader remembers of a last round with N members.
+        there: int32 (N + 1,), `member_numbers` of them.
+    """
+    instance_of = dict(state.instance_ids)
+    if not instance_of:
+        return there
+    by_instance = {m.instance_id: number for number, m in enumerate(group.members)}
+    numbers = there.copy()
+    for place, member_id in enumerate(state.members):
+        if there[place] == NOBODY and member_id in instance_of:
+            numbers[place] = by_instance.get(instance_of[member_id], NOBODY)
+    return numbers

@@ -87,8 +87,8 @@ class ActKind(enum.StrEnum):
     """The next JoinGroup of a process has a subscription that nobody can read."""
 
     FORGE = "forge"
-    """The next JoinGroup of a process claims all there is beside what it owns, as a client might
-    that knows no generations: in the generation of its claims, less `number`."""
+    """The next JoinGroup of a process claims all resources, not only its own. The claim has the
+    generation of its true claims, less `number`, and is never newer than any true claim."""
 
     UPSET = "upset"
     """The next `request` of a process meets with a `mishap`; `number` is the code that it is

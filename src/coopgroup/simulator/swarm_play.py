@@ -14,7 +14,7 @@ import attrs
 from attrs import define, field, frozen
 
 from coopgroup.assignors.registry import create_assignor
-from coopgroup.member import MemberConfig, MemberState
+from coopgroup.member import Member, MemberConfig, MemberState
 from coopgroup.member.effects import Lane
 from coopgroup.member.events import RejoinRequested, SubscriptionChanged
 from coopgroup.member.transitions import AT_WORK
@@ -453,9 +453,8 @@ class _Garbler:
             and (self.garbled[name].kind is ActKind.GARBLE or not _is_stopping(call.process))
         ):
             act = self.garbled.pop(name)
-            member = call.process.session.member
             protocols = tuple(
-                (chosen, self._garble(act, metadata, member.claim_generation))
+                (chosen, self._garble(act, metadata, call.process.session.member))
                 for chosen, metadata in request.protocols
             )
             garbled = attrs.evolve(request, protocols=protocols)
@@ -463,12 +462,16 @@ class _Garbler:
             self.simulation.world.later(_READABLE_AFTER_MS, self._ask, name)
         self.brokers.serve(call)
 
-    def _garble(self, act: Act, metadata: bytes, claim_generation: int) -> bytes:
+    def _garble(self, act: Act, metadata: bytes, member: Member) -> bytes:
         if act.kind is ActKind.GARBLE:
             return b"\0"
         true = decode_subscription(metadata)
         everything = self.simulation.brokers.existing().restrict_names(true.topics)
-        generation = max(claim_generation - act.number, NO_GENERATION)
+        # A false claim may tie with a true one and never beats it: a leader must believe the newer
+        # claim. The claims of a member whose SyncGroup failed are several generations old.
+        true_ones = [p.session.member for p in self.simulation.alive if p.session.member.owned]
+        generations = [one.claim_generation for one in true_ones]
+        generation = max(min([member.claim_generation - act.number, *generations]), NO_GENERATION)
         return encode_subscription(
             attrs.evolve(true, owned=true.owned | everything, generation=generation)
         )

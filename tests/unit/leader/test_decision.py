@@ -6,6 +6,7 @@ import attrs
 import numpy as np
 import pytest
 
+from coopgroup.assignors import StickyAssignor
 from coopgroup.leader import (
     NO_LAGS,
     DecidedRound,
@@ -25,6 +26,7 @@ from coopgroup.model import (
     plan_that_moves_nothing,
 )
 from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.policies import IncrementalPolicy
 from coopgroup.policies.simple import SimplePolicy
 from coopgroup.policies.state import PolicyState
 from coopgroup.protocol import Assignment
@@ -295,3 +297,34 @@ def test_decide_round_when_refused_remembers_who_is_missed_and_what_was_told() -
     )
     assert (decided.state.members, decided.state.holdings) == (("a", "b"), before.holdings)
     assert decided.state.stopping.resources == orders(0)
+
+
+@pytest.mark.parametrize("remaining_ms", [None, 300], ids=["a new group", "a pause between moves"])
+def test_decide_round_when_the_first_one_was_refused_evens_shares_out(
+    remaining_ms: int | None,
+) -> None:
+    """A leader without memory that could not decide knows no more in its next round."""
+    policy = IncrementalPolicy(max_moves_per_round=1, move_interval_ms=500)
+    claims = [claim("a", {"orders": [0, 1]}), claim("b", {"orders": [2, 3]}), claim("c", {})]
+    if remaining_ms is not None:
+        claims = [
+            attrs.evolve(one, remaining_delay_ms=remaining_ms, remaining_loss_ms=NO_LOSS)
+            for one in claims
+        ]
+    refused = decided_by(
+        assignor=FunctionAssignor(function=raising), policy=policy, claims=tuple(claims)
+    )
+    assert refused.refused
+    early, due = (
+        decide_round(
+            claims,
+            ORDERS_4,
+            NO_LAGS,
+            assignor=StickyAssignor(),
+            policy=policy,
+            context=attrs.evolve(context(refused.state, 2), now_ms=now_ms),
+        ).plan
+        for now_ms in (299, 300)
+    )
+    assert bool((early.assigned == NOBODY).any()) == (remaining_ms is None)
+    assert int((due.assigned == NOBODY).sum()) == 1

@@ -131,6 +131,22 @@ def test_group_when_it_has_changed_for_good_goes_to_the_target(policy: Policy, c
     assert plan.assigned.tolist() == plan.target.tolist()
 
 
+@both
+def test_static_member_when_another_claims_its_share_gets_one_again(policy: Policy) -> None:
+    """It has another member id, and nothing waits for it."""
+    drill = Drill(policy=policy, existing={"T": range(4)})
+    for member, indices in {"A": [0, 1], "B": [2, 3]}.items():
+        drill.join(member, _t(*indices), instance_id=f"static-{member}")
+    drill.round(0)
+    drill.leave("B")
+    drill.join("C", instance_id="static-B")
+    drill.actors["A"].owned = ResourceSet(_t(0, 1, 2, 3))
+    now = 10
+    while not steady(drill.round(now)):
+        now += 1
+    assert sorted(map(len, drill.owned().values())) == [2, 2]
+
+
 def test_change_when_a_loss_waits_moves_what_it_moves_when_that_is_over() -> None:
     """Partitions were added in the window; who returns brings the group to where it belongs."""
     drill = _six(DeferredPolicy())

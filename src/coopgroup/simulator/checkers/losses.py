@@ -7,6 +7,7 @@ the leader knew all that the telemetry shows, and its policy has no excuse. Wher
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from attrs import define, field, frozen
@@ -61,6 +62,7 @@ class _Round:
         led: what it decided.
         held: by member id, what it had after the round, of those that said so.
         kept: the same of what it had claimed in the round.
+        sound: whether the leader could read all members, and decided the round.
         leader_heard: whether the leader heard its own decision.
     """
 
@@ -68,6 +70,7 @@ class _Round:
     client: str
     generation: int
     led: RoundLed
+    sound: bool
     held: dict[str, ResourceSet] = field(factory=dict)
     kept: dict[str, ResourceSet] = field(factory=dict)
     leader_heard: bool = False
@@ -85,25 +88,30 @@ def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violat
     moved_ms: int | None = None
     before: _Round | None = None
     for after in _rounds(telemetry):
-        if after is None or before is None or not _follows(before, after):
-            since, moved_ms = {}, None
-            if after is not None:
-                since = dict.fromkeys(after.led.lost, (after.at_ms, _UNKNOWN))
-                moved_ms = after.at_ms if _moves(None, after.led) else None
-            before = after
-            continue
-        step = _Step(
-            before=before,
-            after=after,
-            identities=identities,
-            topics=topics,
-            since=since,
-            waits=waits,
-        )
-        for message in (*step.objections(), *_hasty(step, moved_ms)):
-            yield Violation(checker="losses", at_ms=after.at_ms, message=message)
-        since = step.since_now()
-        moved_ms = after.at_ms if _moves(before.led, after.led) else moved_ms
+        follows = before is not None and _follows(before, after)
+        if before is not None and follows and before.sound and after.sound:
+            step = _Step(
+                before=before,
+                after=after,
+                identities=identities,
+                topics=topics,
+                since=since,
+                waits=waits,
+            )
+            for message in step.objections():
+                yield Violation(checker="losses", at_ms=after.at_ms, message=message)
+            since = step.since_now()
+        else:
+            lost = after.led.lost if after.sound else EMPTY
+            since = dict.fromkeys(lost, (after.at_ms, _UNKNOWN))
+        # What a leader could not read hides losses, and no move: what its last round asked for and
+        # is still being stopped is no second move, and the interval since then goes on.
+        last = before.led if before is not None and follows else None
+        moved_ms = moved_ms if follows else None
+        if _moves(last, after.led):
+            for message in _hasty(after, moved_ms, waits):
+                yield Violation(checker="losses", at_ms=after.at_ms, message=message)
+            moved_ms = after.at_ms
         before = after
 
 
@@ -111,10 +119,15 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
     """A delay that members were told of ends when they were told, if another one leads by then.
 
     A leader that is new goes by what its members know. They tell it when they join, so the time
-    from a join to the decision may come on top each time.
+    from that join to the decision may come on top each time. The join that counts is the last one
+    before the decision: while a leader decides, members may join the next round already.
+
+    A leader that revokes cannot announce a delay. It remembers the deadline that it took from its
+    members, so the same time may come on top in the rounds that it leads right after.
     """
     ears: dict[str, _Ear] = {}
     client_of: dict[str, str] = {}
+    took: dict[str, _Taken] = {}
     last, leader = EMPTY, ""
     for envelope in telemetry:
         record = envelope.record
@@ -127,8 +140,11 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
         if not isinstance(record, RoundLed):
             continue
         last, leader = EMPTY if _may_be_a_pause(record, waits) else record.lost, envelope.client
-        if not record.scheduled_rebalance_timeout_ms or not record.lost:
+        before = took.pop(envelope.client, None)
+        if not record.lost:
             continue
+        follows = before is not None and before.generation == envelope.generation - 1
+        late = dict(before.late_ms) if before is not None and follows else {}
         until_ms = ear.decided_ms + record.scheduled_rebalance_timeout_ms
         for name in sorted({client_of.get(member, "") for member in record.members}):
             told = ears.get(name)
@@ -136,15 +152,30 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
                 continue
             if told.leader == envelope.client:
                 continue  # it knows of each loss what the members do not
-            on_top_ms = ear.decided_ms - told.joined_ms + waits.tolerance_ms
-            if until_ms > told.ends_ms + on_top_ms + waits.delay_ms // 20:
+            late[name] = max(late.get(name, 0), ear.decided_ms - told.joined_by(ear.decided_ms))
+            on_top_ms = late[name] + waits.tolerance_ms + waits.delay_ms // 20
+            if record.scheduled_rebalance_timeout_ms and until_ms > told.ends_ms + on_top_ms:
                 message = f"{name} had been told that the wait ends at {told.ends_ms}"
                 yield Violation(checker="losses", at_ms=envelope.at_ms, message=message)
+        took[envelope.client] = _Taken(generation=envelope.generation, late_ms=late)
 
 
 def _may_be_a_pause(record: RoundLed, waits: Waits) -> bool:
     """Whether what was announced may be the time of paced moves, before that of the losses."""
     return waits.interval_ms > 0 and bool(record.waiting)
+
+
+@frozen(kw_only=True)
+class _Taken:
+    """What a leader took from its members in a round in which something was lost.
+
+    Attributes:
+        generation: of the round.
+        late_ms: time from the join of each process to the decision.
+    """
+
+    generation: int
+    late_ms: dict[str, int]
 
 
 @define
@@ -155,15 +186,20 @@ class _Ear:
         ends_ms: when the one that runs ends, None for none.
         lost: what was lost in the round that said so.
         leader: process that led it.
-        joined_ms: when it joined last.
+        joins_ms: when it joined, ascending.
         decided_ms: when it decided a round last.
     """
 
     ends_ms: int | None = None
     lost: ResourceSet = EMPTY
     leader: str = ""
-    joined_ms: int = 0
+    joins_ms: list[int] = field(factory=list)
     decided_ms: int = 0
+
+    def joined_by(self, at_ms: int) -> int:
+        """When it joined last, up to a time; 0 if it never did."""
+        joins = bisect_right(self.joins_ms, at_ms)
+        return self.joins_ms[joins - 1] if joins else 0
 
     def take(self, envelope: Envelope, lost: ResourceSet, leader: str) -> None:
         """Take a record of the process; what the last round left waiting, and who led it."""
@@ -172,7 +208,7 @@ class _Ear:
             case ProcessStarted() | ProcessEnded() | StateChanged(after="losing"):
                 self.ends_ms = None
             case StateChanged(after="joining"):
-                self.joined_ms = at_ms
+                self.joins_ms.append(at_ms)
             case StateChanged(after="leading"):
                 self.decided_ms = at_ms
             case AssignmentReceived() if record.scheduled_rebalance_timeout_ms:
@@ -184,8 +220,8 @@ class _Ear:
                 pass
 
 
-def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round | None]:
-    """Rounds in order; None where one was refused, or led without everybody's word."""
+def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
+    """Rounds in order; one that was refused, or led without every member's word, is not sound."""
     received: dict[int, list[Envelope]] = {}
     unsound: set[tuple[str, int]] = set()
     for one in telemetry:
@@ -201,20 +237,21 @@ def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round | None]:
                 membership[one.client] = membership.get(one.client, 0) + 1
             case StateChanged(after="leading"):
                 decided_ms[one.client] = one.at_ms
-            case RoundLed() if (one.client, one.generation) in unsound:
-                yield None
             case RoundLed():
                 yield _round(
                     one,
                     decided_ms.get(one.client, one.at_ms),
                     f"{one.client}/{membership.get(one.client, 0)}",
                     received.get(one.generation, []),
+                    sound=(one.client, one.generation) not in unsound,
                 )
             case _:
                 pass
 
 
-def _round(led: Envelope, at_ms: int, client: str, received: list[Envelope]) -> _Round:
+def _round(
+    led: Envelope, at_ms: int, client: str, received: list[Envelope], *, sound: bool
+) -> _Round:
     held, kept, leader_heard = {}, {}, False
     for one in received:
         if isinstance(one.record, AssignmentReceived):
@@ -227,6 +264,7 @@ def _round(led: Envelope, at_ms: int, client: str, received: list[Envelope]) -> 
         client=client,
         generation=led.generation,
         led=led.record,
+        sound=sound,
         held=held,
         kept=kept,
         leader_heard=leader_heard,
@@ -364,13 +402,12 @@ def _moves(before: RoundLed | None, after: RoundLed) -> bool:
     return bool((after.revoked & after.waiting) - after.contested - asked)
 
 
-def _hasty(step: _Step, moved_ms: int | None) -> Iterator[str]:
+def _hasty(after: _Round, moved_ms: int | None, waits: Waits) -> Iterator[str]:
     """Moves before the interval is over."""
-    interval_ms = step.waits.interval_ms
-    if not interval_ms or moved_ms is None or not _moves(step.before.led, step.after.led):
+    if not waits.interval_ms or moved_ms is None:
         return
-    passed_ms = step.after.at_ms - moved_ms
-    if passed_ms + step.waits.tolerance_ms + interval_ms // 20 < interval_ms:
+    passed_ms = after.at_ms - moved_ms
+    if passed_ms + waits.tolerance_ms + waits.interval_ms // 20 < waits.interval_ms:
         yield f"moves {passed_ms} ms after the last moves"
 
 

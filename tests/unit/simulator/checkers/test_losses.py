@@ -1,8 +1,17 @@
-"""The checker of delays that members have heard of, where the leader changes."""
+"""The checkers of losses: delays that members have heard of, and moves that come too soon."""
+
+import attrs
 
 from coopgroup.model import ResourceSet
-from coopgroup.simulator.checkers import Waits, check_heard_delays
-from coopgroup.telemetry import AssignmentReceived, Envelope, Record, RoundLed, StateChanged
+from coopgroup.simulator.checkers import Waits, check_heard_delays, check_losses
+from coopgroup.telemetry import (
+    AssignmentReceived,
+    Envelope,
+    Record,
+    RoundLed,
+    StateChanged,
+    SubscriptionUnreadable,
+)
 
 LOST, WAITING = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
 DELAY_MS = 1_000
@@ -56,3 +65,73 @@ def test_heard_pause_of_paced_moves_is_no_delay() -> None:
     waits = Waits(delay_ms=DELAY_MS, interval_ms=200)
     assert list(check_heard_delays(second_wait(waiting=WAITING), waits)) == []
     assert len(list(check_heard_delays(second_wait(waiting=ResourceSet({})), waits))) == 1
+
+
+def test_heard_delay_lasts_no_longer_when_a_member_joins_the_next_round_meanwhile() -> None:
+    """The join before the decision counts: it told the leader what was left at that time."""
+    rows = second_wait(waiting=ResourceSet({}))
+    rows.insert(-1, _of("b", 600, StateChanged(before="syncing", after="joining", cause="")))
+    late = attrs.evolve(rows[-1], record=_told_in(530), at_ms=700)
+    assert list(check_heard_delays([*rows[:-1], late], Waits(delay_ms=DELAY_MS))) == []
+    later = attrs.evolve(late, record=_told_in(600))
+    assert len(list(check_heard_delays([*rows[:-1], later], Waits(delay_ms=DELAY_MS)))) == 1
+
+
+def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it() -> None:
+    """The leader revokes first, announces nothing, and remembers the deadline until the end."""
+    rows = second_wait(waiting=ResourceSet({}))[:-2]
+    rows += [
+        _of("b", 900, StateChanged(before="joining", after="leading", cause=""), generation=2),
+        _of("b", 900, _told_in(0), generation=2),
+        _of("b", 910, StateChanged(before="syncing", after="joining", cause=""), generation=2),
+        _of("b", 920, StateChanged(before="joining", after="leading", cause=""), generation=3),
+    ]
+    waits = Waits(delay_ms=DELAY_MS)
+    told = _of("b", 920, _told_in(490), generation=3)  # what was left at 500 still is at 900
+    assert list(check_heard_delays([*rows, told], waits)) == []
+    longer = _of("b", 920, _told_in(700), generation=3)
+    assert len(list(check_heard_delays([*rows, longer], waits))) == 1
+    another = _of("b", 920, _told_in(590), generation=4)  # one that it did not lead came between
+    assert len(list(check_heard_delays([*rows[:-1], *_again(rows[-1]), another], waits))) == 1
+
+
+def test_moves_within_the_interval_are_a_breach_though_a_member_cannot_be_read() -> None:
+    """What is still being stopped is told again, and is no move."""
+    rows = []
+    for generation, revoked in ((1, [0]), (2, [0]), (3, [1])):
+        at_ms = 100 * generation
+        if generation == 1:
+            unreadable = SubscriptionUnreadable(member_id="C", reason="")
+            rows.append(_of("a", at_ms, unreadable, generation=generation))
+        moves = ResourceSet({"T": revoked})
+        record = RoundLed(
+            policy="incremental", assignor="sticky", members=("A",), revoked=moves, waiting=moves
+        )
+        rows.append(_of("a", at_ms, record, generation=generation))
+        rows.append(_of("a", at_ms, AssignmentReceived(leader=True), generation=generation))
+    (hasty,) = check_losses(rows, Waits(delay_ms=0, interval_ms=500))
+    assert (hasty.at_ms, hasty.message) == (300, "moves 200 ms after the last moves")
+    assert list(check_losses(rows, Waits(delay_ms=0, interval_ms=200))) == []
+
+
+def _told_in(timeout_ms: int) -> RoundLed:
+    return attrs.evolve(
+        led(waiting=ResourceSet({})),
+        scheduled_rebalance_timeout_ms=timeout_ms,
+        follow_up=not timeout_ms,
+    )
+
+
+def _of(client: str, at_ms: int, record: Record, *, generation: int = 1) -> Envelope:
+    return Envelope(
+        at_ms=at_ms,
+        group="g",
+        member=client.upper(),
+        generation=generation,
+        record=record,
+        client=client,
+    )
+
+
+def _again(row: Envelope) -> list[Envelope]:
+    return [attrs.evolve(row, generation=row.generation + 1)]
