@@ -20,6 +20,7 @@ from coopgroup.assignors.registry import create_assignor
 from coopgroup.cli.interruption import interruption
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.consumer import CooperativeConsumer
+from coopgroup.kafka.shown_values import shown_setting
 from coopgroup.kafka.subscription import read_topics
 from coopgroup.policies.registry import create_policy
 
@@ -148,7 +149,7 @@ def _pairs(settings: Iterable[str]) -> dict[str, str]:
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not key or not equals:
-            raise ConfigurationError("--config", setting, "KEY=VALUE")
+            raise ConfigurationError("--config", shown_setting(setting), "KEY=VALUE")
         pairs[key] = value
     return pairs
 

@@ -15,6 +15,7 @@ from coopgroup.cli.group_migration import judge
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.describing import describe_group
 from coopgroup.kafka.settings import read_settings, refusal_of_librdkafka
+from coopgroup.kafka.shown_values import shown_setting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,5 +97,5 @@ def _connection(configuration: dict[str, Any]) -> ConnectionSettings:
 def _pair(setting: str) -> tuple[str, str]:
     key, equals, value = setting.partition("=")
     if not key or not equals:
-        raise ConfigurationError("--config", setting, "KEY=VALUE")
+        raise ConfigurationError("--config", shown_setting(setting), "KEY=VALUE")
     return key, value

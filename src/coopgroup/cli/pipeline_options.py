@@ -11,6 +11,7 @@ import click
 from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.shown_values import shown_setting
 from coopgroup.pipeline.connector import check_jars, connector_jars
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.job_lock import job_lock, local_folder
@@ -203,7 +204,7 @@ def pairs(given: Sequence[str], option: str) -> dict[str, str]:
             continue
         key, equals, value = one.partition("=")
         if not key or not equals:
-            raise ConfigurationError(option, one, "KEY=VALUE, or @FILE")
+            raise ConfigurationError(option, shown_setting(one), "KEY=VALUE, or @FILE")
         found[key] = value
     return found
 

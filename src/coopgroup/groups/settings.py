@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import frozen
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.groups.catalogue import INDEX_MIN
 from coopgroup.groups.work import WorkLimits
 from coopgroup.kafka.connection_keys import CONNECTION_SETTINGS
 from coopgroup.kafka.librdkafka_values import whole
 from coopgroup.kafka.settings import read_settings
+from coopgroup.kafka.shown_values import refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -106,16 +106,14 @@ class GroupSettings:
         stop_ms = own["coopgroup.stop.timeout.ms"]
         session_ms = whole(configuration, "session.timeout.ms", 45_000, 1)
         if stop_ms < session_ms:
-            raise ConfigurationError(
+            raise refused(
                 "coopgroup.stop.timeout.ms", stop_ms, f"at least session.timeout.ms ({session_ms})"
             )
         if stop_ms > _STOP_MS_MAX:
-            raise ConfigurationError(
-                "coopgroup.stop.timeout.ms", stop_ms, f"at most {_STOP_MS_MAX} (a day)"
-            )
+            raise refused("coopgroup.stop.timeout.ms", stop_ms, f"at most {_STOP_MS_MAX} (a day)")
         retry_ms = own["coopgroup.retry.backoff.ms"]
         if own["coopgroup.retry.backoff.max.ms"] < retry_ms:
-            raise ConfigurationError(
+            raise refused(
                 "coopgroup.retry.backoff.max.ms",
                 own["coopgroup.retry.backoff.max.ms"],
                 f"at least coopgroup.retry.backoff.ms ({retry_ms})",
@@ -156,4 +154,4 @@ def _refuse_others(configuration: Mapping[str, Any]) -> None:
                 "no such key: a group has those of connections, and "
                 f"{', '.join(sorted([*GROUP_KEYS, *OWN_KEYS]))}"
             )
-            raise ConfigurationError(key, configuration[key], expected)
+            raise refused(key, configuration[key], expected)

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from attrs import frozen
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.librdkafka_values import text
+from coopgroup.kafka.shown_values import refused
 
 __all__ = ["CONNECTION_SETTINGS", "Setting", "Verdict", "refuse_what_we_cannot_do"]
 
@@ -181,15 +181,8 @@ def refuse_what_we_cannot_do(configuration: Mapping[str, Any]) -> None:
         setting = CONNECTION_SETTINGS.get(key)
         if setting is None:
             if key.startswith(FAMILIES):
-                raise ConfigurationError(
-                    key, configuration[key], "a connection setting that coopgroup knows"
-                )
+                raise refused(key, configuration[key], "a connection setting that coopgroup knows")
             continue
         value = text(configuration[key])
         if setting.verdict is Verdict.LIMITED and value.lower() not in setting.allowed:
-            raise ConfigurationError(key, _shown(key, configuration[key]), setting.reason)
-
-
-def _shown(key: str, value: object) -> object:
-    """The value as an error may show it: not a secret."""
-    return "***" if key.endswith((".secret", ".password", ".pem")) else value
+            raise refused(key, configuration[key], setting.reason)

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.connection_keys import refuse_what_we_cannot_do
 from coopgroup.kafka.librdkafka_values import choice, switch, text, whole
 from coopgroup.kafka.sasl import OAuthTokenSource, sasl_arguments
+from coopgroup.kafka.shown_values import refused
 from coopgroup.kafka.tls import tls_context
 
 __all__ = ["ConnectionSettings", "read_connection_settings"]
@@ -62,7 +62,7 @@ class ConnectionSettings:
     socket_options: tuple[tuple[int, int, int], ...]
     ssl_context: ssl.SSLContext | None
     token_source: OAuthTokenSource | None
-    connection: Mapping[str, Any]
+    connection: Mapping[str, Any] = field(repr=False)  # passwords among them
     api_version: tuple[int, ...] | None = None
 
 
@@ -120,7 +120,7 @@ def _api_version(configuration: Mapping[str, Any]) -> tuple[int, ...] | None:
         return None
     numbers = text(configuration.get(key, "0.10.0")).split(".")
     if not all(number.isdigit() for number in numbers) or len(numbers) < 2:
-        raise ConfigurationError(key, configuration.get(key), "a version of Kafka such as 2.3.0")
+        raise refused(key, configuration.get(key), "a version of Kafka such as 2.3.0")
     return tuple(int(number) for number in numbers[:2])
 
 
@@ -128,7 +128,7 @@ def _bootstrap_servers(configuration: Mapping[str, Any]) -> tuple[tuple[str, int
     key = "bootstrap.servers" if "bootstrap.servers" in configuration else "metadata.broker.list"
     servers = [part.strip() for part in text(configuration.get(key)).split(",") if part.strip()]
     if not servers:
-        raise ConfigurationError(
+        raise refused(
             "bootstrap.servers", configuration.get(key, ""), "HOST:PORT, more after commas"
         )
     return tuple(_server(key, server) for server in servers)
@@ -141,8 +141,15 @@ def _server(key: str, server: str) -> tuple[str, int]:
     if not colon or address.endswith("]"):
         host, port = address, str(PORT_DEFAULT)
     host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 2**16:
-        raise ConfigurationError(key, server, "HOST:PORT, more after commas")
+    # A user and a password before an @ would end up in logs, as part of the broker's name.
+    if (
+        not host
+        or "@" in host
+        or not port.isascii()
+        or not port.isdigit()
+        or not 0 < int(port) < 2**16
+    ):
+        raise refused(key, server, "HOST:PORT, more after commas")
     return host, int(port)
 
 

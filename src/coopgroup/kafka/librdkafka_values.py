@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.shown_values import refused
 
 __all__ = ["choice", "switch", "text", "whole"]
 
@@ -32,7 +32,7 @@ def choice(
     """
     value = text(configuration.get(key, default)).lower()
     if value not in allowed:
-        raise ConfigurationError(key, configuration[key], "one of " + ", ".join(allowed))
+        raise refused(key, configuration[key], "one of " + ", ".join(allowed))
     return value
 
 
@@ -57,5 +57,5 @@ def whole(configuration: Mapping[str, Any], key: str, default: int, minimum: int
     except ValueError:
         number = -1
     if not minimum <= number <= INT32_MAX:
-        raise ConfigurationError(key, value, f"a whole number from {minimum} to {INT32_MAX}")
+        raise refused(key, value, f"a whole number from {minimum} to {INT32_MAX}")
     return number

@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.partitions import is_topic_name, to_partitions
+from coopgroup.kafka.shown_values import shown_configuration
 from coopgroup.leader import Lags, TopicMetadata
 from coopgroup.model import ResourceSet
 
@@ -123,7 +124,7 @@ class ClusterLookup:
         timeout_ms: bound of each look-up.
     """
 
-    configuration: Mapping[str, Any]
+    configuration: Mapping[str, Any] = field(repr=shown_configuration)
     group_id: str
     offset_reset: str
     timeout_ms: int

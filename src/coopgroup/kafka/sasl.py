@@ -14,6 +14,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.librdkafka_values import text
+from coopgroup.kafka.shown_values import refused
 
 __all__ = ["OAuthTokenSource", "sasl_arguments"]
 
@@ -27,8 +28,8 @@ _MECHANISMS: Final = (*_PASSWORD_MECHANISMS, "GSSAPI", "OAUTHBEARER")
 
 @frozen(kw_only=True)
 class _Token:
-    text: str
-    extensions: Mapping[str, str]
+    text: str = field(repr=False)
+    extensions: Mapping[str, str] = field(repr=False)
     renew_at: float
     expires_at: float
 
@@ -48,7 +49,7 @@ class OAuthTokenSource:
     """
 
     callback: Callable[[str], tuple[Any, ...]]
-    argument: str
+    argument: str = field(repr=False)
     clock: Callable[[], float] = time.time
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _last: _Token | None = field(default=None, init=False)
@@ -135,13 +136,13 @@ def sasl_arguments(
     key = "sasl.mechanism" if "sasl.mechanism" in configuration else "sasl.mechanisms"
     mechanism = text(configuration.get(key, "GSSAPI")).upper()
     if mechanism not in _MECHANISMS:
-        raise ConfigurationError(key, configuration[key], "one of " + ", ".join(_MECHANISMS))
+        raise refused(key, configuration[key], "one of " + ", ".join(_MECHANISMS))
     arguments: dict[str, Any] = {"sasl_mechanism": mechanism}
     if mechanism in _PASSWORD_MECHANISMS:
         arguments |= _password_arguments(configuration, mechanism)
     elif mechanism == "GSSAPI":
         if importlib.util.find_spec("gssapi") is None:
-            raise ConfigurationError(key, mechanism, "the Python package gssapi to be installed")
+            raise refused(key, mechanism, "the Python package gssapi to be installed")
         arguments["sasl_kerberos_service_name"] = text(
             configuration.get("sasl.kerberos.service.name", "kafka")
         )
@@ -157,7 +158,7 @@ def _password_arguments(configuration: Mapping[str, Any], mechanism: str) -> dic
     )
     for key, value in (("sasl.username", username), ("sasl.password", password)):
         if not value:
-            raise ConfigurationError(key, value, f"a value, because the mechanism is {mechanism}")
+            raise refused(key, value, f"a value, because the mechanism is {mechanism}")
     if mechanism != "PLAIN":
         # RFC 5802, saslname: kafka-python sends the name as it is given.
         username = username.replace("=", "=3D").replace(",", "=2C")
@@ -167,7 +168,7 @@ def _password_arguments(configuration: Mapping[str, Any], mechanism: str) -> dic
 def _token_source(configuration: Mapping[str, Any]) -> OAuthTokenSource:
     callback = configuration.get("oauth_cb")
     if not callable(callback):
-        raise ConfigurationError("oauth_cb", callback, "a callable, because it is OAUTHBEARER")
+        raise refused("oauth_cb", callback, "a callable, because it is OAUTHBEARER")
     return OAuthTokenSource(
         callback=callback, argument=text(configuration.get("sasl.oauthbearer.config"))
     )

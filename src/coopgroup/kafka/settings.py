@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from attrs import frozen
+from attrs import field, frozen
 from confluent_kafka import KafkaError
 
 from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
+from coopgroup.kafka.shown_values import refused, safe_reason, shown_configuration
 from coopgroup.kafka.telemetry_file import FileLimits
 from coopgroup.member import MemberConfig
 from coopgroup.protocol import KafkaProtocol, kafka_protocol
@@ -30,7 +31,6 @@ __all__ = [
 ]
 
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
-_SECRET_WORDS: Final = ("password", "secret", "pem", "passphrase", "oauthbearer.config")
 _INT32_MAX: Final = 2**31 - 1
 _ON_THE_WIRE: Final = ("group.id", "group.instance.id", "client.id", "client.rack")
 # Kafka's strings end at 32,767 bytes, and a member id is a client id with something behind it.
@@ -93,8 +93,8 @@ class ConsumerSettings:
 
     member: MemberConfig
     connection: ConnectionSettings
-    librdkafka: Mapping[str, Any]
-    admin: Mapping[str, Any]
+    librdkafka: Mapping[str, Any] = field(repr=shown_configuration)
+    admin: Mapping[str, Any] = field(repr=shown_configuration)
     max_poll_interval_ms: int
     auto_commit_interval_ms: int | None
     auto_offset_store: bool
@@ -172,7 +172,7 @@ def merge_configuration(
     merged = {**(configuration or {}), **more}
     for key in merged:
         if not isinstance(key, str):
-            raise ConfigurationError("configuration", key, "strings as keys")
+            raise ConfigurationError("configuration", _key_shown(key), "strings as keys")
     defaults = merged.pop("default.topic.config", None) or {}
     # confluent_kafka takes None for "not set".
     return {key: value for key, value in {**defaults, **merged}.items() if value is not None}
@@ -190,17 +190,18 @@ def refusal_of_librdkafka(error: Exception, configuration: Mapping[str, Any]) ->
     unknown = _UNKNOWN_KEY.search(reason)
     if unknown is not None:
         key = unknown.group(1)
-        return ConfigurationError(key, _shown(key, configuration), "no such key: it is unknown")
+        return refused(key, configuration.get(key), "no such key: it is unknown")
+    said = safe_reason(reason, configuration)
+    expected = "what librdkafka takes" if said is None else f"what librdkafka takes ({said})"
     named = [key for key in re.findall(r"[\w.]+", reason) if key in configuration]
-    key = named[0] if named else "configuration"
-    return ConfigurationError(key, _shown(key, configuration), f"what librdkafka takes ({reason})")
+    if not named:
+        return ConfigurationError("configuration", "values that do not fit together", expected)
+    return refused(named[0], configuration[named[0]], expected)
 
 
-def _shown(key: str, configuration: Mapping[str, Any]) -> object:
-    """The value as an error may show it: secrets stay out of logs."""
-    if any(word in key.lower() for word in _SECRET_WORDS):
-        return "(a secret)"
-    return configuration.get(key, "values that do not fit together")
+def _key_shown(key: object) -> object:
+    """Something that is no key, as an error may show it."""
+    return key if isinstance(key, int) else f"({type(key).__name__})"
 
 
 def _check_texts(given: Mapping[str, Any]) -> None:
@@ -213,10 +214,10 @@ def _check_texts(given: Mapping[str, Any]) -> None:
         if not isinstance(value, str):
             continue
         if "\0" in value or not _is_utf8(value):
-            raise ConfigurationError(key, _shown(key, given), "text in UTF-8, without NUL")
+            raise refused(key, value, "text in UTF-8, without NUL")
         if key in _ON_THE_WIRE and len(value.encode()) > _WIRE_BYTES_MAX:
             shown = f"{value[:_SHOWN_MAX]}…"
-            raise ConfigurationError(key, shown, f"at most {_WIRE_BYTES_MAX} bytes")
+            raise refused(key, shown, f"at most {_WIRE_BYTES_MAX} bytes")
 
 
 def _is_utf8(value: str) -> bool:
@@ -230,30 +231,30 @@ def _is_utf8(value: str) -> bool:
 def _refuse(given: Mapping[str, Any]) -> None:
     for key in sorted(given):
         if key in _REFUSED:
-            raise ConfigurationError(key, given[key], _REFUSED[key])
+            raise refused(key, given[key], _REFUSED[key])
     protocol = str(given.get("group.protocol", "classic"))
     if protocol.lower() != "classic":
-        raise ConfigurationError(
+        raise refused(
             "group.protocol", protocol, "classic: members of this group assign by themselves"
         )
     if str(given.get("group.protocol.type", "consumer")) != "consumer":
-        raise ConfigurationError("group.protocol.type", given["group.protocol.type"], "consumer")
+        raise refused("group.protocol.type", given["group.protocol.type"], "consumer")
 
 
 def _member_config(settings: _Reader) -> MemberConfig:
     group_id = settings.given.get("group.id")
     if not isinstance(group_id, str) or not group_id:
-        raise ConfigurationError("group.id", group_id, "the name of the group")
+        raise refused("group.id", group_id, "the name of the group")
     session_ms = settings.whole("session.timeout.ms", 45_000, 1, 3_600_000)
     heartbeat_ms = settings.whole("heartbeat.interval.ms", 3_000, 1, 3_600_000)
     if heartbeat_ms >= session_ms:
-        raise ConfigurationError(
+        raise refused(
             "heartbeat.interval.ms", heartbeat_ms, f"less than session.timeout.ms ({session_ms})"
         )
     protocols = _protocols(settings)
     max_poll_ms = settings.whole("max.poll.interval.ms", 300_000, 1, _DAY_MS)
     if max_poll_ms < session_ms:
-        raise ConfigurationError(
+        raise refused(
             "max.poll.interval.ms", max_poll_ms, f"at least session.timeout.ms ({session_ms})"
         )
     return MemberConfig(
@@ -282,7 +283,7 @@ def _protocols(settings: _Reader) -> tuple[str, ...]:
     known = (OWN_PROTOCOL, *(protocol.value for protocol in KafkaProtocol))
     if OWN_PROTOCOL not in names or len(set(names)) < len(names) or not {*names} <= {*known}:
         expected = f"{OWN_PROTOCOL}, and beside it any of {', '.join(known[1:])}, each once"
-        raise ConfigurationError("coopgroup.protocols", text, expected)
+        raise refused("coopgroup.protocols", text, expected)
     return names
 
 
@@ -307,7 +308,7 @@ def _own_settings(settings: _Reader) -> dict[str, Any]:
     for key in sorted(settings.given):
         if key.startswith("coopgroup.") and key not in known:
             expected = f"no such key: coopgroup's own are {', '.join(sorted(known))}"
-            raise ConfigurationError(key, settings.given[key], expected)
+            raise refused(key, settings.given[key], expected)
     return {
         "leader_timeout_ms": settings.whole("coopgroup.leader.timeout.ms", 30_000, 1, _DAY_MS),
         "lookup_timeout_ms": settings.whole("coopgroup.lookup.timeout.ms", 5_000, 1, _DAY_MS),
@@ -353,7 +354,7 @@ def _offset_reset(given: Mapping[str, Any]) -> str:
         "error": "error",
     }
     if value not in meaning:
-        raise ConfigurationError("auto.offset.reset", value, "earliest, latest or error")
+        raise refused("auto.offset.reset", value, "earliest, latest or error")
     return meaning[value]
 
 
@@ -368,21 +369,21 @@ class _Reader:
         try:
             number = int(str(value))
         except ValueError:
-            raise ConfigurationError(key, value, f"a whole number from {low} to {high}") from None
+            raise refused(key, value, f"a whole number from {low} to {high}") from None
         if not low <= number <= min(high, _INT32_MAX):
-            raise ConfigurationError(key, value, f"a whole number from {low} to {high}")
+            raise refused(key, value, f"a whole number from {low} to {high}")
         return number
 
     def switch(self, key: str, *, default: bool) -> bool:
         value = str(self.given.get(key, default)).lower()
         if value not in (*_TRUE, *_FALSE):
-            raise ConfigurationError(key, self.given.get(key), "true or false")
+            raise refused(key, self.given.get(key), "true or false")
         return value in _TRUE
 
     def callback(self, key: str) -> Callable[..., Any] | None:
         value = self.given.get(key)
         if value is not None and not callable(value):
-            raise ConfigurationError(key, value, "a callable")
+            raise refused(key, value, "a callable")
         return value
 
     def text(self, key: str) -> str | None:
@@ -390,5 +391,5 @@ class _Reader:
         if value is None or value == "":
             return None
         if not isinstance(value, str):
-            raise ConfigurationError(key, value, "a string")
+            raise refused(key, value, "a string")
         return value

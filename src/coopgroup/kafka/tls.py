@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from coopgroup.errors import ConfigurationError
 from coopgroup.kafka.librdkafka_values import choice, switch, text
+from coopgroup.kafka.shown_values import refused
 
 __all__ = ["tls_context"]
 
@@ -53,14 +53,14 @@ def _load(key: str, value: str, load: Callable[[], object]) -> None:
         load()
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError(key, value, f"what TLS can load ({reason})") from error
+        raise refused(key, value, f"what TLS can load ({reason})") from None
 
 
 def _load_authorities(context: ssl.SSLContext, configuration: Mapping[str, Any]) -> None:
     location = text(configuration.get("ssl.ca.location"))
     pem = text(configuration.get("ssl.ca.pem"))
     if pem:
-        _load("ssl.ca.pem", "(PEM)", lambda: context.load_verify_locations(cadata=pem))
+        _load("ssl.ca.pem", pem, lambda: context.load_verify_locations(cadata=pem))
     elif location and location != "probe":
         _load("ssl.ca.location", location, lambda: _load_locations(context, location))
     else:
@@ -80,17 +80,16 @@ def _load_certificate(context: ssl.SSLContext, configuration: Mapping[str, Any])
     if not chain and not key:
         return
     if not chain:
-        raise ConfigurationError("ssl.certificate.location", "", f"a value, as {key_key} has one")
+        raise refused("ssl.certificate.location", "", f"a value, as {key_key} has one")
     if not key:
-        raise ConfigurationError("ssl.key.location", "", f"a value, as {chain_key} has one")
+        raise refused("ssl.key.location", "", f"a value, as {chain_key} has one")
     # An empty password, not None: None would let OpenSSL ask at the terminal.
     password = text(configuration.get("ssl.key.password"))
-    shown = "(PEM)" if chain_key.endswith(".pem") else chain
     # Python's TLS reads files only; the folder can be read by this user alone.
     with tempfile.TemporaryDirectory(prefix="coopgroup-") as folder:
         chain_file = _as_file(chain, chain_key, Path(folder))
         key_file = _as_file(key, key_key, Path(folder))
-        _load(chain_key, shown, lambda: context.load_cert_chain(chain_file, key_file, password))
+        _load(chain_key, chain, lambda: context.load_cert_chain(chain_file, key_file, password))
 
 
 def _one_of(configuration: Mapping[str, Any], pem_key: str, location_key: str) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import functions as sql
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.shown_values import HIDDEN, safe_reason
 from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 
@@ -124,7 +125,8 @@ class Brokers:
             return AdminClient(config)
         except (KafkaException, TypeError, ValueError) as error:
             reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
-            raise ConfigurationError("--config", reason, "what librdkafka accepts") from None
+            said = safe_reason(reason, self.config) or HIDDEN
+            raise ConfigurationError("--config", said, "what librdkafka accepts") from None
 
 
 def _offsets(

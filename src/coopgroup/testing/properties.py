@@ -224,7 +224,9 @@ def check_user_properties(properties: Mapping[str, str]) -> dict[str, str]:
                 "properties", key, "a setting that the cluster does not decide itself"
             )
         if not isinstance(value, str) or "\n" in value:
-            raise ConfigurationError(f"properties[{key!r}]", value, "a string of one line")
+            # The value may be the password of a key store.
+            kind = f"({type(value).__name__})"
+            raise ConfigurationError(f"properties[{key!r}]", kind, "a string of one line")
         checked[key] = value
     return checked
 

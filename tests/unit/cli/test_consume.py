@@ -148,10 +148,13 @@ def test_consume_when_errors_repeat_tells_of_each_once(
     [
         (["orders"], "Missing option '--group'."),
         (["--group", "g"], "Missing argument 'TOPIC...'."),
-        (["orders", "--group", "g", "--config", "x"], "--config: got 'x', expected KEY=VALUE"),
+        (
+            ["orders", "--group", "g", "--config", "x"],
+            "--config: got '(not shown)', expected KEY=VALUE",
+        ),
         (
             ["orders", "--group", "g", "--config", "foo=1"],
-            "foo: got '1', but there is no such key: it is unknown",
+            "foo: got '(not shown)', but there is no such key: it is unknown",
         ),
         (["orders", "--group", ""], "group.id: got '', expected the name of the group"),
         (

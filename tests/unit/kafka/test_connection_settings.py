@@ -122,6 +122,8 @@ def test_setting_is_refused_when_it_cannot_be_honoured(
     """The error is one line that names the key, the value and what would be right."""
     with pytest.raises(ConfigurationError) as caught:
         read_connection_settings(SERVER | {key: value})
+    # Only the values of keys that are known to be harmless are shown.
+    value = "(not shown)" if key == "ssl.new.option" else value
     assert (caught.value.field, caught.value.value) == (key, value)
     assert caught.value.expected == (expected or CONNECTION_SETTINGS[key].reason)
     assert "\n" not in str(caught.value)

@@ -141,7 +141,7 @@ def test_text_is_not_shown_when_tls_cannot_load_it(folder: Path) -> None:
                     "ssl.key.password": password,
                 }
             )
-        assert (caught.value.field, caught.value.value) == ("ssl.certificate.pem", "(PEM)")
+        assert (caught.value.field, caught.value.value) == ("ssl.certificate.pem", "(not shown)")
 
 
 @pytest.mark.parametrize(
