@@ -1,4 +1,4 @@
-"""The README's Python examples, its links and its tables.
+"""The README's Python examples, links and tables, and the tables of other pages.
 
 A block marked `python broker` is a program that consumes the topic `orders` at `localhost:9092`
 until it is interrupted. test_readme.py runs it on librdkafka's mock broker, the broker tests run it
@@ -6,6 +6,7 @@ twice on a real one.
 """
 
 from itertools import groupby
+from pathlib import Path
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -33,9 +34,9 @@ def readme_fences() -> list[str]:
     return [token.info for token in _tokens() if token.type == "fence"]
 
 
-def readme_tables(begin: str, end: str) -> list[Table]:
-    """The tables between two markers: the cells of the header, then those of each row."""
-    block = _text().partition(begin)[2].partition(end)[0]
+def tables_between(page: Path, begin: str, end: str) -> list[Table]:
+    """The tables between two texts of a page: the cells of the header, then those of each row."""
+    block = page.read_text().partition(begin)[2].partition(end)[0]
     runs = groupby(block.splitlines(), key=lambda line: line.startswith("|"))
     return [_cells(list(lines)) for is_table, lines in runs if is_table]
 

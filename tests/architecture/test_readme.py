@@ -11,7 +11,13 @@ from confluent_kafka import Message, Producer
 import coopgroup
 from coopgroup.testing.trial.brokers import Stage, open_stage
 from coopgroup.testing.trial.scenarios import SCENARIOS
-from tests.architecture.readme import readme_examples, readme_fences, readme_links, readme_tables
+from tests.architecture.readme import (
+    Table,
+    readme_examples,
+    readme_fences,
+    readme_links,
+    tables_between,
+)
 from tests.architecture.tree import ROOT
 from tests.benchmarks import headline
 
@@ -83,7 +89,7 @@ def test_examples_import_what_is_public() -> None:
 @pytest.mark.parametrize("table", range(3), ids=["pauses", "unavailability", "counts"])
 def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
     """The tables are those of the benchmark: its kinds and scenarios in its order, none missing."""
-    tables = readme_tables(headline.BEGIN, headline.END)
+    tables = tables_between(headline.PAGE, headline.BEGIN, headline.END)
     assert len(tables) == 3
     (_, *kinds), *rows = tables[table]
     assert kinds == [kind for kind in headline.DEFAULT_KINDS if kind in kinds]
@@ -93,6 +99,24 @@ def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
     least = {SCENARIOS[name].title for name in headline.LEAST_SCENARIOS}
     assert sorted(least - set(titles)) == []
     assert [row for row in rows if len(row) != 1 + len(kinds) or not _has_figures(row)] == []
+
+
+def test_proof_repeats_figures_of_the_headline_tables() -> None:
+    """The README's proof cannot drift from the measured tables."""
+    pauses, _, counts = tables_between(headline.PAGE, headline.BEGIN, headline.END)
+    proof = tables_between(ROOT / "README.md", "Rolling restart", "## Try it")[0]
+    kinds = ["coopgroup-deferred", "cooperative-sticky", "kip848", "eager"]
+    title = SCENARIOS["rolling"].title
+    measured = [_figures_of(table, title, kinds) for table in (pauses, counts)]
+    shown = [[cell.removesuffix(" ms") for cell in row[1:]] for row in proof[1:]]
+    moves, commits = zip(*(cell.split(" / ")[:2] for cell in measured[1]), strict=True)
+    assert shown == [measured[0], list(moves), list(commits)]
+
+
+def _figures_of(table: Table, title: str, kinds: list[str]) -> list[str]:
+    (_, *columns), *rows = table
+    row = next(row for row in rows if row[0] == title)
+    return [row[1 + columns.index(kind)] for kind in kinds]
 
 
 def _has_figures(row: list[str]) -> bool:

@@ -40,7 +40,7 @@ __all__ = [
     "write_tables",
 ]
 
-README: Final = Path(__file__).resolve().parents[2] / "README.md"
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "measuring.md"
 PARTITIONS: Final = 24
 RATE_PER_PARTITION: Final = 100.0
 SESSION_TIMEOUT_MS: Final = 6_000
@@ -179,7 +179,7 @@ def tables(medians: Medians) -> str:
     )
 
 
-def write_tables(medians: Medians, page: Path = README) -> None:
+def write_tables(medians: Medians, page: Path = PAGE) -> None:
     """Replace what stands between the markers of a page by the tables.
 
     Raises:
@@ -200,7 +200,9 @@ def main() -> None:
     parser.add_argument("--scenarios", default=",".join(DEFAULT_SCENARIOS), help="comma-separated")
     parser.add_argument("--repeat", type=int, default=3, help="repetitions; default 3")
     parser.add_argument("--merge", action="store_true", help="keep what was found before")
-    parser.add_argument("--write", action="store_true", help="write the tables into README.md")
+    parser.add_argument(
+        "--write", action="store_true", help="write the tables into docs/measuring.md"
+    )
     arguments = parser.parse_args()
     kinds = tuple(arguments.kinds.split(","))
     scenarios = tuple(arguments.scenarios.split(","))
