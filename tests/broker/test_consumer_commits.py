@@ -1,15 +1,25 @@
 """Commits and retained partitions while somebody is slow to give up what it has."""
 
+import json
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from attrs import frozen
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from coopgroup import CooperativeConsumer, StickyAssignor
+from coopgroup.model.group import GroupSnapshot
+from coopgroup.model.resource_set import Int32Array, Int64Array
 from coopgroup.telemetry import CommitFailed, ResourcesStopped, StopReason
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import Facts, TrialLog, Window, measure
-from tests.support.live_group import NOISE_MS, playing
+from tests.support.live_group import NOISE_MS, Crew, playing, produce, unique, wait_for
 
 REVOKE_SLEEP_MS = 2_000
 COMMIT_MS_MAX = 500.0
@@ -105,3 +115,185 @@ def test_nothing_is_lost_or_repeated_when_a_revoker_is_slow(slow_revoke: SlowRev
     facts = slow_revoke.facts
     assert (facts.moved, facts.lost, facts.duplicated) == (1, 0, 0)
     assert facts.double_owner_transitions == 0
+
+
+# --- leaving ------------------------------------------------------------------------------------
+
+RECORDS = 50
+TERMINATED = """
+import json, os, signal, sys
+from coopgroup import CooperativeConsumer
+consumer = CooperativeConsumer(json.loads(sys.argv[1]))
+signal.signal(signal.SIGTERM, lambda *_: consumer.close())
+consumer.subscribe([sys.argv[2]])
+count = 0
+for message in consumer:
+    consumer.commit(message)
+    count += 1
+    if count == int(sys.argv[3]):
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.fixture
+def records(kafka_cluster: KafkaCluster) -> str:
+    """A topic with one partition and some records."""
+    topic = unique("each")
+    kafka_cluster.create_topic(topic, 1)
+    produce(kafka_cluster, topic, [RECORDS])
+    return topic
+
+
+@pytest.mark.parametrize("leave", ["close", "unsubscribe", "hand_over"])
+def test_commits_queued_just_before_leaving_arrive(
+    leave: str, records: str, kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """The group would refuse them afterwards: 49 of 50 records would come again."""
+    outcomes: list[KafkaError | None] = []
+    config = {
+        "enable.auto.commit": False,
+        "on_commit": lambda error, _: outcomes.append(error),
+    }
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("b")  # looks at what is committed, and subscribes to nothing
+        consumer = crew.add("a", configuration=config)
+        consumer.subscribe([records])
+        for _ in range(RECORDS):
+            message = consumer.poll(20.0)
+            assert message is not None
+            consumer.commit(message)
+        getattr(consumer, leave)()
+        crew.remove("a")
+        assert outcomes == [None] * RECORDS
+        assert crew.committed(records, 1) == [RECORDS]
+
+
+def test_commits_queued_before_sigterm_arrive_when_its_handler_closes(
+    records: str, kafka_cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """The handler runs in the middle of `commit` or `poll`."""
+    with Crew(kafka_cluster, tmp_path) as crew:
+        crew.add("b")
+        config = kafka_cluster.client_config() | {
+            "group.id": crew.group_id,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+        command = [sys.executable, "-c", TERMINATED, json.dumps(config), records, str(RECORDS)]
+        assert subprocess.run(command, check=False, timeout=60).returncode == 0
+        assert crew.committed(records, 1) == [RECORDS]
+
+
+# --- transactions -------------------------------------------------------------------------------
+
+STALL_MS = 1_500
+
+
+class SlowAssignor:
+    """Sticky, but it decides only when it may, so that there is time between join and sync.
+
+    Attributes:
+        may_decide: set where it need not wait.
+    """
+
+    name = "slow"
+    needs_lags = False
+
+    def __init__(self) -> None:
+        self.may_decide = threading.Event()
+        self.may_decide.set()
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        """As the sticky assignor, later."""
+        assert self.may_decide.wait(20.0)
+        return StickyAssignor().assign(group, lags)
+
+
+@pytest.fixture
+def producer(kafka_cluster: KafkaCluster) -> Producer:
+    """A transactional producer, ready to begin."""
+    config = {"transactional.id": unique("tx"), "log_level": 0}
+    producer = Producer(kafka_cluster.client_config() | config)
+    producer.init_transactions(20.0)
+    return producer
+
+
+@pytest.mark.parametrize("make", [Consumer, CooperativeConsumer])
+def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
+    make: type[Any], records: str, kafka_cluster: KafkaCluster, producer: Producer, tmp_path: Path
+) -> None:
+    """Without generation and member id the group would take its offsets unseen."""
+    config = {
+        **kafka_cluster.client_config(),
+        "group.id": unique("zombie"),
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "session.timeout.ms": 1_000,
+        "heartbeat.interval.ms": 200,
+        "max.poll.interval.ms": STALL_MS,
+    }
+    zombie, owner = make(config), make(config | {"max.poll.interval.ms": 60_000})
+    try:
+        zombie.subscribe([records])
+        assert zombie.poll(20.0) is not None
+        owner.subscribe([records])
+        wait_for(lambda: owner.poll(0.1) is not None, "the zombie does not poll and is dropped")
+        offsets = [TopicPartition(records, 0, RECORDS)]
+        owner.commit(offsets=offsets, asynchronous=False)
+
+        def refused(metadata: object) -> bool:
+            producer.begin_transaction()
+            try:
+                stale = [TopicPartition(records, 0, 1)]
+                producer.send_offsets_to_transaction(stale, metadata, 20.0)
+            except KafkaException:
+                return True
+            finally:
+                producer.abort_transaction(20.0)
+            return False
+
+        assert refused(zombie.consumer_group_metadata())
+        if make is CooperativeConsumer:  # it takes its loss, and is still not in the group
+            heard: list[object] = []
+            zombie.subscribe(
+                [records], on_lost=lambda *_: heard.append(zombie.consumer_group_metadata())
+            )
+            wait_for(lambda: zombie.poll(0.05) is None and bool(heard), "the loss is told")
+            assert refused(heard[0])
+        assert [one.offset for one in owner.committed(offsets, 20.0)] == [RECORDS]
+    finally:
+        zombie.close()
+        owner.close()
+
+
+def test_transaction_between_join_and_sync_commits_for_retained_partitions(
+    kafka_cluster: KafkaCluster, producer: Producer, tmp_path: Path
+) -> None:
+    """The group refuses the generation before the join by then, and takes that of the join."""
+    topic = unique("between")
+    kafka_cluster.create_topic(topic, 2)
+    produce(kafka_cluster, topic, [5, 5])
+    assignor = SlowAssignor()
+    with Crew(kafka_cluster, tmp_path) as crew:
+        leader = crew.add("a", assignor=assignor, configuration={"enable.auto.commit": False})
+        leader.subscribe([topic])
+        crew.until(lambda: len(crew.messages["a"]) == 10, "all records")
+        before = leader.consumer_group_metadata()
+        assignor.may_decide.clear()
+        try:
+            crew.add("b").subscribe([topic])
+            crew.until(lambda: leader.consumer_group_metadata() != before, "the next generation")
+            producer.begin_transaction()
+            with pytest.raises(KafkaException):
+                producer.send_offsets_to_transaction([TopicPartition(topic, 0, 3)], before, 20.0)
+            producer.abort_transaction(20.0)
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                [TopicPartition(topic, 0, 4)], leader.consumer_group_metadata(), 20.0
+            )
+            producer.commit_transaction(20.0)
+            assert len(crew.held("a")) == 2
+        finally:
+            assignor.may_decide.set()
+        assert crew.committed(topic, 1) == [4]
+        crew.until(lambda: crew.counts() == [1, 1], "the round goes on")

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.exceptions import kafka_error, kafka_exception
-from coopgroup.member.events import CommitAbandoned, CommitRequested, Offset
+from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import CommitFailed
 
@@ -133,7 +133,7 @@ class Committing:
         commit_id = self._send(offsets, finish)
         if not finished.wait(limit_s):
             # Else it might be sent once more after its partitions were given up.
-            self.driver.post(CommitAbandoned(commit_id=commit_id))
+            self.driver.post(CommitsAbandoned(commit_ids=frozenset({commit_id})))
             code = KafkaError.REQUEST_TIMED_OUT
             return tuple((one.topic, one.partition, code) for one in offsets)
         return outcome[0]

@@ -419,9 +419,12 @@ class CooperativeConsumer:
         return self._driver.member.member_id or None
 
     def consumer_group_metadata(self) -> bytes:
-        """What `Producer.send_offsets_to_transaction` needs to fence a zombie (KIP-447)."""
+        """What `Producer.send_offsets_to_transaction` needs to fence a zombie (KIP-447).
+
+        After a loss it still names the last generation, so that the group refuses the offsets.
+        """
         self._check_open()
-        return encode_group_metadata(self._driver.member)
+        return encode_group_metadata(self._settings.member, self._driver.fence)
 
     def close(self) -> None:
         """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.

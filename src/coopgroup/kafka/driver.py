@@ -15,17 +15,18 @@ from __future__ import annotations
 import atexit
 import math
 import os
-import queue
 import random
 import threading
 import weakref
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from attrs import define, field
 
 from coopgroup.errors import LocalProtocolError
 from coopgroup.kafka.application_inbox import ApplicationInbox
 from coopgroup.kafka.clock import now_ms, now_s
+from coopgroup.kafka.group_events import GroupEvents, outcome_event
+from coopgroup.kafka.group_metadata import Fence
 from coopgroup.kafka.lag_watching import LagWatcher
 from coopgroup.kafka.late_thread import LateThread
 from coopgroup.kafka.leading import RoundLeader
@@ -49,10 +50,9 @@ from coopgroup.member.effects import (
 from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
-    CommitAbandoned,
     CommitRequested,
+    CommitsAbandoned,
     LeaveRequested,
-    RequestFailed,
     Woken,
 )
 from coopgroup.member.transitions import AT_WORK, SETTLED
@@ -88,12 +88,6 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupDriver", "has_left"]
 
-_CODE_OF_FAILURE: Final = {
-    FailureKind.TIMED_OUT: ErrorCode.NO_ANSWER,
-    FailureKind.DISCONNECTED: ErrorCode.NO_ANSWER,
-    FailureKind.UNSUPPORTED: ErrorCode.UNSUPPORTED_BY_BROKER,
-    FailureKind.AUTHENTICATION: ErrorCode.UNAUTHENTICATED,
-}
 # Share of the first back-off by which a retry may come later, so that a group that lost its
 # coordinator does not come back in lockstep.
 _JITTER_SHARE: Final = 0.5
@@ -102,7 +96,6 @@ _STOP_TIMEOUT_MS: Final = 2_000
 _FLUSH_TIMEOUT_S: Final = 1.0
 # Until the next try where it is not known what is due.
 _ERROR_PAUSE_S: Final = 0.1
-_Stop: TypeAlias = None
 _running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
 # A forked child has none of their threads, and may have a lock that one of them held.
 os.register_at_fork(after_in_child=_running.clear)
@@ -140,6 +133,7 @@ class GroupDriver:
         meter: how fast the application works; filled by who hands records out.
         lease_until_s: until when records may be handed out; infinite while nothing is held.
         polled_at_s: when the application last returned to `poll`; infinite while it is in it.
+        fence: of the present membership, or of the last one after a loss.
         member: the member as it is after the last step, for readers on other threads.
     """
 
@@ -155,11 +149,12 @@ class GroupDriver:
     meter: WorkMeter = field(factory=WorkMeter)
     lease_until_s: float = field(default=math.inf, init=False)
     polled_at_s: float = field(default=math.inf, init=False)
+    fence: Fence = field(factory=Fence, init=False)
     leader: RoundLeader = field(init=False)
     _lag_watcher: LagWatcher = field(init=False)
     _late: LateThread = field(init=False)
     _session: Session = field(init=False)
-    _events: queue.SimpleQueue[SessionEvent | _Stop] = field(factory=queue.SimpleQueue, init=False)
+    _events: GroupEvents = field(factory=GroupEvents, init=False)
     _transport: GroupTransport = field(init=False)
     _thread: threading.Thread = field(init=False)
     _commits: PendingCommits = field(init=False)
@@ -275,12 +270,23 @@ class GroupDriver:
         """
         return self._commits.register(on_committed)
 
+    def wait_for_commits(self, limit_s: float) -> bool:
+        """Wait until the commits that were asked for so far have ended.
+
+        Args:
+            limit_s: how long to wait, in seconds.
+
+        Returns:
+            Whether all of them have ended.
+        """
+        return self._commits.wait(limit_s)
+
     def stop(self) -> None:
         """End the threads; unfinished commits end with UNKNOWN_MEMBER_ID."""
         with self._lock:
             if not self._stopped:
                 self._stopped = True
-                self._events.put(None)
+                self._events.end()
         if self._thread.is_alive():
             self._thread.join(_STOP_TIMEOUT_MS / 1000)
         _running.discard(self)
@@ -307,10 +313,7 @@ class GroupDriver:
         except Exception as error:  # noqa: BLE001 -- events must be taken all the same
             self._fail(error)
             pause_s = _ERROR_PAUSE_S
-        try:
-            event = self._events.get(timeout=pause_s)
-        except queue.Empty:
-            event = Woken()
+        event = self._events.take(pause_s)
         if event is None:
             return False
         self._late.look(math.inf if pause_s is None else began_s + pause_s)
@@ -329,10 +332,12 @@ class GroupDriver:
             if remind_at_s != self._reminded_s:
                 self._told.wake()
             self._reminded_s = remind_at_s
-        for commit_id in self._commits.overdue():
+        overdue = self._commits.overdue()
+        if overdue:
             # In this order: one that is on the wire ends for the member with its answer only.
-            self._commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
-            self._take(CommitAbandoned(commit_id=commit_id))
+            for commit_id in overdue:
+                self._commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
+            self._take(CommitsAbandoned(commit_ids=frozenset(overdue)))
 
     def _pause_s(self) -> float | None:
         """Time until something is due, in seconds; None for never."""
@@ -397,6 +402,7 @@ class GroupDriver:
 
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
         self._session = session
+        self.fence = self.fence.after(session.member)
         # Before the effects: what is granted must not be worked on without a lease. After them: a
         # loss must be in the inbox before the lease stops to matter. What is lost has none, not
         # even where the same step granted it.
@@ -449,11 +455,7 @@ class GroupDriver:
         request_id = effect.request_id
 
         def on_answer(outcome: Answer | TransportFailure) -> None:
-            if isinstance(outcome, TransportFailure):
-                code = _CODE_OF_FAILURE[outcome.kind]
-                self.post(RequestFailed(request_id=request_id, code=code, message=outcome.message))
-            else:
-                self.post(Answered(request_id=request_id, answer=outcome))
+            self.post(outcome_event(request_id, outcome))
 
         try:
             self._transport.send(

@@ -8,6 +8,7 @@ the callback raises, for the group waits for it. What follows in the queue then 
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Callback", "Callbacks", "GroupNotices"]
 
-# Brokers that do not answer must not keep an application from ending: whoever stops it is about
-# to lose patience (30 s in Kubernetes).
+# Time for all commits of a member that leaves. Brokers that do not answer must not keep an
+# application from ending: whoever stops it is about to lose patience (30 s in Kubernetes).
 _CLOSE_COMMIT_S: Final = 5.0
 
 Callback: TypeAlias = "Callable[[Any, list[TopicPartition]], object]"
@@ -80,6 +81,7 @@ class GroupNotices:
     _failure: KafkaException | None = field(default=None, init=False)
     _serving: bool = field(default=False, init=False)
     _giving_up: bool = field(default=False, init=False)
+    _commit_by_s: float = field(default=0.0, init=False)  # when the time for the last commits ends
 
     @property
     def stopping(self) -> ResourceSet:
@@ -125,6 +127,9 @@ class GroupNotices:
     def give_up(self) -> None:
         """Stop everything that is held, as the last thing before the group is left.
 
+        Commits that were asked for before are waited for, within the time of the last commit:
+        outside the group they would be refused.
+
         Raises:
             Exception: what a callback raised; everything is stopped all the same.
         """
@@ -133,10 +138,21 @@ class GroupNotices:
         try:
             self._give_up()
         finally:
-            self._giving_up = False
-            self._given_up += 1
+            try:
+                self.driver.polled_at_s = math.inf  # waiting here is no stall of the application
+                self.driver.wait_for_commits(self._commit_limit_s())
+            finally:
+                self.driver.polled_at_s = now_s()
+                self._giving_up = False
+                self._given_up += 1
+
+    def _commit_limit_s(self) -> float:
+        """What is left of the time for the commits of a member that leaves, in seconds."""
+        self._commit_by_s = self._commit_by_s or now_s() + _CLOSE_COMMIT_S
+        return max(0.0, self._commit_by_s - now_s())
 
     def _give_up(self) -> None:
+        self._commit_by_s = 0.0
         try:
             self._serve_last()
         finally:
@@ -161,7 +177,7 @@ class GroupNotices:
     def _finish_busy(self, busy: ResourceSet) -> None:
         rest = busy & self.held
         if rest:
-            self.committing.commit_last(rest, _CLOSE_COMMIT_S)
+            self.committing.commit_last(rest, self._commit_limit_s())
             self._drop(rest, StopReason.CLOSED, now_s())
 
     def _obey(self, notice: Notice) -> None:
@@ -221,7 +237,7 @@ class GroupNotices:
             rest = resources & self.held  # nothing, if the callback closed the consumer
             rest -= self._stop_later(rest, began_s)
             try:
-                limit_s = _CLOSE_COMMIT_S if reason is StopReason.CLOSED else None
+                limit_s = self._commit_limit_s() if reason is StopReason.CLOSED else None
                 self.committing.commit_last(rest, limit_s)
             finally:
                 self._drop(rest, reason, began_s)

@@ -1,18 +1,21 @@
 """Commits whose callers still wait.
 
 Rules of this file: each commit ends exactly once, whoever ends it first; a caller that raises keeps
-no other commit from ending; a commit may be registered, and refused, on any thread, everything else
-happens on the group's.
+no other commit from ending; a commit costs the same however many wait, because thousands wait
+during an outage and the thread that counts them also sends the heartbeats. A commit may be
+registered, refused and waited for on any thread; everything else happens on the group's thread.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeAlias
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import define, field
 
-from coopgroup.kafka.clock import now_ms
+from coopgroup.kafka.clock import now_ms, now_s
 from coopgroup.member.effects import FinishCommit
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from coopgroup.member.events import CommitRequested, Offset
 
 __all__ = ["OnCommitted", "PendingCommits"]
+
+_STEP_S: Final = 0.005
 
 OnCommitted: TypeAlias = "Callable[[tuple[tuple[str, int, int], ...]], None]"
 """Called with (topic, partition, error code) for each offset, ascending."""
@@ -40,8 +45,11 @@ class PendingCommits:
     warn: Callable[[BaseException], None]
     _last_id: int = field(default=0, init=False)
     _callers: dict[int, OnCommitted] = field(factory=dict, init=False)
-    # When each commit was asked for, and its offsets; when the coordinator was heard last.
-    _asked: dict[int, tuple[int, tuple[Offset, ...]]] = field(factory=dict, init=False)
+    # Offsets of the commits that the member has.
+    _asked: dict[int, tuple[Offset, ...]] = field(factory=dict, init=False)
+    # When each of them was asked for, with its id, oldest first; some may have ended since.
+    _ages: deque[tuple[int, int]] = field(factory=deque, init=False)
+    # When the coordinator was heard last.
     _heard_at_ms: int = field(default=0, init=False)
     # A signal handler may close the consumer while its thread is in here.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
@@ -59,7 +67,8 @@ class PendingCommits:
 
     def take_up(self, event: CommitRequested) -> None:
         """The member has a commit from now on."""
-        self._asked[event.commit_id] = (now_ms(), event.offsets)
+        self._asked[event.commit_id] = event.offsets
+        self._ages.append((now_ms(), event.commit_id))
 
     def hear(self) -> None:
         """The coordinator has answered something."""
@@ -75,12 +84,40 @@ class PendingCommits:
 
         A coordinator that answers may let a commit wait for the end of a round: that is no failure.
         """
-        now = now_ms()
-        return [
-            commit_id
-            for commit_id, (asked_at_ms, _) in self._asked.items()
-            if now - max(asked_at_ms, self._heard_at_ms) >= self.timeout_ms
-        ]
+        ages, asked, now = self._ages, self._asked, now_ms()
+        found = []
+        is_silent = now - self._heard_at_ms >= self.timeout_ms
+        while ages and (
+            ages[0][1] not in asked or (is_silent and now - ages[0][0] >= self.timeout_ms)
+        ):
+            _, commit_id = ages.popleft()
+            if commit_id in asked:
+                found.append(commit_id)
+        return found
+
+    def wait(self, limit_s: float) -> bool:
+        """Wait on a thread of the application for the commits that were registered so far.
+
+        Args:
+            limit_s: how long to wait, in seconds.
+
+        Returns:
+            Whether all of them have ended.
+        """
+        deadline_s = now_s() + limit_s
+        last_id = self._last_id
+        while self._has_until(last_id):
+            if now_s() >= deadline_s:
+                return False
+            # A condition would need a lock that a signal handler, which may close the consumer,
+            # cannot take if it interrupted its holder.
+            time.sleep(_STEP_S)
+        return True
+
+    def _has_until(self, last_id: int) -> bool:
+        """Return whether a commit with an id up to `last_id` has not ended."""
+        with self._lock:
+            return next(iter(self._callers), last_id + 1) <= last_id
 
     def finish(self, finished: FinishCommit) -> None:
         """Tell a caller what became of its commit."""
@@ -96,7 +133,7 @@ class PendingCommits:
 
     def end(self, commit_id: int, code: ErrorCode) -> None:
         """End one with the same code for all of its offsets."""
-        _, offsets = self._asked.get(commit_id, (0, ()))
+        offsets = self._asked.get(commit_id, ())
         self.finish(FinishCommit(commit_id=commit_id, codes=_codes(offsets, code)))
 
     def end_taken_up(self, code: ErrorCode) -> None:

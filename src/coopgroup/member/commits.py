@@ -10,7 +10,7 @@ Rules of this file (KAFKA commits in a rebalance, peers: librdkafka#4059, zio-ka
   given up and came back, for another member may have committed more in between;
 - what is lost is not committed;
 - a commit costs the same however many wait: the queue is copied when a request is sent or
-  answered, never when a commit joins it.
+  answered, or when commits time out together, never when a commit joins it.
 """
 
 from __future__ import annotations
@@ -191,15 +191,15 @@ def _answered(
     return settled, actions
 
 
-def abandon(commits: Commits, commit_id: int) -> tuple[Commits, tuple[Finished, ...]]:
-    """Send a commit no more: its caller was told that it timed out.
+def abandon(commits: Commits, commit_ids: AbstractSet[int]) -> tuple[Commits, tuple[Finished, ...]]:
+    """Send some commits no more: their callers were told that they timed out.
 
     One that is under way cannot be taken back, and its answer ends it, whatever it says; one that
     was sent before may have arrived all the same. One that has ended already is not found.
     """
 
     def given_up(pending: PendingCommit) -> PendingCommit:
-        if pending.commit_id != commit_id:
+        if pending.commit_id not in commit_ids:
             return pending
         if pending.sent:
             return replaced(pending, last_try=True)

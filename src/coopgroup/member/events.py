@@ -17,8 +17,8 @@ __all__ = [
     "Answered",
     "ApplicationStalled",
     "CatalogueSeen",
-    "CommitAbandoned",
     "CommitRequested",
+    "CommitsAbandoned",
     "Event",
     "LeaveRequested",
     "LossHandled",
@@ -137,17 +137,18 @@ class CommitRequested:
 
 
 @frozen(kw_only=True)
-class CommitAbandoned:
-    """Whoever asked for a commit was told that it timed out, and waits no more.
+class CommitsAbandoned:
+    """The callers of some commits were told that they timed out, and wait no more.
 
-    It is not sent any more and ends with REQUEST_TIMED_OUT. One that is under way cannot be taken
-    back: it ends with its answer, and is not tried again. One that has ended already means nothing.
+    These commits are not sent any more and end with REQUEST_TIMED_OUT. One that is under way cannot
+    be taken back: it ends with its answer, and is not tried again. One that has ended already means
+    nothing. The queue is copied once for all of them, so a host names them together.
 
     Attributes:
-        commit_id: of the `CommitRequested`.
+        commit_ids: of the `CommitRequested`.
     """
 
-    commit_id: int
+    commit_ids: frozenset[int]
 
 
 @frozen(kw_only=True)
@@ -205,7 +206,7 @@ Event: TypeAlias = (
     | RevocationCompleted
     | LossHandled
     | CommitRequested
-    | CommitAbandoned
+    | CommitsAbandoned
     | RoundDecided
     | Answered
     | RequestFailed

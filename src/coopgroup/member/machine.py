@@ -19,8 +19,8 @@ from coopgroup.member.events import (
     Answered,
     ApplicationStalled,
     CatalogueSeen,
-    CommitAbandoned,
     CommitRequested,
+    CommitsAbandoned,
     Event,
     LeaveRequested,
     LossHandled,
@@ -94,7 +94,7 @@ def _take_request(
     | RevocationCompleted
     | LossHandled
     | CommitRequested
-    | CommitAbandoned,
+    | CommitsAbandoned,
 ) -> None:
     match event:
         case SubscriptionChanged():
@@ -112,8 +112,8 @@ def _take_request(
             turn.move(Trigger.LOSS_HANDLED, "loss handled")
         case CommitRequested():
             _request_commit(turn, event)
-        case CommitAbandoned():
-            commits, finished = abandon(turn.member.commits, event.commit_id)
+        case CommitsAbandoned():
+            commits, finished = abandon(turn.member.commits, event.commit_ids)
             turn.set(commits=commits)
             turn.finish_commits(finished)
         case _:

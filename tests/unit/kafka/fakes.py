@@ -135,6 +135,7 @@ class FakeDriver:
         warned: events and fields of warnings.
         settings: as much of them as is asked for.
         on_commit: gets the id of each commit that is kept waiting; None for nobody.
+        waited_s: limits of the waits for commits.
     """
 
     inbox: ApplicationInbox = field(factory=ApplicationInbox)
@@ -147,6 +148,7 @@ class FakeDriver:
     waiting: dict[int, Callable[[Any], None]] = field(factory=dict)
     left: list[tuple[str, bool]] = field(factory=list)
     on_commit: Callable[[int], None] | None = None
+    waited_s: list[float] = field(factory=list)
     reminders: list[float] = field(factory=list)
     warned: list[tuple[str, dict[str, Any]]] = field(factory=list)
     settings: Any = field(factory=lambda: SimpleNamespace(max_poll_interval_ms=60_000))
@@ -177,6 +179,11 @@ class FakeDriver:
     def leave(self, reason: str, *, for_good: bool) -> None:
         """Note it."""
         self.left.append((reason, for_good))
+
+    def wait_for_commits(self, limit_s: float) -> bool:
+        """Note it."""
+        self.waited_s.append(limit_s)
+        return not self.waiting
 
     def new_commit(self, on_committed: Callable[[Any], None]) -> int:
         """As the real one."""

@@ -82,6 +82,8 @@ class OneMemberGroup:
     Attributes:
         requests: kinds of requests, in order.
         override: answers instead, where it has one; None keeps a request waiting.
+        silent: kinds of requests that wait for their answer.
+        held: those that wait, and who waits for the answer.
         is_closed: whether the driver ended it.
         report: where it tells of its own errors.
         failure: raised instead of taking a request.
@@ -90,6 +92,7 @@ class OneMemberGroup:
     requests: list[type] = field(factory=list)
     override: Callable[[GroupRequest], Outcome] | None = None
     silent: frozenset[type] = frozenset()
+    held: list[tuple[GroupRequest, Callable[[Any], None]]] = field(factory=list)
     is_closed: bool = False
     report: Callable[[BaseException], None] | None = None
     failure: Exception | None = None
@@ -119,9 +122,17 @@ class OneMemberGroup:
             raise self.failure
         self.requests.append(type(request))
         if type(request) in self.silent:
+            self.held.append((request, on_answer))
             return
         answer = None if self.override is None else self.override(request)
         on_answer(usual_answer(request) if answer is None else answer)
+
+    def answer_held(self) -> None:
+        """Answer what waited, and let nothing wait from now on."""
+        self.silent = frozenset()
+        held, self.held = self.held, []
+        for request, on_answer in held:
+            on_answer(usual_answer(request))
 
 
 def usual_answer(request: GroupRequest) -> Answer:

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from coopgroup.kafka.committing import Codes, Committing
 from coopgroup.kafka.offsets import OffsetStore
-from coopgroup.member.events import CommitAbandoned, CommitRequested, Offset
+from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
 from coopgroup.model import ResourceSet
 from tests.unit.kafka.fakes import FakeDriver
 
@@ -73,7 +73,7 @@ def test_commit_when_nobody_waits_any_more_is_abandoned() -> None:
     _committing(driver, store).commit_last(HELD, 0.01)
     requested, abandoned = driver.posted
     assert isinstance(requested, CommitRequested)
-    assert abandoned == CommitAbandoned(commit_id=requested.commit_id)
+    assert abandoned == CommitsAbandoned(commit_ids=frozenset({requested.commit_id}))
     late: Codes = (("t", 0, 0),)
     driver.waiting[requested.commit_id](late)
     assert store.noted == list(OFFSETS)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-import queue
 import threading
 import time
-from typing import Any
 
 import pytest
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.driver import has_left
+from coopgroup.kafka.group_events import GroupEvents
 from coopgroup.kafka.transport import FailureKind, TransportFailure
 from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources
@@ -30,6 +29,7 @@ from coopgroup.model.group_api import (
     LeaveGroupRequest,
     SyncGroupRequest,
 )
+from coopgroup.session import SessionEvent
 from tests.unit.kafka.one_member_group import (
     ORDERS,
     WAIT_S,
@@ -136,13 +136,14 @@ def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
     driver, _ = driver_and_group
     subscribe(driver)
 
-    class InterruptedQueue(queue.SimpleQueue[Any]):
-        def put(self, item: Any, *more: Any, **named: Any) -> None:  # noqa: ANN401  (as queue has it)
-            if isinstance(item, CommitRequested):
-                driver.post(LeaveRequested(reason="closed in a signal handler"))
-            super().put(item, *more, **named)
+    put = driver._events.put  # noqa: SLF001  (interrupted here)
 
-    monkeypatch.setattr(driver, "_events", InterruptedQueue())
+    def interrupted(event: SessionEvent) -> None:
+        if isinstance(event, CommitRequested):
+            driver.post(LeaveRequested(reason="closed in a signal handler"))
+        put(event)
+
+    monkeypatch.setattr(GroupEvents, "put", lambda _, event: interrupted(event))
     poster = threading.Thread(target=commit, args=(driver,), daemon=True)
     poster.start()
     poster.join(WAIT_S)

@@ -7,14 +7,19 @@ import time
 
 import pytest
 
+from coopgroup.kafka import driver as driver_module
+from coopgroup.kafka.pending_commits import PendingCommits
 from coopgroup.kafka.transport import FailureKind, TransportFailure
 from coopgroup.member import ErrorCode, MemberState
-from coopgroup.member.events import CommitRequested, Offset
+from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
 from coopgroup.model.group_api import GroupRequest, OffsetCommitRequest
+from coopgroup.session import Session, SessionEvent, step
 from tests.unit.kafka.one_member_group import (
+    WAIT_S,
     DriverAndGroup,
     Outcome,
     commit,
+    fail,
     running,
     subscribe,
     wait_until,
@@ -109,3 +114,58 @@ def test_commits_when_the_driver_stops_meanwhile_end_once_each(
         thread.join()
     wait_until(lambda: all(outcomes))
     assert {len(one) for one in outcomes} == {1}
+
+
+COMMITS = 3_000
+
+
+def test_commits_that_time_out_together_cost_the_member_one_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One step for each copied the queue each time: the thread was late for its heartbeats."""
+    seldom = {"session.timeout.ms": 9_000, "max.poll.interval.ms": 9_000}
+    steps: list[object] = []
+
+    def counted(session: Session, event: SessionEvent, *, now_ms: int) -> object:
+        if isinstance(event, CommitsAbandoned):
+            steps.append(event)
+        return step(session, event, now_ms=now_ms)
+
+    with running(monkeypatch, more=seldom | {"heartbeat.interval.ms": 8_000}) as (driver, group):
+        subscribe(driver)
+        group.silent = frozenset({OffsetCommitRequest})
+        monkeypatch.setattr(driver_module, "step", counted)
+        outcomes = [commit(driver) for _ in range(COMMITS)]
+        wait_until(lambda: all(outcomes))
+    assert {one[0] for one in outcomes} == {(("orders", 0, int(ErrorCode.REQUEST_TIMED_OUT)),)}
+    assert len(steps) < COMMITS // 10
+
+
+def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> None:
+    """The thread asks after each event, so a look at all of them made each commit cost the most."""
+    pending = PendingCommits(timeout_ms=0, warn=fail)
+    ended: list[object] = []
+    ids = [pending.register(ended.append) for _ in range(3)]
+    for commit_id in ids:
+        pending.take_up(CommitRequested(commit_id=commit_id, offsets=()))
+    pending.end(ids[0], ErrorCode.NONE)
+    assert pending.overdue() == ids[1:]
+    assert pending.overdue() == []
+    patient = PendingCommits(timeout_ms=60_000, warn=fail)
+    patient.take_up(CommitRequested(commit_id=1, offsets=()))
+    assert (patient.overdue(), patient.are_waited_for) == ([], True)
+
+
+def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
+    driver_and_group: DriverAndGroup,
+) -> None:
+    """And after its time, where the coordinator is silent."""
+    driver, group = driver_and_group
+    subscribe(driver)
+    group.silent = frozenset({OffsetCommitRequest})
+    outcomes = [commit(driver) for _ in range(3)]
+    assert not driver.wait_for_commits(0.02)
+    assert not any(outcomes)
+    group.answer_held()
+    assert driver.wait_for_commits(WAIT_S)
+    assert outcomes == [[(("orders", 0, 0),)]] * 3

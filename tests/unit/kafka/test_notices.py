@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
 
+from coopgroup.kafka import notices as notices_module
 from coopgroup.kafka.notices import Callbacks
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset, RevocationCompleted
@@ -304,3 +305,17 @@ def test_callback_that_leaves_the_group_ends_without_a_word_to_it(
     stage.driver.inbox.put(RevokeResources(resources=BOTH))
     stage.notices.serve()
     assert revoked(stage) == [RevocationCompleted(resources=BOTH)]
+
+
+@pytest.mark.parametrize(("code", "is_left"), [(0, True), (None, False)])
+def test_leaving_waits_for_queued_commits_within_the_time_of_the_last_one(
+    code: int | None, is_left: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside the group they would be refused; the last commit and the queue share one limit."""
+    monkeypatch.setattr(notices_module, "_CLOSE_COMMIT_S", 0.2)
+    stage = Stage()
+    stage.hold(BOTH)
+    stage.driver.code = code
+    stage.notices.give_up()
+    (waited_s,) = stage.driver.waited_s
+    assert (waited_s > 0, waited_s <= 0.2) == (is_left, True)

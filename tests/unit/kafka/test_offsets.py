@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import attrs
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.kafka.fetching import Fetching
-from coopgroup.kafka.group_metadata import encode_group_metadata
+from coopgroup.kafka.group_metadata import Fence, encode_group_metadata
 from coopgroup.kafka.offsets import OffsetStore, given_offsets, offsets_of_partitions
 from coopgroup.kafka.partitions import to_partitions, to_resources
 from coopgroup.member import MemberConfig, new_member
@@ -101,5 +102,16 @@ def test_partitions_become_resources_and_back() -> None:
 @pytest.mark.parametrize(("instance_id", "end"), [(None, b"\1"), ("static-1", b"\0static-1\0")])
 def test_group_metadata_is_what_librdkafka_writes(instance_id: str | None, end: bytes) -> None:
     """Its own bytes for a consumer without membership, as seen with 2.16."""
-    member = new_member(MemberConfig(group_id="g", instance_id=instance_id))
-    assert encode_group_metadata(member) == b"CGMDv2:\xff\xff\xff\xffg\0\0" + end
+    config = MemberConfig(group_id="g", instance_id=instance_id)
+    assert encode_group_metadata(config, Fence()) == b"CGMDv2:\xff\xff\xff\xffg\0\0" + end
+
+
+def test_fence_names_the_last_generation_until_there_is_a_new_one() -> None:
+    """From the answer to the join on, and after a loss."""
+    member = new_member(MemberConfig(group_id="g"))
+    joined = attrs.evolve(member, member_id="m", generation=7, claim_generation=6)
+    fence = Fence().after(member).after(joined)
+    assert fence == Fence("m", 7)
+    lost = attrs.evolve(member, member_id="", generation=-1, claim_generation=-1)
+    assert fence.after(lost) is fence
+    assert fence.after(attrs.evolve(joined, member_id="n")) == Fence("n", 7)

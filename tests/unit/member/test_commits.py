@@ -13,8 +13,8 @@ from coopgroup.member.effects import FinishCommit, Lane, LoseResources
 from coopgroup.member.error_actions import Action
 from coopgroup.member.events import (
     ApplicationStalled,
-    CommitAbandoned,
     CommitRequested,
+    CommitsAbandoned,
     LossHandled,
     Offset,
     RevocationCompleted,
@@ -237,7 +237,7 @@ TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
     """Its caller was told that it timed out; those before and behind it are not touched."""
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
-    driven.give(commit(3, (0, 15))).give(CommitAbandoned(commit_id=2))
+    driven.give(commit(3, (0, 15))).give(CommitsAbandoned(commit_ids=frozenset({2})))
     codes = (("T", 0, TIMED_OUT), ("T", 1, TIMED_OUT))
     assert driven.effects == (FinishCommit(commit_id=2, codes=codes),)
     driven.answer(COMMIT, answer((0, 0)))
@@ -248,7 +248,7 @@ def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCode) -> None:
     """It cannot be taken back: it ends with its answer, good or bad."""
-    driven = stable().give(commit(1, (0, 10))).give(CommitAbandoned(commit_id=1))
+    driven = stable().give(commit(1, (0, 10))).give(CommitsAbandoned(commit_ids=frozenset({1})))
     assert driven.effects == ()
     driven.answer(COMMIT, answer((0, code)))
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 0, int(code)),))]
@@ -259,7 +259,7 @@ def test_abandoned_commit_when_it_waits_for_another_try_is_not_sent_again() -> N
     """What an earlier answer said of its other partitions is kept."""
     driven = stable().give(commit(1, (0, 10), (1, 5)))
     driven.answer(COMMIT, answer((0, 0), (1, ErrorCode.KAFKA_STORAGE_ERROR)))
-    driven.give(CommitAbandoned(commit_id=1))
+    driven.give(CommitsAbandoned(commit_ids=frozenset({1})))
     codes = (("T", 0, 0), ("T", 1, TIMED_OUT))
     assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
     assert driven.wait(100).sent() == []
@@ -270,7 +270,7 @@ def test_abandoned_commit_when_it_has_ended_means_nothing(state: MemberState) ->
     """In any state: the outcome and the caller's patience may cross."""
     driven = EVERY_STATE[state]()
     before = driven.member
-    assert driven.give(CommitAbandoned(commit_id=1)).effects == ()
+    assert driven.give(CommitsAbandoned(commit_ids=frozenset({1}))).effects == ()
     assert driven.member == before
 
 

@@ -15,8 +15,8 @@ from coopgroup.member.effects import (
     Send,
 )
 from coopgroup.member.events import (
-    CommitAbandoned,
     CommitRequested,
+    CommitsAbandoned,
     Event,
     LeaveRequested,
     Offset,
@@ -130,7 +130,7 @@ def given_up_with_a_late_commit() -> DrivenMember:
     driven.refuse(COMMIT, ErrorCode.NO_ANSWER).find().wait(100)
     assert committed(driven) == {1: 20}
     answered(driven, ErrorCode.KAFKA_STORAGE_ERROR)
-    driven.give(CommitAbandoned(commit_id=1))
+    driven.give(CommitsAbandoned(commit_ids=frozenset({1})))
     assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
     assert [finished.commit_id for finished in driven.found(FinishCommit)] == [1]
     return driven
@@ -171,7 +171,7 @@ def test_revoking_when_no_answer_comes_looks_the_coordinator_up_and_tries_again(
 def test_revoking_to_joining_when_the_queued_commit_is_abandoned_goes_on() -> None:
     """Nothing will be sent of it, so there is nothing to wait for."""
     driven = revoking().give(commit(1, 0)).give(commit(2, 1)).give(STOPPED)
-    assert driven.give(CommitAbandoned(commit_id=2)).sent() == ["JoinGroupRequest"]
+    assert driven.give(CommitsAbandoned(commit_ids=frozenset({2}))).sent() == ["JoinGroupRequest"]
     assert claims_of(driven) == T0
 
 

@@ -1,0 +1,89 @@
+"""Events on their way to the group's thread, from any thread; answers overtake the others.
+
+An application that commits each record can ask faster than the thread takes. Behind thousands of
+commits the answer to a heartbeat would come too late to renew the lease. Events of one thread keep
+their order: what overtakes comes from the threads of the transport and of the leader only.
+"""
+
+from __future__ import annotations
+
+import enum
+import queue
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+
+from coopgroup.kafka.transport import FailureKind, TransportFailure
+from coopgroup.member import ErrorCode
+from coopgroup.member.events import Answered, RequestFailed, Woken
+from coopgroup.session import RoundLed
+
+if TYPE_CHECKING:
+    from coopgroup.model.group_api import Answer
+    from coopgroup.session import SessionEvent
+
+__all__ = ["GroupEvents", "outcome_event"]
+
+_OVERTAKING: Final = (Answered, RequestFailed, RoundLed)
+_CODE_OF_FAILURE: Final = {
+    FailureKind.TIMED_OUT: ErrorCode.NO_ANSWER,
+    FailureKind.DISCONNECTED: ErrorCode.NO_ANSWER,
+    FailureKind.UNSUPPORTED: ErrorCode.UNSUPPORTED_BY_BROKER,
+    FailureKind.AUTHENTICATION: ErrorCode.UNAUTHENTICATED,
+}
+
+
+class _Token(enum.Enum):
+    """Wakes the thread for an event that overtakes; it may have been taken by then."""
+
+    OVERTAKEN = "overtaken"
+
+
+@define(eq=False)
+class GroupEvents:
+    """The queue of one member."""
+
+    _queue: queue.SimpleQueue[SessionEvent | _Token | None] = field(
+        factory=queue.SimpleQueue, init=False
+    )
+    _first: deque[SessionEvent] = field(factory=deque, init=False)
+
+    def put(self, event: SessionEvent) -> None:
+        """Add an event; neither waits nor takes a lock that a signal handler could meet."""
+        if isinstance(event, _OVERTAKING):
+            self._first.append(event)
+            self._queue.put(_Token.OVERTAKEN)
+        else:
+            self._queue.put(event)
+
+    def end(self) -> None:
+        """Have `take` return None once it has given all that came before."""
+        self._queue.put(None)
+
+    def take(self, timeout_s: float | None) -> SessionEvent | None:
+        """Take the next event, on the group's thread.
+
+        Args:
+            timeout_s: how long to wait, in seconds; None for as long as it takes.
+
+        Returns:
+            The event, `Woken` if none came in time, None at the end.
+        """
+        if self._first:
+            return self._first.popleft()
+        try:
+            event = self._queue.get(timeout=timeout_s)
+        except queue.Empty:
+            return Woken()
+        if event is not _Token.OVERTAKEN:
+            return event
+        return self._first.popleft() if self._first else Woken()
+
+
+def outcome_event(request_id: int, outcome: Answer | TransportFailure) -> SessionEvent:
+    """Return what the outcome of a request means to the session."""
+    if isinstance(outcome, TransportFailure):
+        code = _CODE_OF_FAILURE[outcome.kind]
+        return RequestFailed(request_id=request_id, code=code, message=outcome.message)
+    return Answered(request_id=request_id, answer=outcome)

@@ -1,0 +1,149 @@
+"""A commit for each record during an outage of the group coordinator: what each commit costs.
+
+An application that commits each record goes on during an outage, so thousands of commits wait on
+the group's thread. That thread also sends the heartbeats. Each commit must therefore cost the same,
+however many wait: while one request without an answer holds them up, while requests with all of
+them fail, and when they time out together.
+
+Goal: with 16 times as many commits a commit costs at most twice as much, and the next heartbeat is
+never later than a tenth of a session timeout (4.5 s by default).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+from attrs import define, field
+
+from coopgroup.kafka.driver import GroupDriver
+from coopgroup.kafka.transport import FailureKind, TransportFailure
+from coopgroup.member.events import CommitRequested, Offset
+from coopgroup.model.group_api import GroupRequest, HeartbeatRequest, OffsetCommitRequest
+from tests.unit.kafka.one_member_group import Outcome, running, subscribe
+
+__all__ = ["run"]
+
+COUNTS: Final = (1_000, 4_000, 16_000)
+WAIT_S: Final = 300.0
+# The outage ends, or the commits time out, when all have been asked for.
+HELD_UP: Final = {"heartbeat.interval.ms": 20, "socket.timeout.ms": 300_000}
+TIMING_OUT: Final = {"heartbeat.interval.ms": 80_000, "socket.timeout.ms": 2_000}
+SETTINGS: Final = {"session.timeout.ms": 90_000, "max.poll.interval.ms": 300_000}
+
+
+@define(eq=False)
+class _Outage:
+    """An outage for commits, and the heartbeats during it.
+
+    Attributes:
+        fails: whether each commit request fails at once.
+        heartbeats_s: when each heartbeat was sent.
+    """
+
+    fails: bool
+    heartbeats_s: list[float] = field(factory=list)
+
+    def outcome(self, request: GroupRequest) -> Outcome:
+        """Note a heartbeat; fail a commit."""
+        if isinstance(request, HeartbeatRequest):
+            self.heartbeats_s.append(time.monotonic())
+        if self.fails and isinstance(request, OffsetCommitRequest):
+            return TransportFailure(kind=FailureKind.DISCONNECTED, message="an outage")
+        return None
+
+    def longest_gap_ms(self) -> float:
+        """Longest time between two heartbeats."""
+        pairs = zip(self.heartbeats_s, self.heartbeats_s[1:], strict=False)
+        return round(1_000 * max((after - before for before, after in pairs), default=0.0), 1)
+
+
+def run(*, counts: tuple[int, ...] = COUNTS) -> dict[str, Any]:
+    """Measure outages with more and more commits.
+
+    Args:
+        counts: numbers of commits, ascending.
+
+    Returns:
+        By kind of outage and number of commits: processor time of the group's thread for each
+        commit in µs, and the longest gap between two heartbeats in ms (they are due every 20 ms).
+        And by kind of outage `growth`: the cost at the largest number over that at the smallest.
+    """
+    kinds: dict[str, Callable[[int], dict[str, float]]] = {
+        "no_answer": lambda count: _held_up(count, fails=False),
+        "failing": lambda count: _held_up(count, fails=True),
+        "timing_out": _timed_out,
+    }
+    found: dict[str, Any] = {}
+    for name, measure in kinds.items():
+        rows = {}
+        for count in counts:
+            rows[str(count)] = measure(count)
+            print(f"commits: {name}, {count:,} commits: {rows[str(count)]}", flush=True)
+        costs = [row["us_per_commit"] for row in rows.values()]
+        found[name] = {**rows, "growth": round(costs[-1] / costs[0], 2)}
+    return found
+
+
+def _held_up(count: int, *, fails: bool) -> dict[str, float]:
+    """Ask for commits; when all of them wait, the coordinator answers."""
+    outage = _Outage(fails=fails)
+    with pytest.MonkeyPatch.context() as patch, running(patch, more=SETTINGS | HELD_UP) as both:
+        driver, group = both
+        group.override = outage.outcome
+        subscribe(driver)
+        group.silent = frozenset() if fails else frozenset({OffsetCommitRequest})
+        began_us = _cpu_us(driver)
+        ended = _ask(driver, count)
+        _wait(lambda: _taken(driver) + len(ended) == count)
+        outage.fails = False
+        group.answer_held()
+        _wait(lambda: len(ended) == count)
+        return {
+            "us_per_commit": round((_cpu_us(driver) - began_us) / count, 1),
+            "heartbeat_gap_ms": outage.longest_gap_ms(),
+        }
+
+
+def _timed_out(count: int) -> dict[str, float]:
+    """Ask for commits that fail until their time is over, without a word of the coordinator."""
+    outage = _Outage(fails=True)
+    with pytest.MonkeyPatch.context() as patch, running(patch, more=SETTINGS | TIMING_OUT) as both:
+        driver, group = both
+        subscribe(driver)
+        group.override = outage.outcome
+        began_us = _cpu_us(driver)
+        ended = _ask(driver, count)
+        _wait(lambda: len(ended) == count)
+        return {"us_per_commit": round((_cpu_us(driver) - began_us) / count, 1)}
+
+
+def _ask(driver: GroupDriver, count: int) -> list[object]:
+    """Ask for commits of ascending offsets; the list gets their outcomes."""
+    ended: list[object] = []
+    for offset in range(count):
+        offsets = (Offset("orders", offset % 2, offset),)
+        commit_id = driver.new_commit(ended.append)
+        driver.post(CommitRequested(commit_id=commit_id, offsets=offsets))
+    return ended
+
+
+def _taken(driver: GroupDriver) -> int:
+    """How many commits the member has."""
+    return sum(1 for _ in driver.member.commits.queue)
+
+
+def _cpu_us(driver: GroupDriver) -> float:
+    """Processor time of the group's thread, in µs."""
+    ident = driver._thread.ident  # noqa: SLF001  (only the thread itself is measured)
+    assert ident is not None
+    return time.clock_gettime(time.pthread_getcpuclockid(ident)) * 1e6
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, "the commits did not end"
+        time.sleep(0.05)
