@@ -1,12 +1,17 @@
 """A group over TLS with passwords, and what a wrong one leads to."""
 
+import ssl
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from kafka.net.transport import KafkaSSLTransport
 
+from coopgroup.member.effects import Lane
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, coopgroup_threads, produce, unique
 
@@ -59,6 +64,40 @@ def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path:
         crew.remove("a")
         assert time.monotonic() - began < 3.0
     assert coopgroup_threads() == []
+
+
+def test_membership_survives_handshakes_that_fail_in_mid_stream(
+    secured: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TLS fails for a second at each try: nothing is lost, and no round is needed."""
+    topic = unique("handshakes")
+    secured.create_topic(topic, 2)
+    fails = threading.Event()
+    tried: list[float] = []
+    handshake: Any = KafkaSSLTransport.handshake
+
+    async def broken(transport: KafkaSSLTransport) -> None:
+        if fails.is_set():
+            tried.append(time.monotonic())
+            raise ssl.SSLError(1, "bad record mac")
+        await handshake(transport)
+
+    monkeypatch.setattr(KafkaSSLTransport, "handshake", broken)
+    with Crew(secured, tmp_path) as crew:
+        consumer = crew.add("a")
+        consumer.subscribe([topic])
+        crew.until(lambda: crew.share((topic, 2)), "both partitions")
+        driver = consumer._driver  # noqa: SLF001  (nothing public cuts connections off)
+        generation = driver.member.generation
+        fails.set()
+        for lane in Lane:
+            driver._transport.close_lane(lane)  # noqa: SLF001
+        crew.until(lambda: len(tried) > 3, "some tries")
+        fails.clear()
+        until = time.monotonic() + 2.0
+        crew.until(lambda: time.monotonic() > until, "some heartbeats")
+        assert crew.share((topic, 2))
+        assert driver.member.generation == generation
 
 
 def test_it_recovers_when_the_broker_was_not_there_yet(tmp_path: Path) -> None:

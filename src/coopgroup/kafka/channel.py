@@ -15,13 +15,13 @@ call connects again, not before the backoff is over.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import ipaddress
 import os
 import random
 import socket
 import ssl
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -29,12 +29,18 @@ from typing import Any, Final, TypeAlias
 
 import kafka.errors as wire_errors
 from attrs import define, field, frozen
-from kafka.future import Future
 from kafka.net.connection import KafkaConnection
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.protocol.broker_version_data import BrokerVersionData
 
+from coopgroup.kafka.aside import Aside
+from coopgroup.kafka.broker_connection import (
+    BrokerConnection,
+    CredentialsRefusedError,
+    HandshakeError,
+    outcome_of,
+)
 from coopgroup.kafka.connection_settings import ConnectionSettings
 
 __all__ = ["Call", "Channel", "FailureKind", "TransportFailure"]
@@ -44,6 +50,19 @@ PAUSED_POLL_S: Final = 0.02
 # kafka-python's own timer is only a second line behind the deadline kept here.
 TIMER_SLACK_MS: Final = 10_000
 IN_FLIGHT_MAX: Final = 1_000
+# What a broker says in TLS about the client's certificate (RFC 8446, section 6.2).
+_CERTIFICATE_ALERTS: Final = frozenset(
+    {
+        "ACCESS_DENIED",
+        "BAD_CERTIFICATE",
+        "CERTIFICATE_EXPIRED",
+        "CERTIFICATE_REQUIRED",
+        "CERTIFICATE_REVOKED",
+        "CERTIFICATE_UNKNOWN",
+        "UNKNOWN_CA",
+        "UNSUPPORTED_CERTIFICATE",
+    }
+)
 Address: TypeAlias = tuple[Any, ...]
 # kafka-python's messages, or the failure in place of one.
 Outcome: TypeAlias = Any
@@ -56,13 +75,15 @@ class FailureKind(enum.Enum):
         TIMED_OUT: no answer within the request's time; the broker may have acted on it.
         DISCONNECTED: no connection, or it was lost or closed; the broker may have acted on it.
         UNSUPPORTED: the broker speaks no version that can carry the request; nothing was sent.
-        AUTHENTICATION: TLS or SASL failed; nothing was sent.
+        AUTHENTICATION: the broker refused the credentials; nothing was sent.
+        HANDSHAKE: TLS or SASL failed otherwise, which may pass; nothing was sent.
     """
 
     TIMED_OUT = "timed out"
     DISCONNECTED = "disconnected"
     UNSUPPORTED = "unsupported"
     AUTHENTICATION = "authentication"
+    HANDSHAKE = "handshake"
 
 
 @frozen(kw_only=True)
@@ -127,6 +148,9 @@ class Channel:
     _flush_timer: Any = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
     _retry_at: float = field(default=0.0, init=False)
+    # One thread each at the most, also where every look-up and every step hangs.
+    _resolver: Aside = field(factory=lambda: Aside(name="coopgroup-resolve"), init=False)
+    _authenticator: Aside = field(factory=lambda: Aside(name="coopgroup-sasl"), init=False)
 
     @property
     def is_connected(self) -> bool:
@@ -273,6 +297,10 @@ class Channel:
         sock.settimeout(0)
         for option in self.settings.socket_options:
             sock.setsockopt(*option)
+        for option in self.settings.dead_peer_options:
+            # The connection works without it, on a system that lacks it.
+            with contextlib.suppress(OSError):
+                sock.setsockopt(*option)
         try:
             sock.connect(address)
         except BlockingIOError:
@@ -282,30 +310,20 @@ class Channel:
                 raise OSError(code, f"{os.strerror(code)} ({self.host}:{self.port})") from None
 
     async def _addresses(self) -> list[tuple[Any, ...]]:
-        """Look the broker's name up, and have an OAuth token ready.
+        """Have an OAuth token ready, and look the broker's name up.
 
         Both may wait for seconds on a service, while heartbeats of other connections must go
-        out on time: a thread for the moment does them. An IP address needs none.
+        out on time: threads beside the loop do them.
         """
-        token_source = self.settings.token_source
-        if token_source is None and _is_ip(self.host):
+        tokens = self.settings.token_source
+        if tokens is not None and not tokens.is_fresh:
+            await outcome_of(self.net, lambda on_done: tokens.prepare(self, on_done))
+        if _is_ip(self.host):
             return self._look_up()
-        found = Future()
-
-        def prepare() -> None:
-            try:
-                if token_source is not None:
-                    token_source.renew()
-                looked_up = self._look_up()
-            except Exception as error:  # noqa: BLE001 -- raised again on the loop
-                reason = error
-                _call_loop(self.net, lambda: found.failure(reason))
-            else:
-                _call_loop(self.net, lambda: found.success(looked_up))
-
-        threading.Thread(target=prepare, name="coopgroup-resolve", daemon=True).start()
-        addresses: list[tuple[Any, ...]] = await found
-        return addresses
+        found: list[tuple[Any, ...]] = await outcome_of(
+            self.net, lambda on_done: self._resolver.share(self, self._look_up, on_done)
+        )
+        return found
 
     def _look_up(self) -> list[tuple[Any, ...]]:
         return list(
@@ -326,8 +344,10 @@ class Channel:
 
     def _new_connection(self) -> KafkaConnection:
         version = self.settings.api_version
-        return KafkaConnection(
+        return BrokerConnection(
             self.net,
+            aside=self._authenticator,
+            token_source=self.settings.token_source,
             node_id=f"{self.host}:{self.port}",
             broker_version_data=None if version is None else BrokerVersionData(version),
             client_id=self.settings.client_id,
@@ -372,13 +392,6 @@ class Channel:
     def _lost(self, connection: KafkaConnection, error: object) -> None:
         if self._connection is connection:
             self._drop(_failure(error))
-
-
-def _call_loop(net: NetworkSelector, callback: Callable[[], object]) -> None:
-    try:
-        net.call_soon_threadsafe(callback)
-    except RuntimeError:  # the loop is closed: nobody waits any more
-        return
 
 
 def _is_ip(host: str) -> bool:
@@ -429,21 +442,30 @@ def _failure(error: object) -> TransportFailure:
 
 def _kind(error: object) -> FailureKind:
     causes = [error, *(error.args if isinstance(error, BaseException) else ())]
-    authentication = (
-        ssl.SSLError,
-        wire_errors.SaslAuthenticationFailedError,
-        wire_errors.UnsupportedSaslMechanismError,
-        wire_errors.IllegalSaslStateError,
-        wire_errors.AuthorizationError,
-    )
     # A broker that hangs up during a handshake shows as the end of the stream, which is an
     # SSLError too, but says nothing about credentials.
     if any(isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError) for cause in causes):
         return FailureKind.DISCONNECTED
-    if any(isinstance(cause, authentication) for cause in causes):
+    if any(_is_refusal(cause) for cause in causes):
         return FailureKind.AUTHENTICATION
+    if any(isinstance(cause, ssl.SSLError | HandshakeError) for cause in causes):
+        return FailureKind.HANDSHAKE
     if isinstance(error, wire_errors.IncompatibleBrokerVersion):
         return FailureKind.UNSUPPORTED
     if isinstance(error, wire_errors.RequestTimedOutError | wire_errors.KafkaTimeoutError):
         return FailureKind.TIMED_OUT
     return FailureKind.DISCONNECTED
+
+
+def _is_refusal(cause: object) -> bool:
+    """Whether a broker has refused the credentials of this client: nothing else is final.
+
+    A certificate of the broker that this client does not trust is no refusal. The broker may be
+    half configured, or its certificate be renewed soon; librdkafka, too, goes on trying.
+    """
+    if isinstance(cause, ssl.SSLError):
+        # "TLSV1_ALERT_UNKNOWN_CA"; newer versions of OpenSSL begin otherwise. Python sets no
+        # reason where OpenSSL gave none.
+        _, is_alert, alert = str(getattr(cause, "reason", None)).rpartition("ALERT_")
+        return bool(is_alert) and alert in _CERTIFICATE_ALERTS
+    return isinstance(cause, CredentialsRefusedError)

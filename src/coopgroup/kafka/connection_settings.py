@@ -25,6 +25,8 @@ from coopgroup.kafka.tls import tls_context
 __all__ = ["ConnectionSettings", "read_connection_settings"]
 
 PORT_DEFAULT: Final = 9092
+# Less would give up a connection for one or two lost packets.
+_USER_TIMEOUT_MS_MIN: Final = 1_000
 _PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _ADDRESS_FAMILIES: Final[Mapping[str, socket.AddressFamily]] = MappingProxyType(
     {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET6}
@@ -48,6 +50,8 @@ class ConnectionSettings:
         ssl_context: None without TLS.
         token_source: OAuth tokens, None with every other mechanism.
         connection: further arguments of kafka-python's connection.
+        dead_peer_options: (level, option, value) for every socket, as far as the system has them:
+            how soon the kernel gives a connection up whose peer is silent.
         api_version: brokers to speak like, (2, 3) say, for librdkafka's mock; None negotiates.
     """
 
@@ -63,14 +67,19 @@ class ConnectionSettings:
     ssl_context: ssl.SSLContext | None
     token_source: OAuthTokenSource | None
     connection: Mapping[str, Any] = field(repr=False)  # passwords among them
+    dead_peer_options: tuple[tuple[int, int, int], ...] = ()
     api_version: tuple[int, ...] | None = None
 
 
-def read_connection_settings(configuration: Mapping[str, Any]) -> ConnectionSettings:
+def read_connection_settings(
+    configuration: Mapping[str, Any], *, dead_peer_ms: int | None = None
+) -> ConnectionSettings:
     """Read the connection settings of a configuration; keys of other matters are left alone.
 
     Args:
         configuration: the user's configuration in the keys of confluent_kafka.Consumer.
+        dead_peer_ms: how soon a connection whose peer is silent should be given up, None for
+            what the system does by itself.
 
     Raises:
         ConfigurationError: a connection setting is unknown, wrong, contradicts another one, or
@@ -96,6 +105,7 @@ def read_connection_settings(configuration: Mapping[str, Any]) -> ConnectionSett
             choice(configuration, "broker.address.family", tuple(_ADDRESS_FAMILIES), "any")
         ],
         socket_options=_socket_options(configuration),
+        dead_peer_options=() if dead_peer_ms is None else _dead_peer(configuration, dead_peer_ms),
         ssl_context=tls_context(configuration) if "ssl" in protocol else None,
         token_source=token_source,
         api_version=_api_version(configuration),
@@ -167,4 +177,35 @@ def _socket_options(configuration: Mapping[str, Any]) -> tuple[tuple[int, int, i
         size = whole(configuration, key, 0, 0)
         if size:
             options.append((socket.SOL_SOCKET, option, size))
+    return tuple(options)
+
+
+def _dead_peer(
+    configuration: Mapping[str, Any], within_ms: int
+) -> tuple[tuple[int, int, int], ...]:
+    """Options by which the kernel notices a silent peer, in about a given time.
+
+    A JoinGroup may wait for minutes, so its silence says nothing. Without these a connection that
+    a firewall forgot would be noticed at the end of `max.poll.interval.ms` only.
+    """
+    options = []
+    if switch(configuration, "socket.keepalive.enable", default=True):
+        # What waits for an answer and has nothing to send is probed, in whole seconds.
+        pace_s = max(within_ms // 3_000, 1)
+        probes = max((within_ms // 1_000 - pace_s) // pace_s, 1)
+        options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+        options += [
+            (socket.IPPROTO_TCP, getattr(socket, name), value)
+            for name, value in (
+                ("TCP_KEEPIDLE", pace_s),
+                ("TCP_KEEPALIVE", pace_s),  # macOS's name of it
+                ("TCP_KEEPINTVL", pace_s),
+                ("TCP_KEEPCNT", probes),
+            )
+            if hasattr(socket, name)
+        ]
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        # What was sent and is not acknowledged; probes count in it, too.
+        timeout_ms = max(within_ms, _USER_TIMEOUT_MS_MIN)
+        options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms))
     return tuple(options)

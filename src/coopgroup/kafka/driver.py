@@ -485,7 +485,7 @@ class GroupDriver:
 
     def _warn(self, error: BaseException) -> None:
         """Log an error that is none of the group's; from any thread."""
-        self.sink.warn("internal_error", error=repr(error))
+        self.sink.warn_of(error)
 
 
 def _lease_until_s(member: Member) -> float:

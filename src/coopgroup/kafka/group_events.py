@@ -31,6 +31,7 @@ _CODE_OF_FAILURE: Final = {
     FailureKind.DISCONNECTED: ErrorCode.NO_ANSWER,
     FailureKind.UNSUPPORTED: ErrorCode.UNSUPPORTED_BY_BROKER,
     FailureKind.AUTHENTICATION: ErrorCode.UNAUTHENTICATED,
+    FailureKind.HANDSHAKE: ErrorCode.NO_ANSWER,
 }
 
 

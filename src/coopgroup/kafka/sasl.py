@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import threading
 import time
@@ -13,13 +12,18 @@ from attrs import define, field, frozen
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.aside import Aside, OnDone
 from coopgroup.kafka.librdkafka_values import text
 from coopgroup.kafka.shown_values import refused
 
-__all__ = ["OAuthTokenSource", "sasl_arguments"]
+__all__ = ["OAuthTokenSource", "TokenOnce", "sasl_arguments"]
 
 # Java's client lets a token live for this share of its lifetime before it asks for the next one.
 TOKEN_LIFE_SHARE: Final = 0.8
+# A second call is made beside one that has not returned for so long, and a third one.
+TOKEN_PATIENCE_S: Final = 30.0
+TOKEN_THREADS_MAX: Final = 3
+TOKENS_REFUSED_MAX: Final = 2
 OAUTH_PLAIN_RESULT: Final = 2
 OAUTH_FULL_RESULT: Final = 4
 _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -28,24 +32,25 @@ _MECHANISMS: Final = (*_PASSWORD_MECHANISMS, "GSSAPI", "OAUTHBEARER")
 
 @frozen(kw_only=True)
 class _Token:
+    number: int
     text: str = field(repr=False)
     extensions: Mapping[str, str] = field(repr=False)
     renew_at: float
     expires_at: float
 
 
-@define(kw_only=True)
+@define(kw_only=True, eq=False)
 class OAuthTokenSource:
-    """Tokens from confluent-kafka's `oauth_cb`, in the form that kafka-python asks for.
+    """Tokens from confluent-kafka's `oauth_cb`, for all connections of a group member.
 
     The callback gets the text of `sasl.oauthbearer.config` and returns (token, expiry in seconds
     since the epoch), or (token, expiry, principal, extensions). A token is used again until
     80 % of its life is over.
 
-    `renew` may wait for a token service and therefore runs on a thread of its own, before a
-    connection is made. `token` is what the connection's loop calls, which must not wait: heartbeats
-    go out from there. It comes again late in a token's life (KIP-368), and then gives the old token
-    once more while another one is asked for.
+    The callback may wait for a token service, and heartbeats must not: it runs on a thread of its
+    own (`prepare`), before a connection is made. `take` is what the connections call; it never
+    waits. It comes again late in a token's life (KIP-368), and then gives the old token once more
+    while another one is asked for.
     """
 
     callback: Callable[[str], tuple[Any, ...]]
@@ -53,7 +58,31 @@ class OAuthTokenSource:
     clock: Callable[[], float] = time.time
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _last: _Token | None = field(default=None, init=False)
-    _renewing: threading.Thread | None = field(default=None, init=False)
+    _fetched: int = field(default=0, init=False)
+    # Tokens that brokers refused since they last took one.
+    _refused: int = field(default=0, init=False)
+    _aside: Aside = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Limit the threads: a callback that hangs keeps the one that it runs on."""
+        self._aside = Aside(
+            name="coopgroup-token", threads_max=TOKEN_THREADS_MAX, patience_s=TOKEN_PATIENCE_S
+        )
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether there is a token, and no need to ask for another one."""
+        last = self._last
+        return last is not None and self.clock() < last.renew_at
+
+    def prepare(self, waiter: object, on_done: OnDone) -> None:
+        """Have a token ready; `on_done` is called on another thread.
+
+        Args:
+            waiter: who asks; an earlier question of the same one is forgotten.
+            on_done: gets None and the exception, if there was one.
+        """
+        self._aside.share(waiter, self.renew, on_done)
 
     def renew(self) -> None:
         """Ask the callback for a token unless the last one is still good.
@@ -62,60 +91,93 @@ class OAuthTokenSource:
             ConfigurationError: the callback returned something else than a token.
             Exception: whatever the callback raises.
         """
+        if self.is_fresh:
+            return
+        now = self.clock()
+        answer = self.callback(self.argument)
+        if len(answer) not in {OAUTH_PLAIN_RESULT, OAUTH_FULL_RESULT}:
+            raise ConfigurationError(
+                "oauth_cb",
+                f"{len(answer)} values",
+                "(token, expiry_s) or (token, expiry_s, principal, extensions)",
+            )
+        expires_at = float(answer[1])
+        given = answer[3] if len(answer) == OAUTH_FULL_RESULT else {}
+        extensions = {str(key): str(value) for key, value in given.items()}
         with self._lock:
-            now = self.clock()
-            if self._last is not None and now < self._last.renew_at:
-                return
-            answer = self.callback(self.argument)
-            if len(answer) not in {OAUTH_PLAIN_RESULT, OAUTH_FULL_RESULT}:
-                raise ConfigurationError(
-                    "oauth_cb",
-                    f"{len(answer)} values",
-                    "(token, expiry_s) or (token, expiry_s, principal, extensions)",
-                )
-            expires_at = float(answer[1])
-            given = answer[3] if len(answer) == OAUTH_FULL_RESULT else {}
+            if self._last is not None and self._last.expires_at > expires_at:
+                return  # this call hung, and a later one was quicker
+            self._fetched += 1
             self._last = _Token(
+                number=self._fetched,
                 text=str(answer[0]),
-                extensions={str(key): str(value) for key, value in given.items()},
+                extensions=extensions,
                 renew_at=now + (expires_at - now) * TOKEN_LIFE_SHARE,
                 expires_at=expires_at,
             )
 
-    def token(self) -> str:
-        """Return a token that is good now (the name is kafka-python's).
+    def take(self) -> _Token:
+        """Return a token that is good now.
 
         Raises:
-            TimeoutError: the last one has expired; the connection is made anew, after `renew`.
+            TimeoutError: there is none; the connection is made anew, after `prepare`.
         """
-        if self._last is None:
-            self.renew()
         last, now = self._last, self.clock()
         if last is None or now >= last.expires_at:
             raise TimeoutError("the OAuth token has expired, and oauth_cb gave no other one yet")
         if now >= last.renew_at:
-            self._renew_aside()
-        return last.text
+            # Whoever asks next tries again; the errors are heard where a connection is made.
+            self._aside.share(self, self.renew, _ignore)
+        return last
+
+    def refuse(self, token: _Token) -> bool:
+        """Drop a token that a broker refused, so that the next connection asks for another one.
+
+        Returns:
+            Whether that is definite: the token was asked for because the one before was refused.
+            A token may be revoked or a key be rotated at any time, so one refusal says little.
+        """
+        with self._lock:
+            if self._last is None or self._last.number != token.number:
+                return False  # another connection was told before
+            self._last = None
+            self._refused += 1
+            return self._refused >= TOKENS_REFUSED_MAX
+
+    def accept(self) -> None:
+        """Remember that a broker has taken a token."""
+        with self._lock:
+            self._refused = 0
+
+
+@define(eq=False)
+class TokenOnce:
+    """The token of one authentication, in the form that kafka-python asks for.
+
+    Attributes:
+        source: of the tokens.
+        used: the token that was sent, None before.
+    """
+
+    source: OAuthTokenSource
+    used: _Token | None = field(default=None, init=False)
+
+    def token(self) -> str:
+        """Return the token (the name is kafka-python's)."""
+        self.used = self.source.take()
+        return self.used.text
 
     def extensions(self) -> dict[str, str]:
         """Return the SASL extensions (KIP-342) that came with the token."""
-        return {} if self._last is None else dict(self._last.extensions)
+        return {} if self.used is None else dict(self.used.extensions)
 
-    def _renew_aside(self) -> None:
-        if self._renewing is None or not self._renewing.is_alive():
-            self._renewing = threading.Thread(
-                target=self._try_to_renew, name="coopgroup-token", daemon=True
-            )
-            self._renewing.start()
 
-    def _try_to_renew(self) -> None:
-        # Whoever asks next tries again; the errors are heard where a connection is made.
-        with contextlib.suppress(Exception):
-            self.renew()
+def _ignore(_: object, __: BaseException | None) -> None:
+    """Wait for nothing."""
 
 
 # kafka-python checks the type; being registered spares us inheriting from its class.
-AbstractTokenProvider.register(OAuthTokenSource)
+AbstractTokenProvider.register(TokenOnce)
 
 
 def sasl_arguments(
@@ -148,7 +210,7 @@ def sasl_arguments(
         )
     else:
         token_source = _token_source(configuration)
-        return {**arguments, "sasl_oauth_token_provider": token_source}, token_source
+        return arguments, token_source
     return arguments, None
 
 

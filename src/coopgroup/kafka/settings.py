@@ -133,7 +133,11 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
     }
     return ConsumerSettings(
         member=member,
-        connection=read_connection_settings(librdkafka),
+        connection=read_connection_settings(
+            librdkafka,
+            # So that there is time for more tries within the session, as with heartbeats.
+            dead_peer_ms=max(1, member.session_timeout_ms // 3),
+        ),
         librdkafka={
             **librdkafka,
             "enable.auto.commit": False,

@@ -20,6 +20,7 @@ import structlog
 from attrs import define, field
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.broker_connection import HandshakeError
 from coopgroup.kafka.telemetry_file import FileLimits, TelemetryFile
 from coopgroup.member import Action
 from coopgroup.model import ResourceSet
@@ -121,6 +122,13 @@ class TelemetrySink:
     def flush(self, timeout_s: float) -> bool:
         """Wait until the records so far are in the file; return whether they are."""
         return self._file is None or self._file.flush(timeout_s)
+
+    def warn_of(self, error: BaseException) -> None:
+        """Log an exception that reached the group's host, as `warn` does."""
+        if isinstance(error, HandshakeError):
+            self.warn("handshake_failed", error=str(error))
+        else:
+            self.warn("internal_error", error=repr(error))
 
     def close(self) -> None:
         """Write the records that wait, and close the file; later records are logged only."""

@@ -34,6 +34,7 @@ from attrs import define, field, frozen
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 
+from coopgroup.kafka.broker_connection import HandshakeError
 from coopgroup.kafka.channel import Call, Channel, FailureKind, Outcome, TransportFailure
 from coopgroup.kafka.connection_settings import ConnectionSettings
 from coopgroup.kafka.requests import (
@@ -83,8 +84,9 @@ class GroupTransport:
 
     Attributes:
         settings: how to reach the brokers, from `read_connection_settings`.
-        report: gets every exception that is raised inside, by `on_answer` above all; it is
-            called on the transport's thread and must not block.
+        report: gets every exception that is raised inside, by `on_answer` above all, and a
+            `HandshakeError` for the first, second, fourth, … handshake in a row that failed; it
+            is called on the transport's thread and must not block.
     """
 
     settings: ConnectionSettings
@@ -100,6 +102,7 @@ class GroupTransport:
     _known_brokers: tuple[Address, ...] = field(default=(), init=False)
     _brokers_read_at: float = field(default=0.0, init=False)
     _look_ups: int = field(default=0, init=False)
+    _failed_handshakes: int = field(default=0, init=False)
 
     # --- the caller's side -----------------------------------------------------------------------
 
@@ -281,12 +284,22 @@ class GroupTransport:
             if answered:  # by what was raised after the request was on its way
                 return
             answered = True
+            self._watch_handshakes(outcome)
             try:
                 job.on_answer(_read(job.request, outcome))
             except Exception as error:  # noqa: BLE001 -- the caller's code
                 self._report(error)
 
         return answer
+
+    def _watch_handshakes(self, outcome: Outcome) -> None:
+        """Have somebody told of handshakes that fail: they are tried again without an end."""
+        if not isinstance(outcome, TransportFailure):
+            self._failed_handshakes = 0
+        elif outcome.kind is FailureKind.HANDSHAKE:
+            self._failed_handshakes += 1
+            if self._failed_handshakes.bit_count() == 1:
+                self._report(HandshakeError(outcome.message))
 
     def _channel(self, lane: Lane, address: Address) -> Channel:
         key = (lane, *address)

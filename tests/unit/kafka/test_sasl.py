@@ -1,14 +1,17 @@
 """How the group's connections authenticate."""
 
+import queue
 import threading
+import time
 from typing import Any
 
 import pytest
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka import sasl
 from coopgroup.kafka.connection_settings import read_connection_settings
-from coopgroup.kafka.sasl import OAuthTokenSource
+from coopgroup.kafka.sasl import OAuthTokenSource, TokenOnce
 from tests.unit.kafka.one_member_group import wait_until
 
 WAIT_S = 10.0
@@ -67,13 +70,11 @@ def test_token_is_used_again_when_it_is_still_good() -> None:
         return f"token-{len(asked)}", now + 100
 
     source = OAuthTokenSource(callback=callback, argument="text", clock=lambda: now)
-    tokens = [source.token()]
-    now += 79
-    source.renew()
-    tokens.append(source.token())
-    now += 2
-    source.renew()
-    tokens.append(source.token())
+    tokens = []
+    for passed_s in (0, 79, 2):
+        now += passed_s
+        source.renew()
+        tokens.append(source.take().text)
     assert (tokens, asked) == (["token-1", "token-1", "token-2"], ["text", "text"])
 
 
@@ -91,14 +92,16 @@ def test_loop_does_not_wait_for_the_callback_while_a_token_is_good() -> None:
     source = OAuthTokenSource(callback=callback, argument="", clock=lambda: now)
     source.renew()
     now += 90
-    assert [source.token(), source.token()] == ["token-1", "token-1"]
+    assert [source.take().text, source.take().text] == ["token-1", "token-1"]
     wait_until(lambda: len(asked) == 2)
     now += 20
     with pytest.raises(TimeoutError, match="has expired"):
-        source.token()
+        source.take()
+    outcomes: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+    source.prepare("a connection", lambda _, error: outcomes.put(error))
     asked[1].set()
-    source.renew()
-    assert (source.token(), len(asked)) == ("token-2", 2)
+    assert outcomes.get(timeout=WAIT_S) is None
+    assert (source.take().text, len(asked)) == ("token-2", 2)
 
 
 def test_loop_goes_on_with_a_token_while_the_callback_fails() -> None:
@@ -113,14 +116,75 @@ def test_loop_goes_on_with_a_token_while_the_callback_fails() -> None:
         return "token", 1_100.0
 
     source = OAuthTokenSource(callback=callback, argument="", clock=lambda: now)
-    assert source.token() == "token"
+    source.renew()
     now += 90
     for count in (2, 3):
-        assert source.token() == "token"
+        assert source.take().text == "token"
         wait_until(lambda: threads() == [])
         assert len(asked) == count
     with pytest.raises(OSError, match="is down"):
         source.renew()
+
+
+def test_callback_that_hangs_keeps_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a connection is tried: one call, and later up to two beside it."""
+    monkeypatch.setattr(sasl, "TOKEN_PATIENCE_S", 0.1)
+    asked: list[threading.Event] = []
+
+    def callback(_: str) -> tuple[str, float]:
+        hung = threading.Event()
+        asked.append(hung)
+        assert hung.wait(WAIT_S)
+        return f"token-{len(asked)}", 2e9
+
+    source = OAuthTokenSource(callback=callback, argument="")
+    outcomes: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def ask(times: int) -> None:
+        for _ in range(times):
+            source.prepare("a connection", lambda _, __: outcomes.put("the last question"))
+
+    try:
+        ask(50)
+        wait_until(lambda: len(asked) == 1)
+        for _ in range(4):
+            time.sleep(0.11)
+            ask(10)
+        wait_until(lambda: len(asked) == 3)
+        assert len(threads()) == 3
+        asked[2].set()
+        assert outcomes.get(timeout=WAIT_S) == "the last question"
+        assert source.is_fresh
+    finally:
+        for hung in asked:
+            hung.set()
+    wait_until(lambda: threads() == [])
+    assert outcomes.empty()
+
+
+def test_refused_token_is_dropped_and_the_second_in_a_row_is_definite() -> None:
+    """A token may be revoked at any time; who gives another bad one has bad credentials."""
+    fetched: list[int] = []
+
+    def callback(_: str) -> tuple[str, float]:
+        fetched.append(1)
+        return "the same text", 2e9
+
+    source = OAuthTokenSource(callback=callback, argument="")
+    source.renew()
+    first = source.take()
+    assert not source.refuse(first)
+    # The other connection had sent the same token.
+    assert not source.refuse(first)
+    with pytest.raises(TimeoutError):
+        source.take()
+    source.renew()
+    assert not source.refuse(first)
+    source.accept()
+    assert not source.refuse(source.take())
+    source.renew()
+    assert source.refuse(source.take())
+    assert len(fetched) == 3
 
 
 def threads() -> list[str]:
@@ -133,8 +197,10 @@ def test_extensions_come_along_when_the_callback_gives_them() -> None:
     source = OAuthTokenSource(
         callback=lambda _: ("token", 2e9, "principal", {"a": 1}), argument="", clock=lambda: 1e9
     )
-    assert (source.token(), source.extensions()) == ("token", {"a": "1"})
-    assert isinstance(source, AbstractTokenProvider)
+    source.renew()
+    once = TokenOnce(source)
+    assert (once.token(), once.extensions()) == ("token", {"a": "1"})
+    assert isinstance(once, AbstractTokenProvider)
 
 
 def test_callback_is_refused_when_it_returns_no_token() -> None:
@@ -145,8 +211,8 @@ def test_callback_is_refused_when_it_returns_no_token() -> None:
     assert caught.value.field == "oauth_cb"
 
 
-def test_token_source_reaches_the_connection_when_it_is_oauthbearer() -> None:
-    """Both the connection and the transport, which renews it off the loop, have the source."""
+def test_settings_have_a_token_source_when_it_is_oauthbearer() -> None:
+    """The callback gets the text of its own key."""
     settings = read_connection_settings(
         SCRAM
         | {
@@ -156,5 +222,5 @@ def test_token_source_reaches_the_connection_when_it_is_oauthbearer() -> None:
         }
     )
     assert settings.token_source is not None
-    assert settings.token_source.token() == "scope=x"
-    assert settings.connection["sasl_oauth_token_provider"] is settings.token_source
+    settings.token_source.renew()
+    assert settings.token_source.take().text == "scope=x"

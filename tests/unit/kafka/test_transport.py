@@ -242,7 +242,7 @@ def test_handshake_is_bounded_when_the_broker_speaks_no_tls() -> None:
 
 
 def test_tls_failure_is_told_apart_when_the_broker_answers_nonsense() -> None:
-    """Bytes that are no TLS are a failure of authentication, not of the network."""
+    """Bytes that are no TLS fail the handshake. That is no refusal, so a member tries again."""
     with listening() as (server, address):
 
         def babble() -> None:
@@ -258,7 +258,7 @@ def test_tls_failure_is_told_apart_when_the_broker_answers_nonsense() -> None:
         )
         with closing_transport(settings) as transport:
             outcome = ask(transport, HEARTBEAT, coordinator_at(address))
-            assert outcome.kind is FailureKind.AUTHENTICATION
+            assert outcome.kind is FailureKind.HANDSHAKE
         speaker.join(5)
 
 

@@ -1,0 +1,146 @@
+"""A broker that authenticates as a test wants, and answers heartbeats: two requests of Kafka.
+
+Kafka's own broker does not refuse a token once and take the next one, nor hang up in mid-step.
+"""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from attrs import define, evolve, field
+from kafka.protocol.consumer.group import HeartbeatResponse
+from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+
+from coopgroup.kafka.connection_settings import ConnectionSettings, read_connection_settings
+
+__all__ = ["REFUSED", "SaslBroker", "sasl_broker"]
+
+REFUSED: Final = 58
+_HEARTBEAT, _HANDSHAKE, _VERSIONS, _AUTHENTICATE = 12, 17, 18, 36
+_KEYS: Final = {_HEARTBEAT: 1, _HANDSHAKE: 1, _VERSIONS: 1, _AUTHENTICATE: 1}
+# kafka-python's messages take their fields as keywords without types.
+_api_versions: Final[Any] = ApiVersionsResponse
+_handshake: Final[Any] = SaslHandshakeResponse
+_authenticate: Final[Any] = SaslAuthenticateResponse
+_heartbeat: Final[Any] = HeartbeatResponse
+
+
+@define(eq=False)
+class SaslBroker:
+    """The broker.
+
+    Attributes:
+        judge: gets the bytes of an authentication and gives the error code of the answer, None to
+            hang up.
+        mechanisms: that it offers.
+        lifetime_ms: of a session (KIP-368), 0 for no end.
+        seen: bytes of all authentications.
+    """
+
+    judge: Callable[[bytes], int | None]
+    mechanisms: tuple[str, ...] = ("OAUTHBEARER",)
+    lifetime_ms: int = 0
+    seen: list[bytes] = field(factory=list)
+    _server: socket.socket = field(init=False)
+    _open: list[socket.socket] = field(factory=list, init=False)
+    _threads: list[threading.Thread] = field(factory=list, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Listen on loopback."""
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self._run(self._accept)
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        host, port = self._server.getsockname()
+        return f"{host}:{port}"
+
+    def settings(self, **configuration: Any) -> ConnectionSettings:  # noqa: ANN401  (as users write it)
+        """Return settings that reach it, with further keys of the configuration."""
+        reach = {"bootstrap.servers": self.address, "security.protocol": "SASL_PLAINTEXT"}
+        settings = read_connection_settings(
+            reach | {"sasl.mechanism": self.mechanisms[0], **configuration}
+        )
+        return evolve(settings, api_version=(1, 0), reconnect_backoff_max_ms=100)
+
+    def close(self) -> None:
+        """Close all sockets and end all threads."""
+        for one in (self._server, *self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        for thread in self._threads:
+            thread.join(5)
+
+    def _run(self, target: Callable[..., None], *arguments: object) -> None:
+        thread = threading.Thread(target=target, args=arguments)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = self._server.accept()
+                self._open.append(peer)
+                self._run(self._serve, peer)
+
+    def _serve(self, peer: socket.socket) -> None:
+        with contextlib.suppress(OSError, EOFError), peer:
+            while True:
+                (size,) = struct.unpack(">i", _exactly(peer, 4))
+                body = _exactly(peer, size)
+                key, _, number = struct.unpack(">hhi", body[:8])
+                answer = self._answer(key, body)
+                if answer is None:
+                    return
+                frame = struct.pack(">i", number) + bytes(answer.encode(header=False))
+                peer.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def _answer(self, key: int, body: bytes) -> Any:  # noqa: ANN401  (kafka-python's message)
+        if key == _VERSIONS:
+            known = [
+                _api_versions.ApiVersion(api_key=one, min_version=0, max_version=last)
+                for one, last in _KEYS.items()
+            ]
+            return _api_versions(version=1, error_code=0, api_keys=known)
+        if key == _HANDSHAKE:
+            return _handshake(version=1, error_code=0, mechanisms=[*self.mechanisms])
+        if key == _HEARTBEAT:
+            return _heartbeat(version=1, throttle_time_ms=0, error_code=0)
+        given = body[body.index(b"n,,") if b"n,," in body else len(body) :]
+        self.seen.append(given)
+        code = self.judge(given)
+        if code is None:
+            return None
+        return _authenticate(
+            version=1,
+            error_code=code,
+            error_message="no" if code else None,
+            auth_bytes=b"",
+            session_lifetime_ms=self.lifetime_ms,
+        )
+
+
+def _exactly(peer: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = peer.recv(size - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data
+
+
+@contextlib.contextmanager
+def sasl_broker(judge: Callable[[bytes], int | None], **options: Any) -> Iterator[SaslBroker]:  # noqa: ANN401
+    """Run a broker for as long as the context lasts."""
+    broker = SaslBroker(judge, **options)
+    try:
+        yield broker
+    finally:
+        broker.close()
