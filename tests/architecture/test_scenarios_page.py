@@ -59,7 +59,7 @@ def test_page_lists_every_kind_of_event_with_its_keys() -> None:
 
 def test_page_lists_every_measure() -> None:
     """By its name in JSON."""
-    named = re.findall(r"^\| [^|]+ \| `(\w+)` \|", section("## What is measured"), re.MULTILINE)
+    named = re.findall(r"^\| [^|]+ \| `(\w+)` \|", section("## Measures"), re.MULTILINE)
     assert tuple(named) == MEASURES
 
 
