@@ -6,11 +6,14 @@ those anew, with all 500 seeds), and then with a few more, so that a change of t
 draws does not matter at once.
 """
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 
-from tests.support.mutants import MUTANTS, Mutant, broken
+from coopgroup.simulator.swarm_file import read_run
+from coopgroup.simulator.swarm_play import play
+from tests.support.mutants import MUTANTS, RARE_MUTANTS, Mutant, broken
 from tests.support.worth import SEEDS_MAX, Hunt, hunt, known_seeds, table
 
 MORE_SEEDS: Final = 20
@@ -31,6 +34,13 @@ def test_bugs_are_many_and_all_over_the_core() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     places = {mutant.place.split(".")[0].split(":")[0] for mutant in MUTANTS}
     assert places >= {"member", "leader", "model", "policies", "session"}
+
+
+@pytest.mark.parametrize(("name", "mutant"), RARE_MUTANTS, ids=[name for name, _ in RARE_MUTANTS])
+def test_minimised_run_finds_the_bug_that_it_is_kept_for(name: str, mutant: Mutant) -> None:
+    run = read_run(Path("simulations/regressions") / f"{name}.toml")
+    with broken(mutant):
+        assert play(run).violations
 
 
 @pytest.mark.slow
