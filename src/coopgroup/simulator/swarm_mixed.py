@@ -44,6 +44,7 @@ _DOWN_MS: Final = (0, 0, 50, 300)
 _HAND_OVER_MS: Final = 400
 _PROCESSES_MAX: Final = 6
 _ACTS_MAX: Final = 12
+_HASTY_PART: Final = 0.3
 
 
 class Client(enum.StrEnum):
@@ -68,6 +69,9 @@ def draw_mixed(seed: int) -> SwarmRun:
     Args:
         seed: everything follows from it.
     """
+    hasty = random.Random(f"swarm/mixed/{seed}/hasty")  # noqa: S311 - must be repeatable
+    if hasty.random() < _HASTY_PART:
+        return _draw_hasty(seed, hasty)
     chance = random.Random(f"swarm/mixed/{seed}")  # noqa: S311 - must be repeatable
     policy = Choice(name="simple")
     if chance.random() < 0.5:
@@ -87,6 +91,52 @@ def draw_mixed(seed: int) -> SwarmRun:
         acts=tuple(_Author(chance).acts()),
         healed_after_ms=chance.choice(_GAPS_MS),
     )
+
+
+def _draw_hasty(seed: int, chance: random.Random) -> SwarmRun:
+    """Draw a run in which members change course during a round in Kafka's cooperative protocol.
+
+    Another client joins, and partitions must be revoked for it. Meanwhile a member of ours changes
+    its subscription, stalls, or dies and comes back. Other draws bring these together once in
+    thousands of runs. Dice of its own leave the other draws as they are.
+    """
+    acts = [
+        Act(kind=ActKind.RESIZE, topics=("T",), number=chance.randint(3, 6)),
+        Act(kind=ActKind.RESIZE, topics=("U",), number=chance.randint(2, 4)),
+    ]
+    ours = [f"p{number}" for number in range(1, chance.randint(2, 3))]
+    for name in ours:
+        identity = chance.choice((Identity.STATIC, *Identity))
+        client = chance.choice((Client.OURS, Client.BACK))
+        start = Act(kind=ActKind.START, process=name, topics=TOPICS)
+        acts.append(attrs.evolve(start, identity=identity, client=client))
+    # Some of the others are there first, and so one of them leads.
+    place = chance.choice((2, len(acts)))
+    other = Act(kind=ActKind.START, topics=TOPICS, client=Client.OTHER)
+    acts.insert(place, attrs.evolve(other, process="f0"))
+    for number in range(1, chance.randint(2, 4)):
+        acts.append(attrs.evolve(other, process=f"f{number}", after_ms=chance.choice((400, 700))))
+        acts.append(_change_of_course(chance, chance.choice(ours)))
+    return SwarmRun(
+        seed=seed,
+        theirs=chance.choice((COOPERATIVE, COOPERATIVE, f"range,{COOPERATIVE}")),
+        faults=Faults(
+            delay_ms_max=chance.choice((10, 40)),
+            slow=0.5,
+            commit_interval_ms=30,
+            awaits_commits=chance.random() < 0.5,
+        ),
+        acts=tuple(acts),
+        healed_after_ms=chance.choice((0, 300)),
+    )
+
+
+def _change_of_course(chance: random.Random, name: str) -> Act:
+    kind = chance.choice((ActKind.SUBSCRIBE, ActKind.STALL, ActKind.CRASH))
+    act = Act(after_ms=chance.randint(80, 480), kind=kind, process=name)
+    if kind is ActKind.SUBSCRIBE:
+        return attrs.evolve(act, topics=chance.choice((("T",), ("U",), TOPICS)))
+    return attrs.evolve(act, for_ms=chance.choice((1, 50)) if kind is ActKind.CRASH else 0)
 
 
 class _Author:
