@@ -8,6 +8,8 @@ STAMP := $(VENV)/.stamp
 
 SEEDS ?= 2000
 FIRST_SEED ?= 0
+# A run of chaos takes about two minutes, a run of the swarm milliseconds: SEEDS has two defaults.
+CHAOS_SEEDS = $(if $(filter file,$(origin SEEDS)),1,$(SEEDS))
 
 # Processes that check and test, for two cores: of the tests one mostly waits for brokers.
 WORKERS ?= 2
@@ -20,7 +22,7 @@ FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test tools lint types imports docs wheel pytest quick coverage bench soak format lock clean
+.PHONY: help setup demo test tools lint types imports docs wheel pytest quick coverage bench soak chaos format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +80,9 @@ bench: tools setup ## the benchmarks, into build/benchmarks.json
 
 soak: setup ## the swarm over SEEDS=n seeds from FIRST_SEED=k on, on all cores
 	@scripts/soak $(BIN)/python $(FIRST_SEED) $(SEEDS)
+
+chaos: tools setup ## real brokers and members under faults: SEEDS=n (1) FIRST_SEED=k [MINUTES=m]
+	$(FROM_ROOT) $(BIN)/python -m tests.chaos.run $(FIRST_SEED) $(CHAOS_SEEDS) $(if $(MINUTES),--minutes $(MINUTES))
 
 format: setup ## rewrite the sources as ruff likes them
 	$(BIN)/ruff check --fix

@@ -11,7 +11,7 @@ from xdist.workermanage import WorkerController
 
 __all__ = ["ON_BROKERS", "ON_SPARK", "FolderScheduling"]
 
-ON_BROKERS: Final = ("broker", "interop")
+ON_BROKERS: Final = ("broker", "interop", "chaos")
 ON_SPARK: Final = "spark"
 
 

@@ -1,0 +1,196 @@
+"""The members of a run, as a supervisor sees them: seats, lives, signals, and what they logged.
+
+A seat is a member of the group: an identity, a namespace, links to the brokers. A life is one
+process in a seat. Every process is under the watch of the cluster's reaper, so none outlives the
+run, whatever ends it.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from attrs import define, evolve, field
+
+from coopgroup.testing.processes import BrokerProcess, Reaper
+from coopgroup.testing.trial.recording import EventReader
+from tests.chaos.checkers import Commit, Freeze, HandOut
+from tests.chaos.member import MemberSpec, dump_spec
+from tests.chaos.network import Link, Namespace
+
+__all__ = ["Life", "Seat"]
+
+STOP_S: Final = 1.0
+
+
+@define(eq=False)
+class Life:
+    """One process of a member.
+
+    Attributes:
+        spec: what it runs.
+        process: the process.
+        is_wanted: whether it should be alive; its death is then its own doing.
+        hand_outs: records that it got, as far as they were read.
+        commits: commits that it knew to be acknowledged, likewise.
+        freezes: when it was stopped.
+        errors: error events and failed commits, by text.
+    """
+
+    spec: MemberSpec
+    process: BrokerProcess
+    is_wanted: bool = True
+    hand_outs: list[HandOut] = field(factory=list)
+    commits: list[Commit] = field(factory=list)
+    freezes: list[Freeze] = field(factory=list)
+    errors: dict[str, int] = field(factory=dict)
+    frozen_since_ns: int | None = None
+    _reader: EventReader = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._reader = EventReader(self.path("events"))
+
+    @property
+    def name(self) -> str:
+        """Name of the process, such as `m1-3`."""
+        return self.spec.process
+
+    def path(self, suffix: str) -> Path:
+        """A file of this process."""
+        return Path(self.spec.folder) / f"{self.spec.process}.{suffix}"
+
+    def read(self) -> None:
+        """Read what the process has logged since the last call."""
+        for event in self._reader.read_new():
+            fields: dict[str, Any] = event.fields
+            match event.name:
+                case "record":
+                    self.hand_outs.append(
+                        HandOut(
+                            process=self.name,
+                            partition=(fields["partition"][0], fields["partition"][1]),
+                            offset=fields["offset"],
+                            spell=fields["spell"],
+                            began_ns=fields["began_ns"],
+                            at_ns=fields["moment_ns"],
+                        )
+                    )
+                case "committed":
+                    self.commits += [
+                        Commit(
+                            process=self.name,
+                            partition=(topic, partition),
+                            offset=offset,
+                            at_ns=event.at_ns,
+                        )
+                        for (topic, partition), offset in fields["offsets"]
+                    ]
+                    self._count(fields["text"])
+                case "error" | "commit failed":
+                    self._count(fields["text"])
+                case _:
+                    pass
+
+    def led_generation(self) -> int:
+        """The last generation that this process led a round of, -1 for none."""
+        led = -1
+        path = self.path("telemetry")
+        for line in path.read_text().splitlines() if path.exists() else ():
+            if '"round_led"' in line:
+                led = max(led, int(json.loads(line).get("generation", -1)))
+        return led
+
+    def freeze(self) -> None:
+        """Stop the process, and wait until the kernel says so."""
+        self.process.pause()
+        until = time.monotonic() + STOP_S
+        while not _is_stopped(self.process.pid) and time.monotonic() < until:
+            time.sleep(0.001)
+        self.frozen_since_ns = time.monotonic_ns()
+
+    def thaw(self) -> None:
+        """Let a stopped process go on; does nothing if it is not stopped."""
+        if self.frozen_since_ns is None:
+            return
+        freeze = Freeze(
+            process=self.name, begin_ns=self.frozen_since_ns, end_ns=time.monotonic_ns()
+        )
+        self.freezes.append(freeze)
+        self.frozen_since_ns = None
+        if self.process.is_running:
+            self.process.resume()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.is_wanted = False
+        self.process.kill()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to a process that lives."""
+        if self.process.is_running:
+            os.kill(self.process.pid, number)
+
+    def _count(self, text: str) -> None:
+        if text:
+            self.errors[text] = self.errors.get(text, 0) + 1
+
+
+@define(eq=False)
+class Seat:
+    """A member of the group.
+
+    Attributes:
+        name: `m1` and so on.
+        spec: what each of its processes runs, but for the name of the process.
+        reaper: of the cluster.
+        namespace: None without root.
+        links: to the brokers, in their order; none without root.
+        lives: all its processes, in order.
+        is_restarting: whether a fault will start the next process.
+    """
+
+    name: str
+    spec: MemberSpec
+    reaper: Reaper
+    namespace: Namespace | None = None
+    links: Sequence[Link] = ()
+    lives: list[Life] = field(factory=list)
+    is_restarting: bool = False
+
+    @property
+    def life(self) -> Life:
+        """The present process."""
+        return self.lives[-1]
+
+    def start(self) -> None:
+        """Start the next process."""
+        name = f"{self.name}-{len(self.lives) + 1}"
+        path = Path(self.spec.folder) / name
+        config: Mapping[str, Any] = self.spec.config
+        if self.spec.kind != "confluent_kafka":
+            config = {**config, "coopgroup.telemetry.file": f"{path}.telemetry"}
+        spec = evolve(
+            self.spec,
+            process=name,
+            config=dict(config),
+            namespace="" if self.namespace is None else self.namespace.path,
+        )
+        command = [
+            *("env", "PYTHONFAULTHANDLER=1", sys.executable, "-m", "tests.chaos.member"),
+            dump_spec(spec),
+        ]
+        process = BrokerProcess(command, Path(f"{path}.log"), self.reaper)
+        self.lives.append(Life(spec=spec, process=process))
+        self.is_restarting = False
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return text.rpartition(")")[2].split()[0] in {"T", "t", "Z"}

@@ -1,0 +1,330 @@
+"""Checkers of a chaos run: pure functions from records and commits to violations.
+
+No checker asks a consumer what it thinks that it owns. The input is what the application got
+(`HandOut`), which commits the broker acknowledged to it (`Commit`), which records the broker
+acknowledged to the producer, and every commit that the broker wrote to `__consumer_offsets`.
+
+A spell is one ownership of a partition by one process: from one `on_assign` to the next. A process
+is one life of a member; a restarted member is another process. Moments are nanoseconds of
+CLOCK_MONOTONIC, which all processes of a machine share.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TypeAlias
+
+from attrs import evolve, frozen
+
+__all__ = [
+    "Commit",
+    "Freeze",
+    "HandOut",
+    "Partition",
+    "Spell",
+    "Violation",
+    "Written",
+    "handed_out_after_commit",
+    "lost",
+    "moment_before_freeze",
+    "repeated",
+    "skipped",
+    "spells",
+    "two_owners",
+    "undrained",
+    "unrest",
+    "went_back",
+]
+
+Partition: TypeAlias = tuple[str, int]
+
+EXAMPLES_MAX = 5
+
+
+@frozen(kw_only=True)
+class HandOut:
+    """A record that `poll` returned to an application.
+
+    Attributes:
+        process: name of the process, such as `m1-3`.
+        partition: partition of the record.
+        offset: offset of the record.
+        spell: how often this process had been assigned the partition.
+        began_ns: when the call of `poll` began.
+        at_ns: when it had returned.
+    """
+
+    process: str
+    partition: Partition
+    offset: int
+    spell: int
+    began_ns: int
+    at_ns: int
+
+
+@frozen(kw_only=True)
+class Commit:
+    """A committed offset that the broker acknowledged to a process, and when the process knew."""
+
+    process: str
+    partition: Partition
+    offset: int
+    at_ns: int
+
+
+@frozen(kw_only=True)
+class Freeze:
+    """A process was stopped by SIGSTOP from `begin_ns` to `end_ns`."""
+
+    process: str
+    begin_ns: int
+    end_ns: int
+
+
+@frozen(kw_only=True)
+class Written:
+    """A record of `__consumer_offsets`; `offset` None is a tombstone, which forgets the offset."""
+
+    partition: Partition
+    offset: int | None
+
+
+@frozen(kw_only=True)
+class Spell:
+    """The records that one process got in one ownership of one partition."""
+
+    process: str
+    partition: Partition
+    first_ns: int
+    last_ns: int
+    offsets: tuple[int, ...]
+
+
+@frozen(kw_only=True, order=True)
+class Violation:
+    """A broken promise: a short name of its kind, and what exactly was seen."""
+
+    kind: str
+    text: str
+
+
+def moment_before_freeze(hand_outs: Iterable[HandOut], freezes: Iterable[Freeze]) -> list[HandOut]:
+    """Date the one record back that a process got just before it was frozen.
+
+    A process can be stopped after `poll` returned and before it read the clock. The record then has
+    a moment after the freeze, although it was handed out before. No client can prevent that. At
+    most one record in each freeze is dated back: the first one, and only if its call of `poll`
+    began before the freeze. All later records are stale if the lease was over.
+    """
+    by_process: dict[str, list[HandOut]] = defaultdict(list)
+    for one in hand_outs:
+        by_process[one.process].append(one)
+    for freeze in freezes:
+        mine = by_process[freeze.process]
+        for index, one in enumerate(mine):
+            if one.began_ns <= freeze.begin_ns and one.at_ns >= freeze.end_ns:
+                mine[index] = evolve(one, at_ns=freeze.begin_ns)
+                break
+    return [one for mine in by_process.values() for one in mine]
+
+
+def spells(hand_outs: Iterable[HandOut]) -> list[Spell]:
+    """Return the spells that handed out records, by partition and first moment."""
+    groups: dict[tuple[Partition, str, int], list[HandOut]] = defaultdict(list)
+    for one in hand_outs:
+        groups[one.partition, one.process, one.spell].append(one)
+    found = [
+        Spell(
+            process=process,
+            partition=partition,
+            first_ns=min(one.at_ns for one in ones),
+            last_ns=max(one.at_ns for one in ones),
+            offsets=tuple(one.offset for one in ones),
+        )
+        for (partition, process, _), ones in groups.items()
+    ]
+    return sorted(found, key=lambda one: (one.partition, one.first_ns, one.process))
+
+
+def lost(
+    acknowledged: Mapping[Partition, Collection[int]],
+    hand_outs: Iterable[HandOut],
+    closed: Collection[str] = (),
+) -> list[Violation]:
+    """Find acknowledged records that no process ever got; deleted topics do not count."""
+    seen: dict[Partition, set[int]] = defaultdict(set)
+    for one in hand_outs:
+        seen[one.partition].add(one.offset)
+    return [
+        Violation(
+            kind="lost",
+            text=f"{_name(partition)}: {len(missing)} acknowledged records were never handed out: "
+            f"{_some(missing)}",
+        )
+        for partition, offsets in sorted(acknowledged.items())
+        if partition[0] not in closed and (missing := sorted(set(offsets) - seen[partition]))
+    ]
+
+
+def skipped(hand_outs: Iterable[HandOut], written: Iterable[Written]) -> list[Violation]:
+    """Find spells that left records out.
+
+    A spell begins where a commit ended, or at an offset below one, or at 0. Within a spell offsets
+    grow by one: the topics of a run have neither transactions nor compaction.
+    """
+    highest: dict[Partition, int] = defaultdict(int)
+    for commit in written:
+        highest[commit.partition] = max(highest[commit.partition], commit.offset or 0)
+    found = []
+    for spell in spells(hand_outs):
+        first = spell.offsets[0]
+        if first > highest[spell.partition]:
+            found.append(
+                Violation(
+                    kind="skipped",
+                    text=f"{_name(spell.partition)}: {spell.process} began at {first}, but the "
+                    f"highest offset ever committed is {highest[spell.partition]}",
+                )
+            )
+        found += [
+            Violation(
+                kind="skipped",
+                text=f"{_name(spell.partition)}: {spell.process} got {after} after {before}",
+            )
+            for before, after in pairwise(spell.offsets)
+            if after != before + 1
+        ]
+    return found
+
+
+def two_owners(hand_outs: Iterable[HandOut]) -> list[Violation]:
+    """Find pairs of spells of one partition, in two processes, that overlap in time."""
+    found = []
+    ordered = spells(hand_outs)
+    for index, spell in enumerate(ordered):
+        for later in ordered[index + 1 :]:
+            if later.partition != spell.partition:
+                break
+            overlap_ns = min(spell.last_ns, later.last_ns) - later.first_ns
+            if later.process != spell.process and overlap_ns >= 0:
+                found.append(
+                    Violation(
+                        kind="two owners",
+                        text=f"{_name(spell.partition)}: {spell.process} and {later.process} both "
+                        f"got records for {overlap_ns / 1e6:.1f} ms from {later.first_ns}",
+                    )
+                )
+    return found
+
+
+def handed_out_after_commit(
+    hand_outs: Iterable[HandOut], commits: Iterable[Commit]
+) -> list[Violation]:
+    """Find records that were handed out after a commit that covers them was acknowledged."""
+    moments: dict[Partition, list[tuple[int, int, Commit | HandOut]]] = defaultdict(list)
+    for commit in commits:
+        moments[commit.partition].append((commit.at_ns, 0, commit))
+    for one in hand_outs:
+        moments[one.partition].append((one.at_ns, 1, one))
+    found = []
+    for partition, mine in sorted(moments.items()):
+        highest, by = 0, ""
+        again: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for _, _, event in sorted(mine, key=lambda entry: entry[:2]):
+            if isinstance(event, Commit):
+                if event.offset > highest:
+                    highest, by = event.offset, event.process
+            elif event.offset < highest:
+                again[event.process, by].append(event.offset)
+        found += [
+            Violation(
+                kind="again after commit",
+                text=f"{_name(partition)}: {process} got {_some(offsets)} after {by} had "
+                "committed beyond",
+            )
+            for (process, by), offsets in sorted(again.items())
+        ]
+    return found
+
+
+def went_back(written: Iterable[Written]) -> list[Violation]:
+    """Find committed offsets below the one before, in the order of the broker's log."""
+    last: dict[Partition, int] = {}
+    found = []
+    for one in written:
+        if one.offset is None:
+            last.pop(one.partition, None)
+            continue
+        before = last.get(one.partition, 0)
+        if one.offset < before:
+            found.append(
+                Violation(
+                    kind="commit went back",
+                    text=f"{_name(one.partition)}: from {before} to {one.offset}",
+                )
+            )
+        last[one.partition] = one.offset
+    return found
+
+
+def unrest(
+    hand_outs: Iterable[HandOut],
+    partitions: Collection[Partition],
+    processes: Collection[str],
+    difference_max: int,
+) -> list[Violation]:
+    """Say what is wrong in a stretch of time in which the group should be at rest.
+
+    Args:
+        hand_outs: records that were handed out in that time.
+        partitions: partitions that had new records in that time.
+        processes: processes that should share them.
+        difference_max: by how many partitions two processes may differ.
+    """
+    owners: dict[Partition, set[str]] = defaultdict(set)
+    for one in hand_outs:
+        owners[one.partition].add(one.process)
+    found = [
+        Violation(
+            kind="unrest",
+            text=f"{_name(partition)}: handed out by "
+            f"{', '.join(sorted(owners[partition])) or 'no process'}",
+        )
+        for partition in sorted(partitions)
+        if len(owners[partition]) != 1
+    ]
+    if found:
+        return found
+    counts = Counter(dict.fromkeys(processes, 0))
+    for partition in partitions:
+        counts[next(iter(owners[partition]))] += 1
+    if max(counts.values()) - min(counts.values()) > difference_max:
+        shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+        return [Violation(kind="unrest", text=f"shares are uneven: {shares}")]
+    return []
+
+
+def undrained(ends: Mapping[Partition, int], written: Iterable[Written]) -> list[Violation]:
+    """Find partitions whose last commit is not the log end offset."""
+    last = {one.partition: one.offset or 0 for one in written}
+    return [
+        Violation(
+            kind="undrained", text=f"{_name(one)}: committed {last.get(one, 0)}, log end {end}"
+        )
+        for one, end in sorted(ends.items())
+        if last.get(one, 0) != end
+    ]
+
+
+def repeated(hand_outs: Sequence[HandOut]) -> int:
+    """Return how many records were handed out again; at-least-once delivery allows that."""
+    return len(hand_outs) - len({(one.partition, one.offset) for one in hand_outs})
+
+
+def _name(partition: Partition) -> str:
+    return f"{partition[0]}-{partition[1]}"
+
+
+def _some(offsets: Sequence[int]) -> str:
+    text = ", ".join(map(str, offsets[:EXAMPLES_MAX]))
+    return text if len(offsets) <= EXAMPLES_MAX else f"{text}, … {offsets[-1]}"

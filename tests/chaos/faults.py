@@ -1,0 +1,163 @@
+"""Faults of a chaos run, drawn from a seed before the run begins.
+
+A plan is a pure function of the seed, the length, and whether there is a network to disturb. The
+same seed draws the same faults at the same moments; how a real cluster answers is not repeatable.
+A target is a number: the run picks the member or broker with it among those that can be hit.
+"""
+
+from random import Random
+
+from attrs import frozen
+
+__all__ = ["KINDS", "Fault", "Group", "Kind", "draw", "draw_group"]
+
+MEMBERS = 6
+GAP_S = (0.3, 2.0)
+
+
+@frozen
+class Kind:
+    """One kind of fault.
+
+    Attributes:
+        weight: how often it is drawn, relative to the others.
+        seconds: shortest and longest duration; a killed process is started again after it.
+        on: what it hits: "member", "broker", "link" or "topic".
+    """
+
+    weight: int
+    seconds: tuple[float, float]
+    on: str
+
+
+KINDS: dict[str, Kind] = {
+    "kill member": Kind(5, (0.2, 9), "member"),
+    "kill group leader": Kind(3, (0.2, 9), "member"),
+    "freeze member": Kind(5, (0.3, 12), "member"),
+    "freeze group leader": Kind(2, (0.3, 12), "member"),
+    "close member": Kind(2, (0.2, 6), "member"),
+    "hand over member": Kind(2, (0.2, 6), "member"),
+    "application does not poll": Kind(2, (1, 20), "member"),
+    "wall clock jumps": Kind(2, (1, 10), "member"),
+    "kill broker": Kind(2, (0.5, 8), "broker"),
+    "kill coordinator": Kind(3, (0.5, 8), "broker"),
+    "stop broker": Kind(1, (0.5, 8), "broker"),
+    "freeze broker": Kind(2, (0.3, 8), "broker"),
+    "freeze coordinator": Kind(3, (0.3, 8), "broker"),
+    "slow broker": Kind(3, (2, 10), "broker"),
+    "leaders move back": Kind(2, (0, 0), "broker"),
+    "cut off from one broker": Kind(3, (0.5, 14), "link"),
+    "cut off from all brokers": Kind(3, (0.5, 14), "link"),
+    "requests do not arrive": Kind(2, (0.5, 14), "link"),
+    "answers do not arrive": Kind(3, (0.5, 14), "link"),
+    "connections reset": Kind(2, (0.1, 4), "link"),
+    "half open, broker gone": Kind(3, (0, 0), "link"),
+    "half open, member gone": Kind(2, (0, 0), "link"),
+    "delay": Kind(3, (2, 12), "link"),
+    "loss": Kind(3, (2, 12), "link"),
+    "interface down": Kind(2, (0.5, 14), "link"),
+    "topic grows": Kind(2, (0, 0), "topic"),
+    "topic starts": Kind(1, (0, 0), "topic"),
+    "topic closes": Kind(1, (0, 0), "topic"),
+}
+
+
+@frozen(kw_only=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        at_s: when it begins, in seconds from the first moment of the faults.
+        kind: key of `KINDS`.
+        seconds: how long it lasts.
+        target: number from which the run picks what is hit.
+        size: from 0 to 1: how much of delay, loss, or the clock's jump.
+    """
+
+    at_s: float
+    kind: str
+    seconds: float
+    target: int
+    size: float
+
+
+@frozen(kw_only=True)
+class Group:
+    """The group of a run.
+
+    Attributes:
+        policy: name and options, as the command line takes them.
+        assignor: name and options.
+        identities: of each member: "static", "kept" or "none".
+        commits: of each member: "sync", "async" or "auto".
+        difference_max: by how many partitions two members may differ at rest.
+    """
+
+    policy: dict[str, object]
+    assignor: dict[str, object]
+    identities: tuple[str, ...]
+    commits: tuple[str, ...]
+    difference_max: int
+
+
+def draw(seed: int, seconds: float, *, network: bool) -> tuple[Fault, ...]:
+    """Draw the faults of a run.
+
+    Args:
+        seed: of the run.
+        seconds: the last fault begins before that.
+        network: whether members are behind the proxy; without it the kinds "link" are left out.
+    """
+    random = Random(f"faults {seed}")
+    names = [name for name, kind in KINDS.items() if network or kind.on != "link"]
+    weights = [KINDS[name].weight for name in names]
+    faults = []
+    at_s = random.uniform(*GAP_S)
+    while at_s < seconds:
+        kind = random.choices(names, weights)[0]
+        low, high = KINDS[kind].seconds
+        faults.append(
+            Fault(
+                at_s=round(at_s, 3),
+                kind=kind,
+                # Squared: most faults are short, so that they overlap with recoveries.
+                seconds=round(low + (high - low) * random.random() ** 2, 3),
+                target=random.randrange(1_000_000),
+                size=round(random.random(), 3),
+            )
+        )
+        at_s += random.uniform(*GAP_S)
+    return tuple(faults)
+
+
+def draw_group(seed: int) -> Group:
+    """Draw policy, assignor, identities and commit styles of a run's members.
+
+    Policy and assignor go through all combinations with six seeds in a row, so that a handful of
+    runs meets each of them.
+    """
+    random = Random(f"group {seed}")
+    wait_ms = random.choice([2_000, 5_000, 9_000])
+    policies: list[dict[str, object]] = [
+        {"name": "simple"},
+        {"name": "deferred", "scheduled_rebalance_timeout_ms": wait_ms},
+        {
+            "name": "incremental",
+            "scheduled_rebalance_timeout_ms": wait_ms,
+            "max_moves_per_round": random.choice([1, 3, 6]),
+            "move_interval_ms": random.choice([0, 500, 1_000]),
+        },
+    ]
+    assignors: list[dict[str, object]] = [
+        {"name": "lag-aware", "scope": "group"},
+        {"name": "sticky"},
+    ]
+    identities = ["static", "static", "kept", "kept", "none", "none"]
+    random.shuffle(identities)
+    return Group(
+        policy=policies[seed % 3],
+        assignor=assignors[seed // 3 % 2],
+        identities=tuple(identities),
+        commits=tuple(random.choice(["sync", "async", "auto"]) for _ in range(MEMBERS)),
+        difference_max=1,
+    )

@@ -1,0 +1,265 @@
+"""A member of a chaos run: one process, one consumer, one loop that writes down what it got.
+
+Run as `python -m tests.chaos.member SPEC`, with `MemberSpec` as JSON. The application polls, writes
+each record down before it does anything else, and commits in one of three styles:
+
+- `sync`: all positions twice a second, and those of revoked partitions in `on_revoke`.
+- `async`: the same, without waiting for the answer.
+- `auto`: the consumer commits by itself.
+
+SIGTERM closes. SIGUSR1 hands over first. SIGUSR2 makes the application stop polling for the seconds
+that stand in its file `.stall`. Its file `.clock` holds seconds to add to the wall clock.
+Log lines are written with one system call each, so SIGKILL loses none that a commit covers.
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from attrs import asdict, frozen
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from coopgroup.testing.trial.recording import EventLog
+from tests.chaos.network import enter_namespace
+
+__all__ = ["KINDS", "MemberSpec", "dump_spec"]
+
+KINDS: Final = ("coopgroup", "without lease", "confluent_kafka")
+POLL_S: Final = 0.1
+COMMIT_S: Final = 0.5
+HAND_OVER_S_MAX: Final = 10.0
+FOREVER_MS: Final = 1 << 53
+
+
+@frozen(kw_only=True)
+class MemberSpec:
+    """What a member is.
+
+    Attributes:
+        kind: one of `KINDS`; the last two are positive controls, which the checkers must catch.
+        folder: folder of its logs.
+        process: name of the process; logs are named after it.
+        config: configuration of the consumer.
+        topics: topics, or one regular expression that begins with "^".
+        policy: name and options.
+        assignor: name and options.
+        commits: "sync", "async" or "auto".
+        namespace: file of the network namespace to enter, or "" for none.
+        work_s: how long the application works on each record.
+    """
+
+    kind: str
+    folder: str
+    process: str
+    config: dict[str, Any]
+    topics: list[str]
+    policy: dict[str, Any]
+    assignor: dict[str, Any]
+    commits: str
+    namespace: str = ""
+    work_s: float = 0.0
+
+
+def dump_spec(spec: MemberSpec) -> str:
+    """Write a specification as an argument of the program."""
+    return json.dumps(asdict(spec))
+
+
+class Application:
+    """The application around one consumer.
+
+    Args:
+        spec: what it is.
+    """
+
+    def __init__(self, spec: MemberSpec) -> None:
+        self._spec = spec
+        self._path = Path(spec.folder) / spec.process
+        self._log = EventLog(Path(f"{self._path}.events"))
+        self._positions: dict[tuple[str, int], int] = {}
+        self._spells: dict[tuple[str, int], int] = {}
+        self._is_closing = False
+        self._is_handing_over = False
+        self._stalls = False
+        self._consumer = self._build()
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Remember what the run asks for; the loop does it."""
+        if number == signal.SIGUSR2:
+            self._stalls = True
+            return
+        self._is_closing = True
+        self._is_handing_over = number == signal.SIGUSR1
+
+    def run(self) -> None:
+        """Consume until told to stop, then close."""
+        self._consumer.subscribe(
+            self._spec.topics,
+            on_assign=self._on_assign,
+            on_revoke=self._on_revoke,
+            on_lost=self._on_lost,
+        )
+        self._consume(lambda: self._is_closing)
+        if self._is_handing_over:
+            self._log.write("handing over")
+            self._consumer.hand_over()
+            until = time.monotonic() + HAND_OVER_S_MAX
+            self._consume(lambda: not self._consumer.assignment() or time.monotonic() > until)
+        self._log.write("closing")
+        self._consumer.close()
+        self._log.write("closed")
+
+    # --- loop -----------------------------------------------------------------------------------
+
+    def _consume(self, is_over: Callable[[], bool]) -> None:
+        next_commit = time.monotonic() + COMMIT_S
+        while not is_over():
+            began_ns = time.monotonic_ns()
+            message = self._consumer.poll(POLL_S)
+            if message is not None:
+                self._write_down(message, began_ns)
+            if time.monotonic() >= next_commit:
+                self._commit(list(self._positions))
+                next_commit = time.monotonic() + COMMIT_S
+            if self._stalls:
+                self._stalls = False
+                time.sleep(float(Path(f"{self._path}.stall").read_text()))
+
+    def _write_down(self, message: Message, began_ns: int) -> None:
+        at_ns = time.monotonic_ns()
+        if (error := message.error()) is not None:
+            self._log.write("error", code=error.name(), text=error.str())
+            return
+        partition = (str(message.topic()), int(message.partition() or 0))
+        offset = int(message.offset() or 0)
+        self._log.write(
+            "record",
+            partition=partition,
+            offset=offset,
+            spell=self._spells.get(partition, 0),
+            began_ns=began_ns,
+            moment_ns=at_ns,
+        )
+        self._positions[partition] = offset + 1
+        if self._spec.work_s:
+            time.sleep(self._spec.work_s)
+
+    def _commit(self, partitions: list[tuple[str, int]]) -> None:
+        offsets = [
+            TopicPartition(*one, self._positions[one])
+            for one in partitions
+            if one in self._positions
+        ]
+        if not offsets or self._spec.commits == "auto":
+            return
+        if self._spec.commits == "async":
+            self._consumer.commit(offsets=offsets, asynchronous=True)  # `_on_commit` hears of it
+            return
+        try:
+            answers = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            self._log.write("commit failed", text=str(error))
+            return
+        self._on_commit(None, answers if isinstance(answers, list) else [])
+
+    # --- callbacks ------------------------------------------------------------------------------
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        done = [
+            ((one.topic, one.partition), one.offset)
+            for one in partitions
+            if error is None and one.error is None and one.offset >= 0
+        ]
+        self._log.write("committed", offsets=done, text=str(error or ""))
+
+    def _on_assign(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        names = [(one.topic, one.partition) for one in partitions]
+        for name in names:
+            self._spells[name] = self._spells.get(name, 0) + 1
+            self._positions.pop(name, None)  # another member may have committed beyond it
+        self._log.write("assigned", partitions=names)
+
+    def _on_revoke(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        names = [(one.topic, one.partition) for one in partitions]
+        self._commit(names)
+        for name in names:
+            self._positions.pop(name, None)
+        self._log.write("revoked", partitions=names)
+
+    def _on_lost(self, _consumer: object, partitions: list[TopicPartition]) -> None:
+        names = [(one.topic, one.partition) for one in partitions]
+        for name in names:
+            self._positions.pop(name, None)
+        self._log.write("lost", partitions=names)
+
+    def _build(self) -> Any:  # noqa: ANN401 - consumers of two libraries
+        config = self._spec.config | {
+            "enable.auto.commit": self._spec.commits == "auto",
+            "auto.commit.interval.ms": int(COMMIT_S * 1000),
+            "on_commit": self._on_commit,
+        }
+        if self._spec.kind == "confluent_kafka":
+            return Consumer(config)
+        if self._spec.kind == "without lease":
+            _forget_the_lease()
+        return _cooperative(self._spec, config)
+
+
+def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
+    import coopgroup  # noqa: PLC0415 - the wall clock is patched before
+
+    policies = {
+        "simple": coopgroup.SimplePolicy,
+        "deferred": coopgroup.DeferredPolicy,
+        "incremental": coopgroup.IncrementalPolicy,
+    }
+    assignors = {"lag-aware": coopgroup.LagAwareAssignor, "sticky": coopgroup.StickyAssignor}
+    policy, assignor = dict(spec.policy), dict(spec.assignor)
+    policy_class: Any = policies[policy.pop("name")]
+    assignor_class: Any = assignors[assignor.pop("name")]
+    return coopgroup.CooperativeConsumer(
+        config, policy=policy_class(**policy), assignor=assignor_class(**assignor)
+    )
+
+
+def _forget_the_lease() -> None:
+    """Make a member that works on, however long no heartbeat was answered."""
+    from coopgroup.member.member import Member  # noqa: PLC0415 - only this control needs it
+
+    for name in ("lost_at_ms", "hold_until_ms"):
+        if not isinstance(getattr(Member, name, None), property):
+            raise TypeError(f"Member.{name} has moved: this control would be a healthy member")
+        setattr(Member, name, property(lambda _: FOREVER_MS))
+
+
+def _let_the_wall_clock_jump(path: Path) -> None:
+    """Add the seconds in a file to the wall clock of this process, as far as Python reads it."""
+    true_ns = time.time_ns
+
+    def jumped_ns() -> int:
+        offset = path.read_text() if path.exists() else ""
+        return true_ns() + int(float(offset or 0) * 1e9)
+
+    time.time_ns = jumped_ns
+    time.time = lambda: jumped_ns() / 1e9
+
+
+def main() -> None:
+    """Run the member that the argument describes."""
+    spec = MemberSpec(**json.loads(sys.argv[1]))
+    if spec.namespace:
+        enter_namespace(spec.namespace)
+    _let_the_wall_clock_jump(Path(spec.folder) / f"{spec.process}.clock")
+    application = Application(spec)
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, application.on_signal)
+    application.run()
+
+
+if __name__ == "__main__":
+    main()

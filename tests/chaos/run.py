@@ -1,0 +1,445 @@
+"""`make chaos`: positive controls first, then a real cluster under the faults of each seed.
+
+A run has five parts: start, faults, rest, drain, check. At rest, each partition is handed out by
+one process, and the shares are even. Drained means that the committed offset of each partition is
+its log end offset. A run that fails leaves its logs in `build/chaos/<seed>`.
+"""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+from attrs import asdict, define, field
+from confluent_kafka import Consumer, TopicPartition
+
+from coopgroup.pipeline.internal_topic import OffsetKey, decode_key, decode_offset_value
+from coopgroup.testing.errors import ClusterError
+from tests.chaos.checkers import (
+    Commit,
+    HandOut,
+    Partition,
+    Violation,
+    Written,
+    handed_out_after_commit,
+    lost,
+    moment_before_freeze,
+    repeated,
+    skipped,
+    two_owners,
+    undrained,
+    unrest,
+    went_back,
+)
+from tests.chaos.faults import Group, draw, draw_group
+from tests.chaos.member import MemberSpec
+from tests.chaos.stage import GROUP, TOPICS, Stage, can_disturb_network
+
+__all__ = ["Report", "control", "main", "play"]
+
+FAULTS_S: Final = 60.0
+START_S: Final = 60.0
+REST_S: Final = 90.0
+REST_WINDOW_S: Final = 4.0
+DRAIN_S: Final = 45.0
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+CONTROL_SESSION_MS: Final = 3_000
+CONTROL_RECORDS: Final = 20
+CONTROL_BACKLOG: Final = 3_000
+CONTROL_S: Final = 40.0
+
+CLIENT: Final[dict[str, Any]] = {
+    "group.id": GROUP,
+    "auto.offset.reset": "earliest",
+    "session.timeout.ms": 6_000,
+    "heartbeat.interval.ms": 1_000,
+    "max.poll.interval.ms": 12_000,
+    "topic.metadata.refresh.interval.ms": 1_000,
+    "reconnect.backoff.max.ms": 1_000,
+    "socket.connection.setup.timeout.ms": 5_000,
+}
+
+
+@define(kw_only=True)
+class Report:
+    """What became of a run.
+
+    Attributes:
+        seed: of the run.
+        group: policy, assignor, identities and commit styles.
+        faults: how many of each kind hit something.
+        records: acknowledged by the brokers.
+        handed_out: records that applications got.
+        again: of these, how many had been handed out before.
+        commits: records of the group in `__consumer_offsets`.
+        refused: errors that members saw, by text.
+        rest_s: from the end of the faults until the group was at rest, None if it never was.
+        drain_s: from the end of the load until all was committed, None if it never was.
+        violations: broken promises.
+        error: why the run could not be played to its end, or "".
+    """
+
+    seed: int
+    group: Group
+    faults: Counter[str] = field(factory=Counter)
+    records: int = 0
+    handed_out: int = 0
+    again: int = 0
+    commits: int = 0
+    refused: Counter[str] = field(factory=Counter)
+    rest_s: float | None = None
+    drain_s: float | None = None
+    violations: list[Violation] = field(factory=list)
+    error: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the run was played to its end and no promise was broken."""
+        return not self.violations and not self.error
+
+    def line(self) -> str:
+        """One line about it."""
+        found = Counter(one.kind for one in self.violations)
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in sorted(found.items()))
+        return (
+            f"seed {self.seed}: {self.group.policy['name']}, {self.group.assignor['name']}; "
+            f"{self.faults.total()} faults, {self.records} records, {self.again} again, "
+            f"rest {_seconds(self.rest_s)}, drained {_seconds(self.drain_s)}: "
+            f"{self.error or kinds or 'no violation'}"
+        )
+
+
+def _seconds(value: float | None) -> str:
+    return "never" if value is None else f"{value:.1f} s"
+
+
+def play(seed: int, folder: Path, *, seconds: float = FAULTS_S, network: bool) -> Report:
+    """Play the run of a seed.
+
+    Args:
+        seed: what to play.
+        folder: gets the logs; what is in it already is removed.
+        seconds: how long faults go on.
+        network: whether to disturb the network; only root can.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    group = draw_group(seed)
+    report = Report(seed=seed, group=group)
+    try:
+        with Stage(folder, seed, network=network) as stage:
+            try:
+                _play_on(stage, report, group, seconds, network=network)
+            finally:
+                report.faults = Counter(fault.kind for fault, _ in stage.performed)
+                report.violations += stage.violations
+                plan = [{**asdict(fault), "hit": hit} for fault, hit in stage.performed]
+                (folder / "faults.json").write_text(json.dumps(plan, indent=1))
+    except (ClusterError, OSError) as error:
+        report.error = f"{type(error).__name__}: {error}"
+    (folder / "report.json").write_text(json.dumps(asdict(report), indent=1))
+    return report
+
+
+def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, network: bool) -> None:
+    for topic, partitions in TOPICS.items():
+        stage.open_topic(topic, partitions)
+    for index, (identity, commits) in enumerate(zip(group.identities, group.commits, strict=True)):
+        name = f"m{index + 1}"
+        config = {**stage.cluster.client_config(), **CLIENT, "client.id": name}
+        config |= {
+            "static": {"group.instance.id": name},
+            "kept": {"coopgroup.state.dir": str(stage.scratch / "state")},
+            "none": {},
+        }[identity]
+        spec = MemberSpec(
+            kind="coopgroup",
+            folder=str(stage.folder),
+            process=name,
+            config=config,
+            topics=["^chaos-.*"],
+            policy=group.policy,
+            assignor=group.assignor,
+            commits=commits,
+        )
+        stage.add_member(spec)
+    if _await_rest(stage, group, START_S, report) is None:
+        return
+    for fault in draw(report.seed, seconds, network=network):
+        stage.later(fault.at_s, lambda fault=fault: stage.perform(fault))  # type: ignore[misc]
+    stage.play(seconds)
+    stage.heal()
+    report.rest_s = _await_rest(stage, group, REST_S, report)
+    stage.load.finish(DRAIN_S)
+    report.drain_s = _await_drain(stage)
+    stage.close_members()
+    _check(stage, report)
+
+
+def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) -> float | None:
+    """Wait until the group is at rest; otherwise the last reason why not is a violation."""
+    begin_ns = time.monotonic_ns()
+    while True:
+        stage.play(1.0)
+        stage.read()
+        now_ns = time.monotonic_ns()
+        since_ns = now_ns - int(REST_WINDOW_S * 1e9)
+        recent = [one for life in stage.lives for one in life.hand_outs if one.at_ns > since_ns]
+        processes = [seat.life.name for seat in stage.seats]
+        reasons = unrest(recent, stage.load.partitions, processes, group.difference_max)
+        elapsed_s = (now_ns - begin_ns) / 1e9
+        if not reasons and elapsed_s > REST_WINDOW_S:
+            return round(elapsed_s, 1)
+        if elapsed_s > timeout_s:
+            report.violations += reasons
+            return None
+
+
+def _await_drain(stage: Stage) -> float | None:
+    """Wait until all that was acknowledged is committed, as far as members know."""
+    begin = time.monotonic()
+    while time.monotonic() < begin + DRAIN_S:
+        stage.play(0.5)
+        stage.read()
+        done: dict[Partition, int] = defaultdict(int)
+        for life in stage.lives:
+            for one in life.commits:
+                done[one.partition] = max(done[one.partition], one.offset)
+        if all(done[one] > max(offsets) for one, offsets in _acknowledged(stage).items()):
+            return round(time.monotonic() - begin, 1)
+    return None
+
+
+def _acknowledged(stage: Stage) -> dict[Partition, list[int]]:
+    """Acknowledged records of the topics that were not deleted."""
+    known = stage.load.acknowledged.items()
+    return {one: offsets for one, offsets in known if one[0] not in stage.load.closed and offsets}
+
+
+def _check(stage: Stage, report: Report) -> None:
+    """Read all that was left behind, and check it."""
+    stage.read()
+    hand_outs, commits = _evidence(stage)
+    written = read_commits(stage)
+    kept = [one for one in written if one.partition[0] not in stage.load.closed]
+    acknowledged = _acknowledged(stage)
+    open_hand_outs = [one for one in hand_outs if one.partition[0] not in stage.load.closed]
+    report.records = sum(map(len, acknowledged.values()))
+    report.handed_out = len(hand_outs)
+    report.again = repeated(hand_outs)
+    report.commits = len(written)
+    for life in stage.lives:
+        report.refused.update(life.errors)
+    report.violations += [
+        *lost(acknowledged, hand_outs),
+        *skipped(open_hand_outs, kept),
+        *two_owners(hand_outs),
+        *handed_out_after_commit(open_hand_outs, commits),
+        *went_back(kept),
+        *undrained(_ends(stage), kept),
+    ]
+
+
+def _evidence(stage: Stage) -> tuple[list[HandOut], list[Commit]]:
+    freezes = [one for life in stage.lives for one in life.freezes]
+    hand_outs = [one for life in stage.lives for one in life.hand_outs]
+    commits = [one for life in stage.lives for one in life.commits]
+    return moment_before_freeze(hand_outs, freezes), commits
+
+
+def _reader(stage: Stage) -> Consumer:
+    """A consumer that is in no group and commits nothing."""
+    return Consumer(
+        stage.cluster.client_config()
+        | {
+            "group.id": "chaos-reader",
+            "enable.auto.commit": "false",
+            "enable.partition.eof": "true",
+            "auto.offset.reset": "earliest",
+        }
+    )
+
+
+def _ends(stage: Stage) -> dict[Partition, int]:
+    """Log end offsets of all partitions of the load."""
+    reader = _reader(stage)
+    try:
+        return {
+            one: reader.get_watermark_offsets(TopicPartition(*one), timeout=20)[1]
+            for one in sorted(stage.load.partitions)
+        }
+    finally:
+        reader.close()
+
+
+def read_commits(stage: Stage) -> list[Written]:
+    """Every commit of the group, in the order in which the broker wrote them."""
+    reader = _reader(stage)
+    written = []
+    try:
+        topic = reader.list_topics(OFFSETS_TOPIC, timeout=20).topics[OFFSETS_TOPIC]
+        reader.assign([TopicPartition(OFFSETS_TOPIC, one, 0) for one in topic.partitions])
+        unread = set(topic.partitions)
+        until = time.monotonic() + START_S
+        while unread:
+            if time.monotonic() > until:
+                raise ClusterError(f"{OFFSETS_TOPIC} could not be read to its end")
+            for message in reader.consume(1000, timeout=1):
+                if message.error() is not None:
+                    unread.discard(message.partition() if message.partition() is not None else -1)
+                    continue
+                key = decode_key(message.key() or b"")
+                if isinstance(key, OffsetKey) and key.group == GROUP:
+                    value = message.value()
+                    offset = None if value is None else decode_offset_value(value).committed
+                    written.append(Written(partition=(key.topic, key.partition), offset=offset))
+    finally:
+        reader.close()
+    return written
+
+
+# --- positive controls --------------------------------------------------------------------------
+
+
+def control(kind: str, folder: Path, *, network: bool) -> list[Violation]:
+    """Freeze a member beyond its session, or cut it off, and return what the checkers find.
+
+    A healthy member is played with the same drill, so a control that is caught proves something.
+
+    Args:
+        kind: one of `member.KINDS`.
+        folder: gets the logs; what is in it already is removed.
+        network: whether members may be cut off. A member without a lease is: after a freeze it
+            hears within milliseconds that it was dropped, before it hands out much.
+
+    Raises:
+        ClusterError: the drill could not be played.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with Stage(folder, 0, network=network, brokers=1) as stage:
+        stage.cluster.create_topic("chaos-control", 4)
+        for _ in range(CONTROL_BACKLOG):
+            for partition in range(4):
+                stage.load.produce("chaos-control", partition)
+        stage.load.open("chaos-control", 4)
+        # The first member works slowly, so it has fetched far ahead; the second one soon has
+        # everything that the first one still has in its buffer.
+        for name, work_s in (("m1", 0.002), ("m2", 0.0)):
+            config = {**stage.cluster.client_config(), **CLIENT, "client.id": name}
+            config |= {"session.timeout.ms": CONTROL_SESSION_MS, "heartbeat.interval.ms": 500}
+            if kind == "confluent_kafka":
+                config["partition.assignment.strategy"] = "cooperative-sticky"
+            spec = MemberSpec(
+                kind=kind,
+                folder=str(folder),
+                process=name,
+                config=config,
+                topics=["chaos-control"],
+                policy={"name": "simple"},
+                assignor={"name": "sticky"},
+                commits="auto",
+                work_s=work_s,
+            )
+            stage.add_member(spec)
+        _play_drill(stage, is_cut=network and kind != "confluent_kafka")
+        hand_outs, commits = _evidence(stage)
+        return [
+            *stage.violations,
+            *two_owners(hand_outs),
+            *handed_out_after_commit(hand_outs, commits),
+        ]
+
+
+def _play_drill(stage: Stage, *, is_cut: bool) -> None:
+    until = time.monotonic() + CONTROL_S
+    while any(len(seat.life.hand_outs) < CONTROL_RECORDS for seat in stage.seats):
+        if time.monotonic() > until:
+            raise ClusterError("the members of the control do not share the topic")
+        stage.play(0.2)
+        stage.read()
+    victim = stage.seats[0]
+    if is_cut:
+        stage.cut_off(victim)
+    else:
+        victim.life.freeze()
+    stage.play(3 * CONTROL_SESSION_MS / 1000)
+    stage.heal()
+    stage.play(CONTROL_SESSION_MS / 1000)
+    stage.close_members()
+    stage.read()
+
+
+def _play_controls(folder: Path, *, network: bool) -> bool:
+    """Play both controls and the healthy member; returns whether the checkers tell them apart."""
+    good = True
+    for kind in ("coopgroup", "without lease", "confluent_kafka"):
+        found = control(kind, folder / f"control-{kind.replace(' ', '-')}", network=network)
+        counts = Counter(one.kind for one in found)
+        good = good and bool(found) == (kind != "coopgroup")
+        text = ", ".join(f"{count} x {name}" for name, count in sorted(counts.items()))
+        print(f"control {kind}: {text or 'no violation'}", flush=True)
+    return good
+
+
+# --- command line -------------------------------------------------------------------------------
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def main(arguments: list[str]) -> int:
+    """Play controls and seeds; returns 0 if all promises were kept, 1 if not."""
+    parser = argparse.ArgumentParser(prog="make chaos")
+    parser.add_argument("first_seed", type=int)
+    parser.add_argument("seeds", type=int)
+    parser.add_argument("--minutes", type=float, default=None, help="start no run after that")
+    parser.add_argument("--seconds", type=float, default=FAULTS_S, help="of faults in each run")
+    parser.add_argument("--no-controls", action="store_true")
+    parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)  # so that processes and namespaces go, too
+    network = can_disturb_network()
+    if not network:
+        print("not root: no network namespaces, so faults of the network are left out", flush=True)
+    began = time.monotonic()
+    good = options.no_controls or _play_controls(options.folder, network=network)
+    total: Counter[str] = Counter()
+    records = failed = runs = 0
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        if options.minutes is not None and time.monotonic() - began > options.minutes * 60:
+            break
+        folder = options.folder / str(seed)
+        report = play(seed, folder, seconds=options.seconds, network=network)
+        print(report.line(), flush=True)
+        runs += 1
+        total += report.faults
+        records += report.records
+        if report.is_good:
+            _keep_report_only(folder)
+        else:
+            failed += 1
+            for violation in sorted(report.violations)[:20]:
+                print(f"  {violation.kind}: {violation.text}", flush=True)
+            print(f"  logs: {folder}; again: make chaos SEEDS=1 FIRST_SEED={seed}", flush=True)
+    for kind, count in total.most_common():
+        print(f"{count:6} {kind}")
+    print(f"{runs} runs, {total.total()} faults, {records} records, {failed} runs failed")
+    return 0 if good and not failed else 1
+
+
+def _keep_report_only(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.name != "report.json":
+            path.unlink()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

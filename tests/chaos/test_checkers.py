@@ -1,0 +1,191 @@
+"""The checkers of a chaos run: each finds the failure that it is for, and nothing in a good run."""
+
+import pytest
+
+from tests.chaos.checkers import (
+    Commit,
+    Freeze,
+    HandOut,
+    Violation,
+    Written,
+    handed_out_after_commit,
+    lost,
+    moment_before_freeze,
+    repeated,
+    skipped,
+    two_owners,
+    undrained,
+    unrest,
+    went_back,
+)
+
+P = ("orders", 0)
+
+
+def got(process: str, first: int, count: int, at: int, spell: int = 1) -> list[HandOut]:
+    """Records that a process got one after another, a nanosecond apart, from a moment on."""
+    return [
+        HandOut(
+            process=process,
+            partition=P,
+            offset=first + index,
+            spell=spell,
+            began_ns=at + index - 1,
+            at_ns=at + index,
+        )
+        for index in range(count)
+    ]
+
+
+def committed(process: str, offset: int, at: int) -> Commit:
+    """A commit that was acknowledged at a moment."""
+    return Commit(process=process, partition=P, offset=offset, at_ns=at)
+
+
+def log(*offsets: int | None) -> list[Written]:
+    """What the broker wrote down for the partition."""
+    return [Written(partition=P, offset=offset) for offset in offsets]
+
+
+def texts(violations: list[Violation]) -> list[str]:
+    """What they say."""
+    return [one.text for one in violations]
+
+
+GOOD = [*got("a-1", 0, 5, at=10), *got("b-1", 5, 5, at=20), *got("a-1", 10, 5, at=30, spell=2)]
+
+
+def test_nothing_is_found_in_a_run_that_kept_its_promises() -> None:
+    """Two moves, each after a commit."""
+    commits = [committed("a-1", 5, 19), committed("b-1", 10, 29)]
+    assert lost({P: range(15)}, GOOD) == []
+    assert skipped(GOOD, log(5, 10)) == []
+    assert two_owners(GOOD) == []
+    assert handed_out_after_commit(GOOD, commits) == []
+    assert went_back(log(5, 10, 15)) == []
+    assert undrained({P: 15}, log(5, 10, 15)) == []
+    assert repeated(GOOD) == 0
+
+
+def test_record_that_no_process_got_is_lost() -> None:
+    """Only acknowledged ones count, and none of a topic that was deleted."""
+    hand_outs = [*got("a-1", 0, 3, at=10), *got("a-1", 5, 2, at=20)]
+    assert texts(lost({P: range(7)}, hand_outs)) == [
+        "orders-0: 2 acknowledged records were never handed out: 3, 4"
+    ]
+    assert lost({P: [0, 1, 2, 5, 6]}, hand_outs) == []
+    assert lost({P: range(7)}, hand_outs, closed={"orders"}) == []
+
+
+def test_spell_that_begins_beyond_every_commit_has_skipped_records() -> None:
+    """Even where another process had handed them out: it died before it committed."""
+    hand_outs = [*got("a-1", 0, 8, at=10), *got("b-1", 8, 2, at=30)]
+    assert texts(skipped(hand_outs, log(5))) == [
+        "orders-0: b-1 began at 8, but the highest offset ever committed is 5"
+    ]
+
+
+def test_gap_within_a_spell_is_found() -> None:
+    """A step back in one ownership is as wrong as a step too far."""
+    hand_outs = [*got("a-1", 0, 2, at=10), *got("a-1", 3, 1, at=20), *got("a-1", 1, 1, at=30)]
+    assert texts(skipped(hand_outs, log(9))) == [
+        "orders-0: a-1 got 3 after 1",
+        "orders-0: a-1 got 1 after 3",
+    ]
+
+
+def test_owners_that_overlap_are_found() -> None:
+    """Also where one spell lies within the other, and where they share one moment only."""
+    inside = [*got("a-1", 0, 20, at=10), *got("b-1", 5, 3, at=15)]
+    touching = [*got("a-1", 0, 3, at=10), *got("b-1", 3, 3, at=12)]
+    assert [one.kind for one in two_owners(inside)] == ["two owners"]
+    assert [one.kind for one in two_owners(touching)] == ["two owners"]
+
+
+def test_owners_that_overlap_are_found_behind_a_third() -> None:
+    """A long spell overlaps with a later one although another begins between them."""
+    hand_outs = [
+        *got("a-1", 0, 50, at=10),
+        *got("b-1", 0, 2, at=20),
+        *got("c-1", 0, 2, at=40),
+    ]
+    assert len(two_owners(hand_outs)) == 2
+
+
+def test_process_that_gets_its_partition_back_is_one_owner() -> None:
+    """Two spells of one process follow one another by nature."""
+    assert two_owners([*got("a-1", 0, 9, at=10), *got("a-1", 3, 9, at=12, spell=2)]) == []
+
+
+def test_record_that_was_committed_before_is_found() -> None:
+    """By any process, from the moment on in which the commit was known."""
+    commits = [committed("a-1", 5, 15)]
+    again = handed_out_after_commit([*got("a-1", 0, 5, at=10), *got("b-1", 3, 4, at=20)], commits)
+    assert texts(again) == ["orders-0: b-1 got 3, 4 after a-1 had committed beyond"]
+    before = handed_out_after_commit([*got("a-1", 0, 5, at=10), *got("b-1", 3, 2, at=12)], commits)
+    assert before == []
+
+
+def test_lower_commit_that_is_acknowledged_later_hides_nothing() -> None:
+    """The highest commit counts: a stale one must not excuse what comes again."""
+    commits = [committed("a-1", 5, 15), committed("a-1", 2, 16)]
+    assert handed_out_after_commit(got("b-1", 3, 1, at=20), commits) != []
+
+
+def test_committed_offset_that_goes_back_is_found() -> None:
+    """Each step back by itself; a deleted topic may begin anew."""
+    assert texts(went_back(log(5, 9, 7, 8))) == ["orders-0: from 9 to 7"]
+    assert went_back(log(5, None, 2)) == []
+
+
+def test_group_that_did_not_commit_everything_is_found() -> None:
+    """No commit at all counts as 0."""
+    assert texts(undrained({P: 10}, log(5, 9))) == ["orders-0: committed 9, log end 10"]
+    assert texts(undrained({P: 1}, [])) == ["orders-0: committed 0, log end 1"]
+    assert undrained({P: 0}, []) == []
+
+
+@pytest.mark.parametrize(
+    ("owners", "found"),
+    [
+        (["a", "a", "b", "b"], []),
+        (["a", "a", "b"], []),
+        (["a", "a", "a", "b"], ["shares are uneven: a 3, b 1"]),
+        (["a", "a"], ["shares are uneven: a 2, b 0"]),
+        (["a", "", "b"], ["orders-1: handed out by no process"]),
+        (["a", "ab", "b"], ["orders-1: handed out by a, b"]),
+    ],
+)
+def test_group_at_rest_is_owned_once_and_evenly(owners: list[str], found: list[str]) -> None:
+    """A letter for each process that handed out records of a partition."""
+    hand_outs = [
+        HandOut(process=one, partition=("orders", number), offset=0, spell=1, began_ns=0, at_ns=1)
+        for number, ones in enumerate(owners)
+        for one in ones
+    ]
+    partitions = [("orders", number) for number in range(len(owners))]
+    assert texts(unrest(hand_outs, partitions, ["a", "b"], 1)) == found
+
+
+def test_record_in_hand_when_the_process_is_frozen_is_dated_back() -> None:
+    """Only the first whose poll began before; what is handed out after waking is stale."""
+    freeze = Freeze(process="a-1", begin_ns=100, end_ns=900)
+    in_hand = HandOut(process="a-1", partition=P, offset=0, spell=1, began_ns=99, at_ns=905)
+    stale = HandOut(process="a-1", partition=P, offset=1, spell=1, began_ns=906, at_ns=907)
+    other = got("b-1", 1, 3, at=500)
+    dated = moment_before_freeze([in_hand, *other], [freeze])
+    assert {one.at_ns for one in dated if one.process == "a-1"} == {100}
+    assert two_owners(dated) == []
+    assert two_owners(moment_before_freeze([in_hand, stale, *other], [freeze])) != []
+
+
+def test_poll_that_began_after_the_process_woke_is_not_dated_back() -> None:
+    """The first record after a freeze is stale, too, if its poll began after it."""
+    freeze = Freeze(process="a-1", begin_ns=100, end_ns=900)
+    stale = HandOut(process="a-1", partition=P, offset=1, spell=1, began_ns=901, at_ns=902)
+    assert moment_before_freeze([stale], [freeze]) == [stale]
+
+
+def test_records_that_came_again_are_counted() -> None:
+    """That is allowed, and told."""
+    assert repeated([*got("a-1", 0, 5, at=10), *got("b-1", 3, 5, at=20)]) == 2

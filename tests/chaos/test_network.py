@@ -1,0 +1,199 @@
+"""The proxy and the namespaces, with sockets of the test in the place of member and broker."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from attrs import define, field
+
+from coopgroup.testing.processes import free_ports
+from tests.chaos.network import Effect, Link, Namespace, Proxy, enter_namespace
+from tests.chaos.stage import can_disturb_network
+
+pytestmark = pytest.mark.skipif(not can_disturb_network(), reason="network namespaces need root")
+HELD = Effect(holds_requests=True, holds_answers=True)
+
+
+@define
+class Wire:
+    """A broker that answers each byte with the same byte, and a member's way to it."""
+
+    namespace: Namespace
+    proxy: Proxy
+    links: tuple[Link, ...]
+    port: int
+    accepted: list[socket.socket] = field(factory=list)
+    received: bytearray = field(factory=bytearray)
+
+    def connect(self) -> socket.socket:
+        """A connection from within the namespace."""
+        made: list[socket.socket] = []
+
+        def run() -> None:
+            enter_namespace(self.namespace.path)
+            made.append(socket.create_connection(("127.0.0.1", self.port), timeout=5))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+        return made[0]
+
+
+def echo(listener: socket.socket, accepted: list[socket.socket], received: bytearray) -> None:
+    """Answer each byte, on any number of connections, until the listener is closed."""
+
+    def answer(connection: socket.socket) -> None:
+        try:
+            while chunk := connection.recv(100):
+                received.extend(chunk)
+                connection.sendall(chunk)
+        except OSError:
+            pass  # reset: part of the test
+
+    while True:
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            return
+        accepted.append(connection)
+        threading.Thread(target=answer, args=(connection,), daemon=True).start()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    """The broker is outside of the namespace, on the same address as the proxy within."""
+    (port,) = free_ports(1)
+    accepted: list[socket.socket] = []
+    received = bytearray()
+    namespace, proxy = Namespace(), Proxy(0)
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        thread = threading.Thread(target=echo, args=(listener, accepted, received), daemon=True)
+        thread.start()
+        links = proxy.connect([namespace.listen(port)])
+        yield Wire(namespace, proxy, links, port, accepted, received)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    proxy.close()
+    namespace.close()
+    for connection in accepted:
+        connection.close()
+
+
+def answers(connection: socket.socket, timeout_s: float) -> bytes | None:
+    """What arrives in that time; None for nothing, b"" for the end."""
+    connection.settimeout(timeout_s)
+    try:
+        return connection.recv(100)
+    except TimeoutError:
+        return None
+
+
+def test_bytes_pass_in_both_directions(wire: Wire) -> None:
+    """There is no other way out of the namespace."""
+    with wire.connect() as connection:
+        connection.sendall(b"x")
+        assert answers(connection, 5) == b"x"
+
+
+@pytest.mark.parametrize(
+    "effect", [HELD, Effect(holds_requests=True), Effect(holds_answers=True)], ids=str
+)
+def test_held_bytes_arrive_when_the_fault_is_over(wire: Wire, effect: Effect) -> None:
+    """The connection stays open meanwhile, as after a partition of the network."""
+    with wire.connect() as connection:
+        connection.sendall(b"x")
+        assert answers(connection, 5) == b"x"
+        wire.proxy.add(wire.links, effect)
+        connection.sendall(b"y")
+        assert answers(connection, 0.3) is None
+        wire.proxy.remove(wire.links, effect)
+        assert answers(connection, 5) == b"y"
+
+
+def test_request_of_a_closed_connection_arrives_late(wire: Wire) -> None:
+    """TCP sends again what it accepted, also after the sender has closed."""
+    with wire.connect() as connection:
+        connection.sendall(b"x")
+        assert answers(connection, 5) == b"x"
+        wire.proxy.add(wire.links, HELD)
+        connection.sendall(b"y")
+    time.sleep(0.3)
+    assert wire.received == b"x"
+    wire.proxy.remove(wire.links, HELD)
+    until = time.monotonic() + 5
+    while wire.received != b"xy" and time.monotonic() < until:
+        time.sleep(0.02)
+    assert wire.received == b"xy"
+
+
+def test_faults_that_overlap_end_one_by_one(wire: Wire) -> None:
+    """The first end of two faults opens nothing."""
+    with wire.connect() as connection:
+        wire.proxy.add(wire.links, HELD)
+        wire.proxy.add(wire.links, Effect(holds_answers=True))
+        wire.proxy.remove(wire.links, HELD)
+        connection.sendall(b"x")
+        assert answers(connection, 0.3) is None
+        wire.proxy.heal(wire.links)
+        assert answers(connection, 5) == b"x"
+
+
+@pytest.mark.parametrize("gone", ["broker", "member"])
+def test_half_open_connection_is_silent_and_a_new_one_works(wire: Wire, gone: str) -> None:
+    """One side is reset; the other one hears nothing of it."""
+    with wire.connect() as connection:
+        connection.sendall(b"x")
+        assert answers(connection, 5) == b"x"
+        wire.proxy.half_open(wire.links, "broker" if gone == "broker" else "member")
+        if gone == "broker":
+            connection.sendall(b"y")
+            assert answers(connection, 0.3) is None
+        else:
+            with pytest.raises(ConnectionResetError):
+                answers(connection, 5)
+    with wire.connect() as another:
+        another.sendall(b"z")
+        assert answers(another, 5) == b"z"
+
+
+def test_refused_connections_are_reset(wire: Wire) -> None:
+    """Those that were open, and those that are tried meanwhile."""
+    refusing = Effect(refuses=True)
+    with wire.connect() as connection:
+        connection.sendall(b"x")
+        assert answers(connection, 5) == b"x"
+        wire.proxy.add(wire.links, refusing)
+        with pytest.raises(ConnectionResetError):
+            answers(connection, 5)
+    with wire.connect() as another, pytest.raises(ConnectionResetError):
+        answers(another, 5)
+    wire.proxy.remove(wire.links, refusing)
+    with wire.connect() as third:
+        third.sendall(b"z")
+        assert answers(third, 5) == b"z"
+
+
+def test_delay_and_loss_take_time(wire: Wire) -> None:
+    """Each way takes at least half of the delay; a lost chunk waits for its retransmission."""
+    with wire.connect() as connection:
+        for effect, least_s in ((Effect(delay_s=0.2), 0.2), (Effect(loss=1.0), 2 * 0.2 * 15)):
+            wire.proxy.add(wire.links, effect)
+            began = time.monotonic()
+            connection.sendall(b"x")
+            assert answers(connection, 20) == b"x"
+            assert time.monotonic() - began >= least_s
+            wire.proxy.remove(wire.links, effect)
+
+
+def test_interface_that_is_down_drops_packets_until_it_is_up(wire: Wire) -> None:
+    """This is the fault that TCP keep-alive notices: no kernel answers for the other side."""
+    with wire.connect() as connection:
+        connection.sendall(b"x")
+        assert answers(connection, 5) == b"x"
+        wire.namespace.set_up(is_up=False)
+        connection.sendall(b"y")
+        assert answers(connection, 0.5) is None
+        wire.namespace.set_up(is_up=True)
+        assert answers(connection, 10) == b"y"
