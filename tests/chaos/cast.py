@@ -1,8 +1,8 @@
-"""The members of a run, as a supervisor sees them: seats, lives, signals, and what they logged.
+"""The members of a run, as a supervisor sees them: seats, lives, signals, and logs.
 
 A seat is a member of the group: an identity, a namespace, links to the brokers. A life is one
-process in a seat. Every process is under the watch of the cluster's reaper, so none outlives the
-run, whatever ends it.
+process in a seat. Every process is under the watch of a reaper, so no process outlives the run,
+however the run ends.
 """
 
 import json
@@ -105,7 +105,7 @@ class Life:
         return led
 
     def freeze(self) -> None:
-        """Stop the process, and wait until the kernel says so."""
+        """Stop the process (SIGSTOP), and wait until the kernel has stopped it."""
         self.process.pause()
         until = time.monotonic() + STOP_S
         while not _is_stopped(self.process.pid) and time.monotonic() < until:
@@ -125,7 +125,7 @@ class Life:
             self.process.resume()
 
     def kill(self) -> None:
-        """End the process at once."""
+        """End the process (SIGKILL)."""
         self.is_wanted = False
         self.process.kill()
 

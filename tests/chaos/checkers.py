@@ -1,8 +1,11 @@
 """Checkers of a chaos run: pure functions from records and commits to violations.
 
-No checker asks a consumer what it thinks that it owns. The input is what the application got
-(`HandOut`), which commits the broker acknowledged to it (`Commit`), which records the broker
-acknowledged to the producer, and every commit that the broker wrote to `__consumer_offsets`.
+No checker asks a consumer for its assignment. The input is evidence only:
+
+- `HandOut`: records that `poll` returned to an application.
+- `Commit`: commits that the broker acknowledged to a member.
+- offsets of records that the broker acknowledged to the producer.
+- `Written`: every commit in `__consumer_offsets`, in the order of the broker's log.
 
 A spell is one ownership of a partition by one process: from one `on_assign` to the next. A process
 is one life of a member; a restarted member is another process. Moments are nanoseconds of
@@ -273,7 +276,7 @@ def unrest(
     processes: Collection[str],
     difference_max: int,
 ) -> list[Violation]:
-    """Say what is wrong in a stretch of time in which the group should be at rest.
+    """Find partitions without exactly one owner, then uneven shares, in a time of rest.
 
     Args:
         hand_outs: records that were handed out in that time.

@@ -38,7 +38,7 @@ FOREVER_MS: Final = 1 << 53
 
 @frozen(kw_only=True)
 class MemberSpec:
-    """What a member is.
+    """Configuration of a member program.
 
     Attributes:
         kind: one of `KINDS`; the last two are positive controls, which the checkers must catch.

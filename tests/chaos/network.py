@@ -2,7 +2,7 @@
 
 A member in a network namespace has a loopback interface of its own, and nothing else. The proxy
 listens there on the very addresses that the brokers advertise, and passes bytes on to the brokers
-outside. So members need no special configuration, and there is no way around the proxy. Neither
+outside. So members need no special configuration, and cannot avoid the proxy. Neither
 netem nor iptables is needed; root is, to make namespaces.
 
 Nothing is left behind: namespaces have no names, so the last process or open file that refers to
@@ -30,7 +30,7 @@ SIOCGIFFLAGS: Final = 0x8913
 SIOCSIFFLAGS: Final = 0x8914
 IFF_UP: Final = 0x1
 CHUNK_BYTES: Final = 65_536
-# What TCP does about a lost segment: it sends it again after 200 ms, then 400 ms, and so on.
+# TCP sends a lost segment again after 200 ms, then after 400 ms, and so on.
 RETRANSMISSION_S: Final = 0.2
 RETRANSMISSIONS_MAX: Final = 4
 ANSWER_S: Final = 30.0
@@ -131,7 +131,7 @@ def _in_thread(call: Callable[[], _T]) -> _T:
 
 @frozen(kw_only=True)
 class Effect:
-    """What one fault does to a link.
+    """The effect of one fault on a link.
 
     Attributes:
         holds_requests: bytes from the member wait.
@@ -150,7 +150,7 @@ class Effect:
 
 @define(eq=False)
 class Connection:
-    """Both halves of a connection through the proxy; half-open ones pass nothing on any more."""
+    """Both halves of a connection through the proxy; a half-open connection drops all bytes."""
 
     member: asyncio.StreamWriter
     broker: asyncio.StreamWriter

@@ -68,7 +68,7 @@ CLIENT: Final[dict[str, Any]] = {
 
 @define(kw_only=True)
 class Report:
-    """What became of a run.
+    """The result of a run.
 
     Attributes:
         seed: of the run.
@@ -124,7 +124,7 @@ def play(seed: int, folder: Path, *, seconds: float = FAULTS_S, network: bool) -
 
     Args:
         seed: what to play.
-        folder: gets the logs; what is in it already is removed.
+        folder: gets the logs; older files in it are removed.
         seconds: how long faults go on.
         network: whether to disturb the network; only root can.
     """
@@ -314,7 +314,7 @@ def control(kind: str, folder: Path, *, network: bool) -> list[Violation]:
 
     Args:
         kind: one of `member.KINDS`.
-        folder: gets the logs; what is in it already is removed.
+        folder: gets the logs; older files in it are removed.
         network: whether members may be cut off. A member without a lease is: after a freeze it
             hears within milliseconds that it was dropped, before it hands out much.
 

@@ -39,7 +39,7 @@ TICK_S: Final = 0.05
 CLOSE_S: Final = 45.0
 RECOVERY_S: Final = 90.0
 LOG_LINES: Final = 15
-# What a slow disk does to a broker: it stands still more often than not.
+# A broker with a slow disk stands still most of the time: stopped, then running, in seconds.
 STUTTER_S: Final = (0.25, 0.12)
 CUT: Final = Effect(holds_requests=True, holds_answers=True)
 
@@ -282,7 +282,7 @@ class Stage:
             return "all partitions"
         free = [one for one in self.cluster.running if one not in self._busy]
         ends = fault.kind.startswith(("kill", "stop"))
-        # Two dead brokers of three are no quorum: nothing is promised for that, but progress.
+        # Two dead brokers of three would leave the cluster without a quorum.
         if not free or (ends and len(self.cluster.running) < len(self.cluster.brokers)):
             return None
         broker = free[fault.target % len(free)]
@@ -431,7 +431,7 @@ class Stage:
                 self.cluster.delete_topic(topic)
 
     def _settle_topics(self) -> None:
-        """Bring load and cluster into line, after requests whose outcome nobody knows."""
+        """Match load and cluster: a request that timed out may have created a topic."""
         for topic, known in self._admin().list_topics(timeout=20).topics.items():
             if topic in self._closed:
                 self._close_topic(topic)
@@ -457,7 +457,7 @@ class Stage:
 
 
 def java_hash(text: str) -> int:
-    """What `String.hashCode` of Java returns, by which a broker finds a group's coordinator."""
+    """Return `String.hashCode` of Java: brokers derive a group's coordinator from it."""
     value = 0
     for character in text:
         value = (31 * value + ord(character)) & 0xFFFFFFFF
