@@ -59,6 +59,11 @@ class Life:
         """Name of the process, such as `m1-3`."""
         return self.spec.process
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the process has installed its handlers: a signal before that would end it."""
+        return self.path("events").exists() and self.path("events").stat().st_size > 0
+
     def path(self, suffix: str) -> Path:
         """A file of this process."""
         return Path(self.spec.folder) / f"{self.spec.process}.{suffix}"

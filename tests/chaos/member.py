@@ -98,6 +98,7 @@ class Application:
 
     def run(self) -> None:
         """Consume until told to stop, then close."""
+        self._log.write("begun")  # from here on signals do what they say
         self._consumer.subscribe(
             self._spec.topics,
             on_assign=self._on_assign,

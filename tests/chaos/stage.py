@@ -156,6 +156,11 @@ class Stage:
 
     def close_members(self) -> None:
         """Close every member, as at the end of a deployment, and wait for them."""
+        begin = time.monotonic()
+        while not all(seat.life.has_begun for seat in self.seats):
+            self.play(TICK_S)
+            if time.monotonic() > begin + CLOSE_S:
+                break
         for seat in self.seats:
             seat.life.is_wanted = False
             seat.life.signal(signal.SIGTERM)
@@ -238,6 +243,7 @@ class Stage:
         seats = [seat for seat in seats if seat.life.process.is_running]
         if not fault.kind.startswith("kill"):
             seats = [seat for seat in seats if seat.life.frozen_since_ns is None]
+            seats = [seat for seat in seats if seat.life.has_begun]
         if not seats:
             return None
         seat = seats[fault.target % len(seats)]
