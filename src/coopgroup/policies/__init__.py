@@ -1,4 +1,7 @@
-"""Policies: WHEN a resource goes where the assignor wants it. Users add theirs by name."""
+"""Policies decide WHEN a resource moves to where the assignor wants it.
+
+Users register their own policies by name (`registry`).
+"""
 
 from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.base import LagFigures, Offer, Policy, RoundContext, StagedRound

@@ -1,19 +1,18 @@
-"""Continuous lag balance: whether lags have been uneven for so long that something should move.
+"""Continuous lag balance: whether lags have been uneven for so long that resources should move.
 
-A round is only ever asked for because something lasts. Lags rise and fall by the second, so what
-one look at them shows is no reason. Rules of this file: a member carries too much when its lag has
-been above a multiple of the mean at several looks in a row; below a lower multiple it carries no
-longer too much, and between the two nothing is known anew; what is too little to matter never
-counts; and while anything waits or moves, nobody looks.
+Lags change every second, so a single check is no reason for a round. A member is overloaded if its
+lag exceeds a multiple of the mean in several consecutive checks. Below a lower multiple the count
+is reset, and between the two it stays. A lag that is too small never counts. While a resource waits
+or moves, the leader does not check.
 
-Members that tell how fast they are (`consumption_rate_per_s`) are compared by how long they need
-for what they carry: to one of twice the mean speed its lag counts half.
+Members that report their rate (`consumption_rate_per_s`) are compared by the time that they need
+for their backlog: the lag of a member with twice the mean speed counts half.
 
-Legend of the table `LAG_STEPS`, one decision for each member at each look:
+Legend of the table `LAG_STEPS`, one decision for each member at each check:
 
-    matters   the member's lag is at least the least that counts
-    over      it is above the upper multiple of the mean
-    calm      it is not above the lower multiple of the mean
+    matters   the member's lag is at least the minimum that counts
+    over      the lag is above the upper multiple of the mean
+    calm      the lag is not above the lower multiple of the mean
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ __all__ = [
     "speeds",
 ]
 
-_SPEED_MAX: Final = 10.0  # of a member, in means: what it measured in a moment is not believed more
+_SPEED_MAX: Final = 10.0  # in multiples of the mean; bounds the trust in a brief measurement
 
 
 class LagStep(Enum):
-    """What a look at the lags does to the count of a member."""
+    """The effect of a check on the count of a member."""
 
     COUNT = "one look more at which it carries too much"
     HOLD = "as it was"
@@ -77,15 +76,15 @@ LAG_STEPS: Final = DecisionTable(
 
 @frozen(kw_only=True)
 class BalanceRule:
-    """When lags are uneven, and what may be done about it.
+    """When lags are uneven, and how far a round may change that.
 
     Attributes:
-        interval_ms: from one look at the lags to the next.
-        ratio: a member carries too much above this multiple of the mean lag of a member.
-        calm_ratio: it carries no longer too much at or below this multiple.
-        looks: how many looks in a row have to show it.
-        lag_min: a member with less lag than this, in records, never carries too much.
-        cooldown_ms: from a round that was asked for to the next look, so that what it did shows.
+        interval_ms: time between two checks of the lags.
+        ratio: a member above this multiple of the mean lag is overloaded.
+        calm_ratio: a member at or below this multiple is no longer overloaded.
+        looks: number of consecutive checks that must show it.
+        lag_min: a member with less lag than this, in records, is never overloaded.
+        cooldown_ms: time from a balancing round to the next check, so that its effect shows.
         moves_max: how many resources one round takes from their owners.
     """
 
@@ -99,7 +98,7 @@ class BalanceRule:
 
 
 def speeds(group: GroupSnapshot) -> Float64Array:
-    """How fast each member is, in means of those that tell: float64 (M,), 1 where unknown."""
+    """Return each member's speed as a multiple of the known mean: float64 (M,), 1 if unknown."""
     told = np.array([member.consumption_rate_per_s or 0.0 for member in group.members])
     known = told > 0
     if not known.any():
@@ -109,24 +108,24 @@ def speeds(group: GroupSnapshot) -> Float64Array:
 
 
 def lag_loads(group: GroupSnapshot, holder: Int32Array, lags: Int64Array) -> Float64Array:
-    """Lag that each member carries, by its speed: float64 (M,).
+    """Return each member's lag divided by its speed: float64 (M,).
 
     Args:
         group: with M members and R resources.
-        holder: int32 (R,): member numbers, NOBODY where nobody holds it.
-        lags: int64 (R,): none below 0.
+        holder: int32 (R,): member numbers, `NOBODY` without a holder.
+        lags: int64 (R,): at least 0.
     """
-    # NOBODY is -1
+    # `NOBODY` is -1
     sums = np.bincount(holder + 1, weights=lags, minlength=len(group.members) + 1)
     loads: Float64Array = sums[1:] / speeds(group)
     return loads
 
 
 def overloaded(rule: BalanceRule, loads: Float64Array) -> BoolArray:
-    """Which members carry enough to give something away: bool (M,).
+    """Return which members have enough lag to give something away: bool (M,).
 
     Args:
-        rule: of the policy.
+        rule: rule of the policy.
         loads: float64 (M,): lag of each member.
     """
     over: BoolArray = (loads > rule.calm_ratio * _mean(loads)) & (loads >= rule.lag_min)
@@ -139,16 +138,16 @@ def count_looks(
     loads: Float64Array,
     before: tuple[tuple[str, int], ...],
 ) -> tuple[tuple[str, int], ...]:
-    """At how many looks in a row each member has carried too much.
+    """Return in how many consecutive checks each member was overloaded.
 
     Args:
-        rule: of the policy.
+        rule: rule of the policy.
         member_ids: M ids.
-        loads: float64 (M,): lag of each member, none below 0.
-        before: what the last look returned; () at the first one.
+        loads: float64 (M,): lag of each member, at least 0.
+        before: result of the last check; () at the first one.
 
     Returns:
-        (member id, looks) of those that have any, in the order of the members.
+        (member id, checks) of the members with a count, in the order of the members.
     """
     facts = {
         "matters": loads >= rule.lag_min,
@@ -164,10 +163,10 @@ def count_looks(
 
 
 def is_at_rest(state: PolicyState, now_ms: int) -> bool:
-    """Whether nothing waits, moves or stops, so that the lags are those of a settled group.
+    """Return whether the group is settled: no resource waits, moves or stops.
 
     Args:
-        state: what the leader remembers of its last round.
+        state: the leader's memory of its last round.
         now_ms: the leader's clock.
     """
     waits = bool(state.lost.resources) or state.initial_until_ms is not None or state.blind

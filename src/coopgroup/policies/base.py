@@ -1,16 +1,15 @@
-"""What a policy is: WHEN a resource goes where the assignor wants it.
+"""The `Policy` protocol: decide WHEN a resource moves to where the assignor wants it.
 
-A policy is any object with the attribute and the two methods of `Policy`; nothing needs to be
-inherited. It is pure: what it has to remember from round to round is a `PolicyState`, a frozen
-value that goes in and comes out.
+A policy is any object with one attribute and two methods; it inherits from nothing. A policy is
+pure: its memory from round to round is a `PolicyState`, a frozen value that goes in and comes out.
 
 A round takes three steps:
 
-1. `offer`: the policy says what the assignor gets to see. It may hold resources back (a lost one
-   that waits for its owner) and may name another owner than the claims do (a member that is taken
-   for one that returns).
-2. the assignor gives a target for what was offered;
-3. `stage`: the policy says how far towards that target this round goes.
+1. `offer`: the policy returns the assignor's view. It may withhold resources (a lost resource that
+   waits for its owner). It may name another owner than the claims do (a new member that counts as
+   the missing one).
+2. The assignor returns a target for this view.
+3. `stage`: the policy decides how far this round goes towards the target.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ __all__ = ["LagFigures", "Offer", "Policy", "RoundContext", "StagedRound"]
 
 
 class LagFigures(Protocol):
-    """What a leader knows of lags."""
+    """The lags that a leader knows."""
 
     def aligned(self, resources: ResourceSet) -> Int64Array:
-        """Lag of each of R resources, none below 0 and 0 where unknown: int64 (R,)."""
+        """Return the lag of each of R resources, at least 0, and 0 if unknown: int64 (R,)."""
         ...
 
 
@@ -42,15 +41,16 @@ class RoundContext:
 
     Attributes:
         leader_id: member id of the leader.
-        generation: last generation that the leader completed as a member, its own SyncGroup
-            included.
+        generation: last generation that the leader completed as a member, including its own
+            SyncGroup.
         now_ms: the leader's clock, in ms.
-        state: what the policy returned in the last round that this leader led; None when the
-            leader did not lead the last round.
-        balance: whether the leader asked for the round because lags were uneven for long, by the
-            rule of this policy. Others may have asked for the same round for other reasons.
-        lags: what the assignor is given; None where nobody looked them up.
-        protocol: that the coordinator chose for the round; "" where that is not said.
+        state: the policy's state from the last round; None if this leader did not lead the last
+            round.
+        balance: whether the leader started the round because lags were uneven for a long time, by
+            the rule of this policy. Other members may have started the same round for other
+            reasons.
+        lags: the lags that the assignor receives; None if they were not looked up.
+        protocol: protocol that the coordinator chose for the round; "" if unknown.
     """
 
     leader_id: str
@@ -64,10 +64,10 @@ class RoundContext:
 
 @frozen(kw_only=True, eq=False)
 class Offer:
-    """What the assignor gets to see of a group with R resources.
+    """The assignor's view of a group with R resources.
 
     Attributes:
-        owner: int32 (R,): who is to be taken for the present owner, NOBODY for nobody.
+        owner: int32 (R,): present owner for the assignor, `NOBODY` without one.
         held: bool (R,): not offered in this round.
     """
 
@@ -77,11 +77,11 @@ class Offer:
 
 @frozen(kw_only=True, eq=False)
 class StagedRound:
-    """A policy's answer.
+    """The decision of a policy.
 
     Attributes:
-        plan: what each member is told.
-        state: what the same leader passes in at the next round.
+        plan: assignment of every member.
+        state: memory for the same leader's next round.
     """
 
     plan: RoundPlan
@@ -94,19 +94,19 @@ class Policy(Protocol):
 
     @property
     def name(self) -> str:
-        """Name by which users choose it."""
+        """Name in configuration, command line and logs."""
         ...
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        """Say what the assignor may place in this round, and whom it finds as owners."""
+        """Return the resources that the assignor may place in this round, and their owners."""
         ...
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        """Say what each member holds after this round.
+        """Decide the owner of each resource after this round.
 
         Args:
-            group: the group as it is, with R resources.
-            target: int32 (R,): where the assignor wants what it was offered, NOBODY elsewhere.
+            group: the group with R resources.
+            target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
             context: the same as for `offer`.
 
         Returns:

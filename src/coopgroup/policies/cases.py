@@ -1,18 +1,19 @@
-"""Which losses there are in a round, and what is unclaimed of each.
+"""Find the losses of a round, and the unclaimed resources of each loss.
 
-Rules of this file: a resource is part of one loss at most; a loss keeps the deadline that it began
-with; and it is forgotten when somebody claims what was lost, not when it is given. Without a round
-nobody shows what it claims, so a member that was given a loss and kept it for as long as a loss may
-wait has proved that it works on it too: if it departs then, that is a new loss.
+A resource is part of at most one loss. A loss keeps its first deadline. A loss is forgotten when a
+member claims its resources, not when they are granted. Without rounds members show no claims. If a
+member was granted a loss and kept it for as long as a loss may wait, it has worked on the resources
+all that time; its departure is then a new loss.
 
-Theory of operation. A leader that led the last round knows who held what. What is unclaimed is
+Theory of operation. A leader that led the last round knows each resource's holder. An unclaimed
+resource is treated as follows:
 
-    holder is present      its own again, at once: it missed its SyncGroup, or was fenced and came
-                           back under the same member id (KAFKA-9848: that is no departure)
-    in a known loss        the loss decides, with the deadline that it has
-    holder has departed    a new loss of that holder
-    holder is not known    a loss of an owner that is not known; so is all that is lost to a leader
-                           that did not lead the last round
+    holder is present      it gets its own back immediately. It missed its SyncGroup, or was fenced
+                           and returned with the same member id (KAFKA-9848: not a departure)
+    in a known loss        the loss decides, with its deadline
+    holder has departed    a new loss of this holder
+    holder is unknown      a loss of an unknown owner; this includes every loss for a leader that
+                           did not lead the last round
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class LossCases:
     """Losses of a round, in a group with R resources.
 
     Attributes:
-        losses: by deadline and owner.
-        number: int32 (R,): which loss each unclaimed resource is part of, NOBODY for none.
-        holder: int32 (R,): who held it in the last round and is present, where nobody claims it;
-            NOBODY elsewhere.
-        orphaned: bool (R,): lost, and nobody knows by whom.
+        losses: sorted by deadline and owner.
+        number: int32 (R,): number of each unclaimed resource's loss, `NOBODY` for none.
+        holder: int32 (R,): holder in the last round that is present, if the resource is unclaimed;
+            otherwise `NOBODY`.
+        orphaned: bool (R,): lost by an unknown owner.
     """
 
     losses: tuple[Loss, ...]
@@ -63,8 +64,8 @@ def find_cases(
 
     Args:
         group: the group with R resources.
-        context: of the round.
-        unclaimed: what `find_unclaimed` said of it.
+        context: context of the round.
+        unclaimed: result of `find_unclaimed` for the group.
         delay_ms: how long a new loss waits for its owner.
     """
     losses: list[Loss] = []
@@ -92,12 +93,12 @@ def find_cases(
 def remembered_losses(
     group: GroupSnapshot, cases: LossCases, waiting: BoolArray, now_ms: int
 ) -> tuple[tuple[Loss, ...], Holdings]:
-    """What the next round has to know of the losses.
+    """Return what the next round must know about the losses.
 
     Args:
         group: the group with R resources.
         cases: L losses.
-        waiting: bool (L + 1,): which of them wait; the others were given to somebody.
+        waiting: bool (L + 1,): which losses wait; the others were granted.
         now_ms: the leader's clock.
     """
     part = cases.number != NOBODY
@@ -115,7 +116,7 @@ def remembered_losses(
 def _of_state(
     group: GroupSnapshot, context: RoundContext, state: PolicyState, delay_ms: int
 ) -> tuple[list[Loss], Int32Array, Int32Array]:
-    """Losses that a leader knows of: the losses, which one each resource is part of, its holder."""
+    """Return the losses that a leader knows, each resource's loss, and each resource's holder."""
     unclaimed = group.assignable & ~group.claimed()
     then = np.where(unclaimed, _aligned(group, state.holdings), NOBODY)
     holder = member_numbers(group, state.members)[then]
@@ -144,7 +145,7 @@ def _of_state(
 
 
 def _aligned(group: GroupSnapshot, holdings: Holdings) -> Int32Array:
-    """Holders in the order of the group's resources: int32 (R,), NOBODY for none."""
+    """Return the holders in the order of the group's resources: int32 (R,), or `NOBODY`."""
     if holdings.resources == group.resources:
         return holdings.holder
     holder = np.full(len(group.resources), NOBODY, dtype=np.int32)
@@ -154,10 +155,10 @@ def _aligned(group: GroupSnapshot, holdings: Holdings) -> Int32Array:
 
 
 def _loss_of_unknown(group: GroupSnapshot, context: RoundContext, delay_ms: int) -> Loss:
-    """A loss that began before this leader looked: what the members know of its delay counts.
+    """Return a loss that began before this leader looked, with the delay that members know.
 
-    The rest of a pause between moves does not: a member that knows of nothing else knows of no
-    loss, so this one is new.
+    The rest of a pause between moves does not count: members that know nothing else know of no
+    loss, so this loss is new.
     """
     remaining = [m.known_loss_ms for m in group.members if m.known_loss_ms is not None]
     return Loss(

@@ -1,12 +1,12 @@
-"""Whether a group is another one for good since its leader looked last.
+"""Detect permanent changes of a group since its leader's last round.
 
-Only then is there a reason to take anything from an owner that could keep it. A process that is
-restarted, an idle member that leaves, or lags that rise and fall are no such reason, however far
-the target of the assignor goes with them.
+Only a permanent change justifies taking a resource from an owner that could keep it. A restarted
+process, an idle member that leaves, or changing lags do not, however far the assignor's target
+moves.
 
-Rules of this file: who joined for good and what expired is known elsewhere (`losses`); here are
-the other changes: of subscriptions, of what exists, and owners that are not those which the last
-round left: members that bring along what they had though nobody waits for them, say.
+Module `losses` detects additional members and expired losses. This module detects the other
+changes: of subscriptions, of existing resources, and owners that the last round did not choose, for
+example an unexpected member that brings its own resources.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["changed_for_good"]
 def changed_for_good(
     group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed, stopping: BoolArray
 ) -> bool:
-    """Whether subscriptions, resources, or who owns any are not what they were.
+    """Return whether subscriptions, resources or their owners have changed permanently.
 
     Args:
         group: the group with K claims.
-        state: what the leader remembers of the last round.
-        unclaimed: what `find_unclaimed` said of the group.
-        stopping: bool (K,): claims that an earlier round told to be stopped.
+        state: the leader's memory of the last round.
+        unclaimed: result of `find_unclaimed` for the group.
+        stopping: bool (K,): claims that an earlier round revoked.
     """
     return (
         _resources_changed(group, state, unclaimed)
@@ -48,11 +48,12 @@ def changed_for_good(
 
 
 def _resources_changed(group: GroupSnapshot, state: PolicyState, unclaimed: Unclaimed) -> bool:
-    # What was granted for the first time and is still free is not new: its owner never heard of it.
+    # A resource that was granted for the first time and is still free is not new: its owner missed
+    # the assignment.
     created = group.resources.take(unclaimed.created)
     if created and created - state.granted:
         return True
-    # What vanishes while it waits for its owner leaves that one with less than it had.
+    # A resource that vanishes while it waits leaves its owner with fewer than before.
     return _any_vanished(group, state.holdings.resources) or _any_vanished(
         group, state.lost.resources
     )
@@ -67,7 +68,7 @@ def _any_vanished(group: GroupSnapshot, resources: ResourceSet) -> bool:
 
 def _subscriptions_changed(group: GroupSnapshot, state: PolicyState) -> bool:
     if not state.subscriptions:
-        return False  # remembered by an earlier release
+        return False  # state of an earlier release
     before = dict(zip(state.members, state.subscription_of, strict=True))
     known = set(state.subscriptions)
     for member, number in zip(group.members, group.class_of.tolist(), strict=True):
@@ -83,10 +84,10 @@ def _subscriptions_changed(group: GroupSnapshot, state: PolicyState) -> bool:
 
 
 def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
-    """Whether a member that was not there, and is not waited for, rightfully owns anything."""
+    """Return whether a new member that the group does not wait for rightfully owns anything."""
     waiting = [loss for loss in state.losses if loss.given_ms is None]
     if any(loss.owner is None for loss in waiting):
-        return False  # it may be one that is waited for
+        return False  # it can be a member that the group waits for
     expected = {*state.members, *(loss.owner for loss in waiting)}
     instances = {instance for _, instance in state.instance_ids}
     instances.update(loss.instance_id for loss in waiting if loss.instance_id is not None)
@@ -99,14 +100,15 @@ def _strangers_own(group: GroupSnapshot, state: PolicyState) -> bool:
 
 
 def _others_own(group: GroupSnapshot, state: PolicyState, stopping: BoolArray) -> bool:
-    """Whether a member of the last round owns what that did not leave it with.
+    """Return whether a member of the last round owns a resource that the round did not leave it.
 
-    Neither what it is slow to stop counts, nor what was left with one that has gone since. A static
-    member that is back under another member id has not gone. It is no additional member either, so
-    it would stay without a share if another member claims its resources.
+    Resources that a member is slow to stop do not count, and neither do resources of a departed
+    member. A static member that returned under another member id has not departed. It is not an
+    additional member either, so it would stay without a share if another member claimed its
+    resources.
     """
     there = member_numbers(group, state.members)
-    was_there = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last one is nobody
+    was_there = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last entry is for `NOBODY`
     was_there[there[there != NOBODY]] = True
     places = group.resources.positions(state.holdings.resources)
     holder = _also_under_another_id(group, state, there)[state.holdings.holder]
@@ -120,12 +122,12 @@ def _others_own(group: GroupSnapshot, state: PolicyState, stopping: BoolArray) -
 def _also_under_another_id(
     group: GroupSnapshot, state: PolicyState, there: Int32Array
 ) -> Int32Array:
-    """Numbers of the members of the last round, and of static ones that are back: int32 (N + 1,).
+    """Return the numbers of the last round's members, and of returned static ones: int32 (N + 1,).
 
     Args:
         group: the group.
-        state: what the leader remembers of a last round with N members.
-        there: int32 (N + 1,), `member_numbers` of them.
+        state: the leader's memory of a last round with N members.
+        there: int32 (N + 1,), `member_numbers` of these members.
     """
     instance_of = dict(state.instance_ids)
     if not instance_of:

@@ -1,8 +1,8 @@
-"""`DeferredPolicy`: what a departed member had waits for it for a while (Design II).
+"""`DeferredPolicy`: resources of a departed member wait for it for some time (Design II).
 
-A process that is restarted, by a person or by an orchestrator, is back soon. Giving away what it
-had would cost two rebalances and end where the group began. So lost resources wait, each loss with
-a deadline of its own, and everything else is resolved at once.
+A restarted process returns soon. Reassigning its resources would cost two rebalances and end where
+the group began. So lost resources wait, each loss with its own deadline. All other imbalances are
+resolved immediately.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ def _checked(policy: DeferredPolicy, attribute: Attribute[int], value: int) -> N
 class DeferredPolicy:
     """Design II, "Deferred Resolution of Imbalance".
 
-    With a delay of 0 it does what `SimplePolicy` does.
+    With a delay of 0 it equals `SimplePolicy`.
 
     Attributes:
         scheduled_rebalance_timeout_ms: how long lost resources wait for their owner, in ms.
-        initial_delay_ms: how long the first members of a group wait for others, in ms; with 0
-            they start at once.
+        initial_delay_ms: how long the first members of a group wait for others, in ms; 0 for not at
+            all.
 
     Raises:
-        ConfigurationError: an option is no integer from 0 to 2147483647.
+        ConfigurationError: an option is not an integer from 0 to 2147483647.
     """
 
     name: ClassVar[str] = "deferred"
@@ -48,7 +48,7 @@ class DeferredPolicy:
     initial_delay_ms: int = field(default=0, validator=_checked)
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        """Offer everything but what waits for its owner."""
+        """Offer all resources that do not wait for their owner."""
         return offer_round(group, context, self._delays)
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
@@ -56,7 +56,7 @@ class DeferredPolicy:
 
         Args:
             group: the group with R resources.
-            target: int32 (R,): where the assignor wants what it was offered, NOBODY elsewhere.
+            target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
             context: the same as for `offer`.
 
         Returns:

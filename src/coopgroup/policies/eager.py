@@ -1,8 +1,8 @@
-"""`EagerPolicy`: the world stops, and starts again as the assignor wants it.
+"""`EagerPolicy`: all members stop, and then the whole target is assigned.
 
-This is how groups rebalance without cooperation: members give up everything before they join, so
-nothing that they claim is in the way. It is the baseline that the simulator and `coopgroup plan`
-compare with. Our own members hold on to what they have, so a consumer never runs it.
+Groups without cooperative rebalancing work like this: members give up everything before they join,
+so no claim stands in the way. The simulator and `coopgroup plan` use it as a baseline. Our own
+members keep their resources when they join, so a consumer never uses this policy.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = ["EagerPolicy"]
 
 @frozen(kw_only=True)
 class EagerPolicy:
-    """The assignor's target at once: nothing is revoked, nothing waits, no round follows."""
+    """Assigns the whole target: nothing is revoked, nothing waits, no round follows."""
 
     name: ClassVar[str] = "eager"
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:  # noqa: ARG002 - the Protocol's
-        """Offer everything, with the rightful owners, whom a sticky assignor remembers."""
+        """Offer all resources with their rightful owners, for sticky assignors."""
         return Offer(owner=group.owner, held=np.zeros(len(group.resources), dtype=np.bool_))
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
@@ -39,8 +39,8 @@ class EagerPolicy:
 
         Args:
             group: the group with R resources.
-            target: int32 (R,): where the assignor wants each, NOBODY elsewhere.
-            context: of the round.
+            target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
+            context: context of the round.
         """
         unclaimed = find_unclaimed(group, context)
         nothing = np.zeros(len(group.resources), dtype=np.bool_)

@@ -1,12 +1,12 @@
-"""`IncrementalPolicy`: as deferred, and what moves does so a few at a time (Design III).
+"""`IncrementalPolicy`: like deferred, and resources move a few at a time (Design III).
 
-Moving everything at once couples what has nothing to do with each other: a light resource stands
-idle until a heavy one, that moves in the same round, has stopped. Here a round takes only a few
-resources from their owners, and the next such round comes after an interval. What is lost is not
-rationed, for it stands idle anyway; nor is what its owner may not keep.
+Moving everything together couples independent resources: a light resource is out of service until a
+heavy one of the same round has stopped. Here a round takes only a few resources from their owners,
+and the next such round follows after an interval. Lost resources are not rationed, because they are
+out of service anyway. Resources that their owner may not keep are not rationed either.
 
-It can also even out lags while the group is at rest (`balance`): nobody else moves anything because
-of lags alone.
+The policy can also balance lags while the group is settled (`balance`). No other policy moves
+resources only because of lags.
 """
 
 from __future__ import annotations
@@ -105,29 +105,28 @@ class IncrementalPolicy:
     """Design III, "Incremental Resolution of Imbalance".
 
     Attributes:
-        max_moves_per_round: how many resources one round takes from owners that could keep them.
-            Where neither this nor the interval is given, 10 resources move every 1,000 ms.
-        move_interval_ms: from one round that does so to the next, in ms. With 0, which is meant
-            when only the ration is given, the next ones follow in the round that grants the last.
+        max_moves_per_round: how many resources one round takes from owners that could keep them. If
+            neither this nor the interval is given, 10 resources move every 1,000 ms.
+        move_interval_ms: time between two such rounds, in ms. With 0, the default if only the
+            ration is given, the next resources are revoked in the round that grants the last ones.
         scheduled_rebalance_timeout_ms: how long lost resources wait for their owner, in ms.
-        initial_delay_ms: how long the first members of a group wait for others, in ms; with 0
-            they start at once.
-        lag_check_interval_ms: how often the leader looks at the lags, in ms, with an assignor that
-            reads lags; None for never.
-        lag_imbalance_ratio: a member carries too much lag above this multiple of the mean of all
-            members.
-        lag_calm_ratio: at or below this multiple it carries no longer too much; None for halfway
+        initial_delay_ms: how long the first members of a group wait for others, in ms; 0 for not at
+            all.
+        lag_check_interval_ms: time between two checks of the lags, in ms, for assignors that read
+            lags; None for never.
+        lag_imbalance_ratio: a member above this multiple of the mean lag is overloaded.
+        lag_calm_ratio: a member at or below this multiple is no longer overloaded; None for halfway
             from 1 to `lag_imbalance_ratio`.
-        lag_imbalance_checks: at how many looks in a row a member must carry too much before
-            anything moves for it.
-        lag_imbalance_min: a member with less lag than this, in records, never carries too much.
-        lag_cooldown_ms: from a round that evens lags out to the next look, in ms; None for ten
+        lag_imbalance_checks: number of consecutive checks in which a member must be overloaded
+            before resources move.
+        lag_imbalance_min: a member with less lag than this, in records, is never overloaded.
+        lag_cooldown_ms: time from a balancing round to the next check, in ms; None for ten
             intervals.
 
     Raises:
-        ConfigurationError: an option is no integer, is negative or above 2147483647, the ration is
-            0, there is an interval without a ration, a ratio is less than 1 or the lower one above
-            the upper one, or lags are to be evened out with a ration of 1.
+        ConfigurationError: an option is not an integer, is negative or above 2147483647; the ration
+            is 0; there is an interval without a ration; a ratio is less than 1, or the lower ratio
+            exceeds the upper; or lags are to be balanced with a ration of 1.
     """
 
     name: ClassVar[str] = "incremental"
@@ -143,7 +142,7 @@ class IncrementalPolicy:
     lag_cooldown_ms: int | None = field(default=None, validator=_delay_or_none)
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        """Offer everything but what waits for its owner."""
+        """Offer all resources that do not wait for their owner."""
         return offer_round(group, context, self._delays)
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
@@ -151,7 +150,7 @@ class IncrementalPolicy:
 
         Args:
             group: the group with R resources.
-            target: int32 (R,): where the assignor wants what it was offered, NOBODY elsewhere.
+            target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
             context: the same as for `offer`.
 
         Returns:
@@ -161,14 +160,14 @@ class IncrementalPolicy:
 
     @property
     def ration(self) -> Ration:
-        """How many move and how often, defaults filled in."""
+        """The number of moves and their interval, with defaults filled in."""
         if self.max_moves_per_round is None:
             return _DEFAULT_RATION
         return Ration(moves_max=self.max_moves_per_round, interval_ms=self.move_interval_ms or 0)
 
     @property
     def balance(self) -> BalanceRule | None:
-        """When lags are uneven, defaults filled in; None where nobody looks."""
+        """The rule of the lag balance, with defaults filled in; None if it is off."""
         interval_ms, calm, cooldown_ms = (
             self.lag_check_interval_ms,
             self.lag_calm_ratio,

@@ -1,10 +1,10 @@
 """The first members of a group may wait for others before they start (KIP-134).
 
-Legend of the table `INITIAL_ACTIONS`, one decision a round:
+Legend of the table `INITIAL_ACTIONS`, one decision per round:
 
-    forming   the group has never owned anything as far as its leader can know, and is to wait; or
-              its leader remembers that the wait has begun
-    over      the wait has come to its end
+    forming   as far as the leader knows, the group has never owned anything, and it should wait; or
+              the leader remembers that the wait has begun
+    over      the wait has ended
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["INITIAL_ACTIONS", "InitialAction", "initial_until_ms"]
 
 
 class InitialAction(Enum):
-    """What happens to resources that were never owned."""
+    """The decision about resources that were never owned."""
 
     GRANT = "granted at once"
     HOLD = "held back"
@@ -49,14 +49,14 @@ INITIAL_ACTIONS: Final = DecisionTable(
 def initial_until_ms(
     group: GroupSnapshot, context: RoundContext, initial_delay_ms: int
 ) -> int | None:
-    """Until when the group's first resources are held back, None when they are not.
+    """Return until when the group's first resources are withheld, or None.
 
-    A leader that did not begin the wait goes on with what its members know of it: it shortens
-    when leaders change, and never restarts.
+    A leader that did not begin the wait continues with the remaining time that its members know. A
+    change of leaders shortens the wait and never restarts it.
 
     Args:
         group: the group.
-        context: of the round.
+        context: context of the round.
         initial_delay_ms: how long the first members wait; 0 for not at all.
     """
     until_ms = None if context.state is None else context.state.initial_until_ms

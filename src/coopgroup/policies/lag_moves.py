@@ -1,17 +1,17 @@
-"""Which of the moves that an assignor wants even lags out most: a few, which stand by themselves.
+"""Choose the few moves of an assignor's target that even out lags most.
 
-An assignor that reads lags has a whole target. A round that is asked for because lags are uneven
-takes only a few steps towards it, and what those few leave behind must be better than what was,
-though no further ones follow. So two members exchange one resource for another, which leaves their
-counts as they are, or one hands a resource over where the target itself wants other counts.
+An assignor that reads lags returns a whole target. A balancing round takes only a few steps towards
+it, and the result must be better than before even if no step follows. So two members exchange one
+resource for another, which keeps their counts, or one gives a resource away if the target itself
+wants other counts.
 
-The partner of an exchange may be another one than the target names: where it has three members
-pass resources on in a circle, two of them do better by themselves than one of the three steps.
+The partner of an exchange may differ from the target's: if the target passes resources around a
+circle of three members, an exchange between two of them is better than a single step of the circle.
 
-Rules of this file: a choice is a function of group, target and lags alone; only members that carry
-too much begin a step; and for each of its moves a step must make the heavier of its two members
-lighter by more than a tenth of the mean, and of the least lag that counts. By less than that lags
-change by themselves from one look to the next.
+The choice depends only on group, target and lags. Only overloaded members begin a step. Each move
+of a step must lighten the heavier of its two members by more than a tenth of the mean, and by more
+than a tenth of the minimum lag that counts. Lags change by less than that between two checks
+anyway.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["lag_moves"]
 
 _GAIN_SHARE: Final = 0.1
-_GIVEN_MAX: Final = 64  # resources of one heavy member that are looked at, those with most lag
-_TAKEN_MAX: Final = 4_096  # what they could be exchanged for, by owners with least lag
+_GIVEN_MAX: Final = 64  # considered resources of one heavy member, those with the most lag
+_TAKEN_MAX: Final = 4_096  # considered resources for the exchange, of owners with the least lag
 
 
 def lag_moves(
@@ -44,17 +44,17 @@ def lag_moves(
     candidates: BoolArray,
     rule: BalanceRule,
 ) -> Int32Array:
-    """Choose what is to go from its owner to whom.
+    """Choose the resources to move and their new holders.
 
     Args:
         group: the group with R resources.
-        target: int32 (R,): where the assignor wants each.
-        lags: int64 (R,): none below 0.
-        candidates: bool (R,): owned, and to go from the owner to another member.
-        rule: of the policy.
+        target: int32 (R,): where the assignor wants each resource.
+        lags: int64 (R,): at least 0.
+        candidates: bool (R,): owned, with another member as target.
+        rule: rule of the policy.
 
     Returns:
-        int32 (R,): the new holder of at most `rule.moves_max` candidates, NOBODY elsewhere.
+        int32 (R,): new holder of at most `rule.moves_max` candidates, `NOBODY` elsewhere.
     """
     moves = np.full(len(group.resources), NOBODY, dtype=np.int32)
     places = np.flatnonzero(candidates)
@@ -76,13 +76,13 @@ def lag_moves(
 
 
 def _gain_min(loads: Float64Array, rule: BalanceRule) -> float:
-    """What each move must gain, in records."""
+    """Return what each move must gain, in records."""
     return _GAIN_SHARE * max(float(loads.mean()), rule.lag_min)
 
 
 @frozen(kw_only=True)
 class _Step:
-    """What is taken in one go: positions among the candidates, and what it gains a move."""
+    """A step: positions of its candidates, and its gain per move."""
 
     given: int
     taken: int | None
@@ -98,10 +98,10 @@ class _Search:
         target: int32 (N,).
         name: (N,): number of the topic.
         lags: int64 (N,).
-        speeds: float64 (M,): of each member.
-        loads: float64 (M,): lag of each member by its speed, chosen moves made.
+        speeds: float64 (M,): speed of each member.
+        loads: float64 (M,): lag of each member by its speed, after the chosen moves.
         gain_min: what each move must gain, in records.
-        goes_to: int32 (N,): whom those that are chosen go to, NOBODY for the others.
+        goes_to: int32 (N,): new holder of the chosen candidates, `NOBODY` for the rest.
     """
 
     owner: Int32Array
@@ -112,15 +112,15 @@ class _Search:
     loads: Float64Array
     gain_min: float
     goes_to: Int32Array = field(init=False)
-    # How many more a member has than the target gives it: of all, int64 (M,), and of a topic, one
-    # for each pair of member and topic, with the pairs of each candidate's owner and target.
+    # How many resources a member has above the target: in total, int64 (M,), and per topic, one
+    # entry for each pair of member and topic, with the pairs of each candidate's owner and target.
     _surplus: Int64Array = field(init=False)
     _surplus_of_pair: Int64Array = field(init=False)
     _pair_of_owner: Int64Array = field(init=False)
     _pair_of_target: Int64Array = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Count what each member has too many of."""
+        """Count each member's surplus."""
         count, members = self.owner.size, self.loads.size
         self.goes_to = np.full(count, NOBODY, dtype=np.int32)
         self._surplus = np.bincount(self.owner, minlength=members)
@@ -135,7 +135,7 @@ class _Search:
         )
 
     def run(self, heavy: BoolArray, moves_max: int) -> None:
-        """Choose, from the heaviest member down, until nothing gains or the ration is used up."""
+        """Choose steps, heaviest member first, until no step gains or the ration is used up."""
         left, heavy = moves_max, heavy.copy()
         while left > 0 and heavy.any():
             giver = int(np.argmax(np.where(heavy, self.loads, -1)))
@@ -150,7 +150,7 @@ class _Search:
         free = self.goes_to == NOBODY
         mine = np.flatnonzero((self.owner == giver) & free & (self.lags > 0))
         mine = mine[np.argsort(-self.lags[mine], kind="stable")][:_GIVEN_MAX]
-        # Whose owner has more of its topic than the target gives it.
+        # Candidates whose owner has more of their topic than in the target.
         spares = self._surplus_of_pair[self._pair_of_owner] > 0
         steps = [self._handed_over(given) for given in mine[spares[mine]].tolist()]
         if left > 1:
@@ -159,7 +159,7 @@ class _Search:
         return max((step for step in steps if step), key=lambda step: step.gain, default=None)
 
     def _handed_over(self, given: int) -> _Step | None:
-        """One resource goes where the target wants it, which gives the two other counts."""
+        """Return the step that moves one resource to its target, which changes the two counts."""
         giver, getter = self.owner[given], self.target[given]
         if self._surplus[giver] <= 0 or self._surplus[getter] >= 0:
             return None
@@ -174,9 +174,9 @@ class _Search:
         return others[order][:_TAKEN_MAX]
 
     def _exchanged(self, given: int, others: Int64Array) -> _Step | None:
-        """One resource goes and one of another member comes in its place.
+        """Return the best exchange of one resource for a resource of another member.
 
-        Either they are of one topic, or the target wants just this exchange.
+        Both are of one topic, or the target wants exactly this exchange.
         """
         back = self.target[others] == self.owner[given]
         fits = back & (self.owner[others] == self.target[given])
@@ -211,7 +211,7 @@ class _Search:
         self.loads[getter] += difference / self.speeds[getter]
 
     def _give_up(self, candidate: int) -> None:
-        """A candidate goes to its target, as far as counts are concerned."""
+        """Count a candidate as moved to its target."""
         self._surplus[self.owner[candidate]] -= 1
         self._surplus[self.target[candidate]] += 1
         self._surplus_of_pair[self._pair_of_owner[candidate]] -= 1

@@ -1,17 +1,16 @@
-"""What departed members left behind: who is to get it, and until when it waits (Design II).
+"""Decide who gets the resources of departed members, and how long they wait (Design II).
 
-Rules of this file: a loss waits for nobody who is there; one newcomer is taken for one departed
-member; the deadline that a loss has ends its wait, whatever happens meanwhile. Which losses there
-are is decided in `cases`.
+A loss never waits for a present member. A new member replaces at most one departed member. The
+deadline of a loss ends its wait, whatever happens meanwhile. Module `cases` finds the losses.
 
-Legend of the table `LOSS_ACTIONS`, one decision for each loss that is still unclaimed:
+Legend of the table `LOSS_ACTIONS`, one decision for each unclaimed loss:
 
     back      the owner is present, by its member id or by its static id
     static    the owner had a static id
-    newcomer  there is a member new to the group, without a static id and without rightful claims,
-              that subscribes to all that was lost and is not yet taken for another owner; with a
-              static id too, where nobody knows who the owner was
-    expired   the deadline has come
+    newcomer  a new member without a static id and without rightful claims subscribes to everything
+              that was lost, and does not replace another owner; also one with a static id if the
+              owner is unknown
+    expired   the deadline has passed
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = ["LOSS_ACTIONS", "LossAction", "Losses", "follow_losses"]
 
 
 class LossAction(Enum):
-    """What becomes of a loss in a round."""
+    """The decision about a loss in a round."""
 
     RETURN = "to its owner, who is back"
     REPLACE = "to a newcomer, who is taken for its owner"
@@ -80,17 +79,17 @@ LOSS_ACTIONS: Final = DecisionTable(
 
 @frozen(kw_only=True, eq=False)
 class Losses:
-    """What a round has to know of losses, in a group with R resources.
+    """What a round must know about losses, in a group with R resources.
 
     Attributes:
-        claimant: int32 (R,): who gets what nobody claims because it is, or is taken for, the one
-            that had it; NOBODY where the assignor is free.
-        waits: bool (R,): waits for its owner: not to be placed in this round.
-        losses: what to remember, by deadline and owner.
-        lost: which of `losses` each lost resource is part of.
-        wait_until_ms: earliest deadline of those that wait; None when nothing waits.
-        joined: whether a member joined that is not taken for a departed one.
-        expired: whether anything that waited is given to whom the assignor likes.
+        claimant: int32 (R,): member that gets an unclaimed resource because it is, or counts as,
+            its owner; `NOBODY` if the assignor decides.
+        waits: bool (R,): waits for its owner and is not placed in this round.
+        losses: losses to remember, by deadline and owner.
+        lost: number in `losses` of each lost resource.
+        wait_until_ms: earliest deadline of the waiting losses; None without one.
+        joined: whether an additional member joined.
+        expired: whether the wait of a loss has ended, so that the assignor decides.
     """
 
     claimant: Int32Array
@@ -105,13 +104,13 @@ class Losses:
 def follow_losses(
     group: GroupSnapshot, context: RoundContext, unclaimed: Unclaimed, delay_ms: int
 ) -> Losses:
-    """Say what each departed member's resources wait for.
+    """Decide the losses of a round.
 
     Args:
         group: the group with R resources.
-        context: of the round.
-        unclaimed: what `find_unclaimed` said of it.
-        delay_ms: how long a loss waits for its owner; with 0 nothing is ever waited for.
+        context: context of the round.
+        unclaimed: result of `find_unclaimed` for the group.
+        delay_ms: how long a loss waits for its owner; 0 for not at all.
     """
     newcomers = Newcomers.of(group, context)
     if not delay_ms:
@@ -130,7 +129,8 @@ def follow_losses(
     number = np.where(open_, cases.number, NOBODY)
     given, waiting, taken = _decide(group, context, cases, number, newcomers)
     waits = waiting[number]
-    urgent = numbers_in(number[waits & group.subscribed()])  # nobody else would take the rest
+    # without a subscriber a resource cannot be assigned anyway
+    urgent = numbers_in(number[waits & group.subscribed()])
     losses, lost = remembered_losses(group, cases, waiting, context.now_ms)
     certain = np.where(dealt == NOBODY, cases.holder, dealt)
     return Losses(
@@ -151,11 +151,11 @@ def _decide(
     number: Int32Array,
     newcomers: Newcomers,
 ) -> tuple[Int32Array, BoolArray, set[int]]:
-    """Decide each of L losses that has anything open.
+    """Decide each of L losses with unclaimed resources.
 
     Returns:
-        Who gets each loss, int32 (L + 1,), whether it waits, bool (L + 1,) (the last one of each
-        stands for no loss at all), and the members that are no additional ones.
+        The receiver of each loss, int32 (L + 1,); whether it waits, bool (L + 1,) (the last entry
+        of each means no loss); and the members that are not additional.
     """
     given = np.full(len(cases.losses) + 1, NOBODY, dtype=np.int32)
     waiting = np.zeros(len(cases.losses) + 1, dtype=np.bool_)
@@ -180,10 +180,10 @@ def _decide(
 def _who_returns(
     group: GroupSnapshot, cases: LossCases, places: list[int], newcomers: Newcomers, line: Line
 ) -> tuple[dict[int, int], dict[int, int]]:
-    """Owners that are present, by loss, and newcomers that are taken for owners without an id.
+    """Return the present owners by loss, and new members that replace owners without a static id.
 
-    Newcomers of the same client first, so that of a batch that bounces each gets its own back;
-    then the others, in the order of losses.
+    New members of the same client come first, so that each process of a restarting batch gets its
+    own resources back; then the others, in the order of losses.
     """
     owners: dict[int, int] = {}
     for place in places:

@@ -1,24 +1,24 @@
-"""Moves: whether resources may be taken from owners that could keep them, and which go first.
+"""Decide whether resources may be taken from owners that could keep them, and which move first.
 
-Rules of this file: only what an owner could keep is counted here; what must be stopped anyway, and
-what is lost, is no move. The choice is a function of the group alone, so that any leader makes it.
+A resource that must be stopped anyway, or that is lost, is not a move. The choice depends only on
+the group, so that every leader makes the same choice.
 
-Legend of the table `MOVE_MODES`, one decision a round:
+Legend of the table `MOVE_MODES`, one decision per round:
 
-    joined     an additional member joined: one that is not taken for a departed one
+    joined     an additional member joined, which does not replace a departed member
     waits      a lost resource waits for its owner
-    begun      the group has changed for good, in this round or in one from which on the target was
-               never reached; or lost resources never wait, so that nobody is expected back
-    blind      the leader did not see what went before what it decides upon now
-    returned   somebody got back what it had, or may have done so meanwhile
-    uneven     with everybody keeping what it has, counts are less even than in the target
-    lagging    the leader asked for the round because lags were uneven for long, and neither are
-               earlier moves to be made first nor is it too early for another one
+    begun      the group has changed permanently, in this round or in an earlier one whose target
+               was never reached; or lost resources never wait, so that no return is expected
+    blind      the leader does not know the past of the group
+    returned   a member got its resources back, or may have got them meanwhile
+    uneven     if all members kept their resources, counts would be less even than in the target
+    lagging    the leader started the round because lags were uneven for a long time; no earlier
+               moves are pending, and the interval between moves has passed
 
-Legend of the table `RATION_ACTIONS`, one decision a round of a policy with a ration:
+Legend of the table `RATION_ACTIONS`, one decision per round of a policy with a ration:
 
-    wanted     there are moves that the mode allows
-    due        the interval since the last round that revoked is over
+    wanted     the mode allows moves, and there are some
+    due        the interval since the last revoking round has passed
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class MoveMode(Enum):
-    """Whether a round moves anything that could stay."""
+    """Whether a round moves resources that could stay."""
 
     MOVE = "towards the target"
     REST = "everybody keeps what it has, but for moves that an earlier round planned"
@@ -54,7 +54,7 @@ class MoveMode(Enum):
 
 
 class RationAction(Enum):
-    """What a ration lets a round do."""
+    """What a ration allows in a round."""
 
     NOTHING = "there is nothing to move"
     REVOKE = "revoke up to the ration"
@@ -105,11 +105,11 @@ RATION_ACTIONS: Final = DecisionTable(
 
 
 def less_even(group: GroupSnapshot, kept: Int32Array, target: Int32Array) -> bool:
-    """Whether counts are less even in what is kept than in the target.
+    """Return whether the counts of `kept` are less even than those of the target.
 
     Args:
         group: the group with R resources.
-        kept: int32 (R,), member numbers or NOBODY.
+        kept: int32 (R,), member numbers or `NOBODY`.
         target: the same.
     """
     return _roughness(group, kept) > _roughness(group, target)
@@ -118,20 +118,20 @@ def less_even(group: GroupSnapshot, kept: Int32Array, target: Int32Array) -> boo
 def first_moves(
     group: GroupSnapshot, target: Int32Array, candidates: BoolArray, count_max: int
 ) -> BoolArray:
-    """Choose which moves go first: those that even out most, spread over who gives and who gets.
+    """Choose the first moves: those that even out most, spread over owners and receivers.
 
-    Each candidate ranks by how much its receiver lacks once the better candidates of that receiver
-    have arrived, then by how much its owner has too much once its better ones have gone, then by
-    its place in the group. So the emptiest receiver is served first until others are as empty.
+    Each candidate is ranked by how much its receiver lacks after the better candidates of that
+    receiver have arrived, then by its owner's surplus after the better ones have left, then by its
+    position in the group. So the emptiest receiver is served first until others are as empty.
 
     Args:
         group: the group with R resources.
-        target: int32 (R,): where each is to go.
-        candidates: bool (R,): claimed, and to go from the rightful owner to another member.
-        count_max: how many to choose.
+        target: int32 (R,): target of each resource.
+        candidates: bool (R,): claimed, with another member than the rightful owner as target.
+        count_max: maximum number of moves.
 
     Returns:
-        bool (R,): the chosen ones.
+        bool (R,): the chosen resources.
     """
     places = np.flatnonzero(candidates)
     if places.size <= count_max:
@@ -156,10 +156,10 @@ def _roughness(group: GroupSnapshot, holder: Int32Array) -> int:
 
 
 def _ranks(groups: Int32Array, keys: Int64Array) -> Int64Array:
-    """Rank of each item among those of its group, by key and then by position.
+    """Return the rank of each item within its group, by key, then by position.
 
     Args:
-        groups: int32 (N,): whose item each is.
+        groups: int32 (N,): group of each item.
         keys: int64 (N,).
     """
     order = np.lexsort((keys, groups))

@@ -1,13 +1,14 @@
-"""Members that were not there in the last round: who may be taken for a departed one.
+"""New members since the last round, and which of them may replace a departed member.
 
-Rules of this file: a member that rightfully claims anything is no newcomer, for it brings along
-what it had; a member with a static id is never taken for another one; and a newcomer that is taken
-for nobody is an additional member, for which the others make room at once.
+A member with a rightful claim is not new, because it brings its own resources. A member with a
+static id never replaces another one. A new member that replaces no departed member is additional,
+and the others make room for it immediately.
 
-A leader that did not lead the last round cannot tell who is new. It goes by the heuristic of
-Design II: "looking for a member that has no previous assignments (assuming there's enough members
-that they should have had an assignment)". Those are taken for the ones that had what nobody
-claims. A member that knows of a delay was there when that was announced: it is not waited for.
+A leader that did not lead the last round cannot tell which members are new. It uses the heuristic
+of Design II: "looking for a member that has no previous assignments (assuming there's enough
+members that they should have had an assignment)". These members count as the owners of the
+unclaimed resources. A member that knows of a delay was present when the delay was announced, so the
+group does not wait for it.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ __all__ = ["Line", "Newcomers"]
 _DYNAMIC_ID: Final = re.compile(
     r"(?P<client>.*)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.DOTALL
 )
-_ONE_AT_LEAST: Final = 1 - 1e-9  # shares are sums of fractions
+_ONE_AT_LEAST: Final = 1 - 1e-9  # tolerance, because shares are sums of fractions
 
 
 @frozen(kw_only=True, eq=False)
 class Newcomers:
-    """Who came to a group since the last round.
+    """The new members of a group since the last round.
 
     Attributes:
-        anonymous: numbers of newcomers without a static id, by the class of their subscription,
-            classes in the order of their first newcomer, numbers ascending.
-        subscribed: bool (C, names): which class subscribes to which name.
-        by_instance: members that have a static id, by that id.
-        others: numbers of newcomers with a static id that the last round did not have.
-        takers: numbers of those that are taken for the ones that had what nobody claims, where
-            the leader knows no more than that; ascending.
+        anonymous: numbers of new members without a static id, by the class of their subscription;
+            classes in the order of their first new member, numbers ascending.
+        subscribed: bool (C, names): whether a class subscribes to a name.
+        by_instance: members with a static id, by that id.
+        others: numbers of new members with a static id that the last round did not have.
+        takers: numbers of the members that count as owners of the unclaimed resources, if the
+            leader did not lead the last round; ascending.
     """
 
     anonymous: Mapping[int, tuple[int, ...]]
@@ -58,7 +59,7 @@ class Newcomers:
 
     @classmethod
     def of(cls, group: GroupSnapshot, context: RoundContext) -> Newcomers:
-        """Find the newcomers."""
+        """Find the new members."""
         empty = _holds_nothing(group)
         by_instance = {
             member.instance_id: number
@@ -95,12 +96,12 @@ class Newcomers:
         )
 
     def line_up(self, group: GroupSnapshot, number: Int32Array, count: int) -> Line:
-        """Let newcomers stand in line for losses.
+        """Queue the new members for losses.
 
         Args:
             group: the group with R resources.
-            number: int32 (R,): which loss each resource is part of, NOBODY for none.
-            count: how many losses there are.
+            number: int32 (R,): number of each resource's loss, `NOBODY` for none.
+            count: number of losses.
         """
         fits = {}
         of_client: dict[tuple[str, int], deque[int]] = {}
@@ -120,24 +121,24 @@ class Newcomers:
         return Line(fits=fits, queues=queues, of_client=of_client, statics=statics)
 
     def any_but(self, taken: Collection[int]) -> bool:
-        """Whether any newcomer is an additional member.
+        """Return whether any new member is additional.
 
         Args:
-            taken: numbers of members that are, or are taken for, others.
+            taken: numbers of members that are, or replace, departed members.
         """
         anonymous = (number for numbers in self.anonymous.values() for number in numbers)
         newcomers = (*anonymous, *self.others, *self.takers)
         return any(number not in taken for number in newcomers)
 
     def share_out(self, group: GroupSnapshot, orphaned: BoolArray) -> Int32Array:
-        """Give the takers equal parts of what is lost, as far as they subscribe to it.
+        """Give the takers equal parts of the lost resources to which they subscribe.
 
         Args:
             group: the group with R resources.
-            orphaned: bool (R,): lost, and nobody knows by whom.
+            orphaned: bool (R,): lost by an unknown owner.
 
         Returns:
-            int32 (R,): who is taken for the one that had it, NOBODY for nobody.
+            int32 (R,): member that counts as the owner, or `NOBODY`.
         """
         given = np.full(len(group.resources), NOBODY, dtype=np.int32)
         places = np.flatnonzero(orphaned)
@@ -158,14 +159,14 @@ class Newcomers:
 
 @define(eq=False)
 class Line:
-    """Newcomers in line, each to be taken for one departed member at most.
+    """A queue of new members; each replaces at most one departed member.
 
     Attributes:
-        fits: by class, bool (L,): which losses it subscribes to all of.
-        queues: by class, numbers of its newcomers, ascending; some of them may be taken.
-        of_client: the same by client id and class, for those whose id says of which client it is.
-        statics: by class, numbers of newcomers with a static id, ascending.
-        taken: members that are out of the line.
+        fits: by class, bool (L,): losses to which the class fully subscribes.
+        queues: by class, numbers of its new members, ascending; some may already be taken.
+        of_client: the same by client id and class, for members whose id contains the client id.
+        statics: by class, numbers of new members with a static id, ascending.
+        taken: members that have left the queue.
     """
 
     fits: Mapping[int, BoolArray]
@@ -175,10 +176,10 @@ class Line:
     taken: set[int] = field(factory=set)
 
     def same_client_for(self, loss: int, owner: str | None) -> int | None:
-        """First in line of the client of a loss's owner; None if there is none that fits.
+        """Return the first fitting member with the same client id as a loss's owner, or None.
 
-        Kafka names a dynamic member `<client.id>-<uuid>`, so a process that is restarted has
-        another member id of the same client.
+        Kafka names a dynamic member `<client.id>-<uuid>`, so a restarted process has another member
+        id with the same client id.
         """
         client = None if owner is None else _client_of(owner)
         if client is None:
@@ -188,21 +189,21 @@ class Line:
         )
 
     def first_for(self, loss: int, owner: str | None) -> int | None:  # noqa: ARG002 - as above
-        """First in line that subscribes to all of a loss, None if there is none."""
+        """Return the first member that subscribes to everything of a loss, or None."""
         return self._first(self.queues.get(key) for key in self.fits if self.fits[key][loss])
 
     def first_static_for(self, loss: int, owner: str | None) -> int | None:
-        """First with a static id that fits, for a loss of which nobody knows whose it was.
+        """Return the first fitting member with a static id, for a loss of an unknown owner.
 
-        A leader that is killed takes with it who had what. Were it a static member that comes
-        back, it would wait for itself.
+        A killed leader takes the knowledge of the owners with it. If it was a static member that
+        now returns, it would otherwise wait for itself.
         """
         if owner is not None:
             return None
         return self._first(self.statics.get(key) for key in self.fits if self.fits[key][loss])
 
     def take(self, member: int) -> int:
-        """Take a member out of the line, if it stands there."""
+        """Remove a member from the queue, if it is in it."""
         self.taken.add(member)
         return member
 
@@ -222,10 +223,10 @@ def _client_of(member_id: str) -> str | None:
 
 
 def _empty_handed(group: GroupSnapshot) -> BoolArray:
-    """Which members have nothing though their fair share is one at least: bool (M,).
+    """Return the members without resources whose fair share is at least one: bool (M,).
 
-    Those that know of a delay are left out. The fair share of a member is the sum, over the names
-    that it subscribes to, of how many resources there are for each subscriber.
+    Members that know of a delay are left out. The fair share of a member is the sum, over its
+    subscribed names, of resources per subscriber.
     """
     table = group.subscribed_names()
     sizes = np.diff(np.concatenate([[0], np.cumsum(group.assignable)])[group.resources.starts])

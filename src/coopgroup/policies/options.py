@@ -1,7 +1,7 @@
-"""Options of policies: what a user may ask for, and the one line that says so.
+"""Validate options of policies.
 
-Options come from code, from JSON and from scenario files, so that nothing but an integer is taken
-for one: neither `true` nor `"5"` nor 5.0. Where a fraction makes sense, integers do, too.
+Options come from code, from JSON and from scenario files. Only an integer counts as an integer:
+neither `true` nor `"5"` nor 5.0 does. Options that allow fractions also allow integers.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from coopgroup.errors import ConfigurationError
 
 __all__ = ["check_option", "check_ratio"]
 
-_OPTION_MAX: Final = 2**31 - 1  # a delay is an int32 on the wire
+_OPTION_MAX: Final = 2**31 - 1  # a delay is an int32 in the wire format
 _RATIO_MAX: Final = 1_000_000
 
 
 def check_option(policy: str, option: str, value: object, *, least: int = 0) -> None:
-    """Refuse what is no integer in range.
+    """Refuse a value that is not an integer in range.
 
     Args:
         policy: name of the policy.
         option: name of the option.
-        value: what was given.
-        least: smallest value that makes sense.
+        value: the given value.
+        least: smallest allowed value.
 
     Raises:
-        ConfigurationError: it is not an integer from `least` to 2147483647.
+        ConfigurationError: the value is not an integer from `least` to 2147483647.
     """
     if type(value) is not int or not least <= value <= _OPTION_MAX:
         raise ConfigurationError(
@@ -35,16 +35,16 @@ def check_option(policy: str, option: str, value: object, *, least: int = 0) -> 
 
 
 def check_ratio(policy: str, option: str, value: object, *, least: float) -> None:
-    """Refuse what is no number in range.
+    """Refuse a value that is not a number in range.
 
     Args:
         policy: name of the policy.
         option: name of the option.
-        value: what was given.
-        least: smallest value that makes sense.
+        value: the given value.
+        least: smallest allowed value.
 
     Raises:
-        ConfigurationError: it is not a number from `least` to 1000000.
+        ConfigurationError: the value is not a number from `least` to 1000000.
     """
     number = value if isinstance(value, int | float) and type(value) is not bool else -1
     if not least <= number <= _RATIO_MAX:

@@ -1,4 +1,4 @@
-"""Policies by name: how configuration, command line and scenario files choose one."""
+"""Policies by name, for configuration, command line and scenario files."""
 
 from __future__ import annotations
 

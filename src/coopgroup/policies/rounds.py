@@ -1,7 +1,7 @@
-"""A round of a policy that can wait: what `DeferredPolicy` and `IncrementalPolicy` share.
+"""A round of a waiting policy, shared by `DeferredPolicy` and `IncrementalPolicy`.
 
-Three steps, each in a module of its own: what is lost and what it waits for (`losses`), whether
-and what moves (`moves`), and what becomes of each resource (`staging`).
+Three steps, each in its own module: the losses and their waits (`losses`), the moves (`moves`), and
+the decision for each resource (`staging`).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Delays:
     """How long a policy waits.
 
     Attributes:
-        loss_ms: for the owner of a lost resource.
-        initial_ms: for more members, when the first ones form a group.
+        loss_ms: wait for the owner of a lost resource.
+        initial_ms: wait for more members when a group forms.
     """
 
     loss_ms: int
@@ -61,11 +61,11 @@ class Delays:
 
 @frozen(kw_only=True)
 class Ration:
-    """How fast a policy moves what could stay.
+    """How fast a policy moves resources that could stay.
 
     Attributes:
         moves_max: how many resources one round takes from their owners.
-        interval_ms: from one round that does so to the next; 0 for no pause.
+        interval_ms: time between two such rounds; 0 for no pause.
     """
 
     moves_max: int
@@ -74,13 +74,14 @@ class Ration:
 
 @frozen(kw_only=True, eq=False)
 class _Outlook:
-    """What a round knows before there is a target; R resources, K claims.
+    """Facts of a round before there is a target; R resources, K claims.
 
     Attributes:
-        unclaimed: why nobody claims what nobody claims.
-        losses: what waits, and who gets its own back.
-        stopping: bool (K,): claims that an earlier round told to be stopped.
-        initial_until_ms: until when what was never owned is held back, None for not.
+        unclaimed: why each unclaimed resource is unclaimed.
+        losses: resources that wait, and resources that return to their owner.
+        stopping: bool (K,): claims that an earlier round revoked.
+        initial_until_ms: until when resources that were never owned are withheld, None for not at
+            all.
     """
 
     unclaimed: Unclaimed
@@ -91,12 +92,12 @@ class _Outlook:
 
 @frozen(kw_only=True, eq=False)
 class _Moves:
-    """What a round takes from owners that could keep it.
+    """The resources that a round takes from owners that could keep them.
 
     Attributes:
         chosen: bool (R,): in this round.
-        put_off: bool (R,): in a later one.
-        due_ms: before that time nothing more is taken, None for no such time.
+        put_off: bool (R,): in a later round.
+        due_ms: time before which no further resource is taken, or None.
     """
 
     chosen: BoolArray
@@ -105,12 +106,12 @@ class _Moves:
 
     @property
     def pending(self) -> bool:
-        """Whether there is more to come."""
+        """Whether further moves will follow."""
         return bool(self.put_off.any())
 
 
 def offer_round(group: GroupSnapshot, context: RoundContext, delays: Delays) -> Offer:
-    """Hold back what waits for its owner; name as owner who has, or gets back, a resource."""
+    """Withhold resources that wait for their owner, and name the owners of the others."""
     outlook = _look(group, context, delays)
     owner = offered_owner(group, outlook.stopping)
     returns = outlook.losses.claimant != NOBODY
@@ -132,17 +133,18 @@ def stage_round(
 
     Args:
         group: the group with R resources.
-        target: int32 (R,): where the assignor wants what it was offered, NOBODY elsewhere.
-        context: of the round.
-        delays: how long it waits.
-        ration: how fast it moves; None for all at once.
-        balance: what it moves because of lags alone; None for nothing.
+        target: int32 (R,): where the assignor wants the offered resources, `NOBODY` elsewhere.
+        context: context of the round.
+        delays: how long the policy waits.
+        ration: how fast it moves; None for everything together.
+        balance: rule for moves only because of lags; None for no such moves.
     """
     outlook = _look(group, context, delays)
     could_stay = keepable(group)
     claimant = outlook.losses.claimant
-    # Who is back has its own at once, all of it, also where the target is elsewhere by now; unless
-    # others make room for somebody anyway, who would take it away again in the next round.
+    # A returning member gets all its resources immediately, even if the target has changed.
+    # Exception: the group is making room for an additional member, which would take them away in
+    # the next round.
     returns = group.may_hold(claimant) & ~((target != NOBODY) & outlook.losses.joined)
     gift = np.where(returns, claimant, target).astype(np.int32)
     stopping = rightful_resources(group, outlook.stopping) & could_stay
@@ -210,7 +212,7 @@ _LOOKS: Final = WeakKeyDictionary["GroupSnapshot", tuple["RoundContext", Delays,
 
 
 def _look(group: GroupSnapshot, context: RoundContext, delays: Delays) -> _Outlook:
-    """Look at the group: once a round, for `offer` and `stage` are asked of the same values."""
+    """Compute the facts of a round, once for `offer` and `stage`, which get the same values."""
     known = _LOOKS.get(group)
     if known is not None and known[0] is context and known[1] == delays:
         return known[2]
@@ -230,9 +232,9 @@ def _earliest(*times_ms: int | None) -> int | None:
 
 
 def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delays: Delays) -> bool:
-    """Whether the group has changed for good, and the target was never reached since.
+    """Return whether the group has changed permanently and has not reached the target since.
 
-    A leader without memory hears of moves under way from members that know of a pause between them.
+    A leader without memory learns of running moves from members that know of a pause between them.
     """
     state = context.state
     if not delays.loss_ms:
@@ -247,7 +249,7 @@ def _begun(group: GroupSnapshot, context: RoundContext, outlook: _Outlook, delay
 
 
 def _planned(group: GroupSnapshot, context: RoundContext) -> BoolArray:
-    """What an earlier round was to take from its owner, and put off: bool (R,)."""
+    """Return the resources that an earlier round planned to move later: bool (R,)."""
     planned = np.zeros(len(group.resources), dtype=np.bool_)
     if context.state is not None:
         places = group.resources.positions(context.state.planned)
@@ -256,10 +258,10 @@ def _planned(group: GroupSnapshot, context: RoundContext) -> BoolArray:
 
 
 def _given_up(group: GroupSnapshot, context: RoundContext, claimant: Int32Array) -> BoolArray:
-    """What a member of the last round gave up by itself and would get back: bool (R,).
+    """Return what a member of the last round gave up by itself and would get back: bool (R,).
 
-    An eager member gives up everything before each join. In a round that moves things it would get
-    back what the next round takes away again, give that up once more, and no round was the last.
+    An eager member gives up everything before each join. In a round with moves it would get back
+    resources that the next round revokes, and give them up again; no round would be the last.
     """
     if context.state is None:
         return np.zeros(len(group.resources), dtype=np.bool_)
@@ -269,7 +271,7 @@ def _given_up(group: GroupSnapshot, context: RoundContext, claimant: Int32Array)
 
 
 def _lagging(group: GroupSnapshot, context: RoundContext, ration: Ration | None) -> bool:
-    """Whether a few resources may move in this round because lags are uneven."""
+    """Return whether a few resources may move in this round because lags are uneven."""
     if not context.balance or context.lags is None or _planned(group, context).any():
         return False
     return ration is None or _moves_due_ms(group, context, ration.interval_ms) is None
@@ -282,7 +284,7 @@ def _evening_out(
     candidates: BoolArray,
     balance: BalanceRule | None,
 ) -> Int32Array:
-    """Who gets what moves because of lags alone, if `_lagging` lets it: int32 (R,)."""
+    """Return the receivers of moves made only because of lags, if allowed: int32 (R,)."""
     if balance is None or context.lags is None:
         return _to_nobody(group)
     lags = context.lags.aligned(group.resources)
@@ -294,10 +296,10 @@ def _to_nobody(group: GroupSnapshot) -> Int32Array:
 
 
 def _promised(group: GroupSnapshot, context: RoundContext) -> Int32Array:
-    """Who is to get what an earlier round took from its owner to even lags out: int32 (R,).
+    """Return the receivers of resources that an earlier round revoked to balance lags: int32 (R,).
 
-    An exchange stays one: with the lags of the next moment the assignor might give the first half
-    of it to a third member, and leave two others with a resource too many and one too few.
+    An exchange stays an exchange. With newer lags the assignor might give its first half to a third
+    member, and leave the two others with one resource too many and one too few.
     """
     promised = _to_nobody(group)
     if context.state is not None and context.state.promised.resources:
@@ -308,13 +310,13 @@ def _promised(group: GroupSnapshot, context: RoundContext) -> Int32Array:
 
 
 def _still_promised(group: GroupSnapshot, promised: Int32Array, plan: RoundPlan) -> Holdings:
-    """What of it is still being stopped."""
+    """Return the promised resources that are still being stopped."""
     open_ = (promised != NOBODY) & (plan.assigned == NOBODY)
     return Holdings(resources=group.resources.take(open_), holder=promised[open_])
 
 
 def _unfinished(candidates: BoolArray, plan: RoundPlan) -> bool:
-    """Whether the target is not reached by a round that moves towards it."""
+    """Return whether a round towards the target does not reach it."""
     return bool(candidates.any() or plan.waiting.any() or plan.lost.any())
 
 
@@ -340,10 +342,10 @@ def _rationed(
 
 
 def _moves_due_ms(group: GroupSnapshot, context: RoundContext, interval_ms: int) -> int | None:
-    """When the interval of an earlier round ends; None when there is none, or it has ended.
+    """Return the end of the interval since the last moves, or None if it has passed.
 
-    A leader that did not lead the last round does not know when the last one revoked. If the
-    members know of a delay it may be the rest of the interval, so that much is waited for.
+    A leader that did not lead the last round does not know when that round revoked. If members know
+    of a delay, it can be the rest of the interval, so the leader waits for it.
     """
     now_ms = context.now_ms
     if context.state is not None:

@@ -1,8 +1,8 @@
-"""What no target and no plan may break, whatever made it.
+"""Safety rules for every target and every plan, whoever made them.
 
-The leader runs both checks in every round, for its own policies and for those of users. They read
-only values and share no code with what they check. Each rule is one function that says in one
-sentence what is wrong, and with which resource first.
+The leader runs both checks in every round, for built-in and for users' policies. They only read
+values and share no code with the policies. Each rule is one function. Its message is one sentence
+that names the first wrong resource.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _TIMEOUT_MS_MAX: Final = 2**31 - 1
 
 
 def check_target(group: GroupSnapshot, target: Int32Array) -> None:
-    """Refuse a target that breaks the contract of assignors.
+    """Refuse a target that violates the contract of assignors.
 
     Args:
-        group: what the assignor got: only its `assignable` resources may be placed.
-        target: what it gave.
+        group: the assignor's input: only its `assignable` resources may be placed.
+        target: the assignor's result.
 
     Raises:
-        AssignorError: the first thing that is wrong.
+        AssignorError: names the first violation.
     """
     malformed = _holder_form_problem(group, "target", target)
     problem = malformed or next(_misplacements(group, target), None)
@@ -44,17 +44,17 @@ def check_target(group: GroupSnapshot, target: Int32Array) -> None:
 def violations(
     group: GroupSnapshot, plan: RoundPlan, *, stops_the_world: bool = False
 ) -> tuple[str, ...]:
-    """Say which safety rules a plan breaks.
+    """Return the safety rules that a plan violates.
 
     Args:
-        group: the group as it is, with R resources and K claims.
-        plan: what a policy staged.
-        stops_the_world: whether members stop everything before they join, so that what they claim
-            is nobody's: rules (b), (f) and (g) then have no object.
+        group: the group with R resources and K claims.
+        plan: plan of a policy.
+        stops_the_world: whether members stop everything before they join, so that claims do not
+            count: rules (b), (f) and (g) are then skipped.
 
     Returns:
-        One sentence for each broken rule, empty for a safe plan. Arrays of a wrong form are all
-        that is said of a plan that has them.
+        One sentence for each violated rule, empty for a safe plan. If arrays have a wrong form,
+        only these are reported.
     """
     malformed = tuple(_form_problems(group, plan))
     if malformed:
@@ -134,7 +134,7 @@ def _eager_problems(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 
 
 def _granted_while_claimed(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
-    """Rules (b) and (g): nothing is granted that another member still claims."""
+    """Rules (b) and (g): a resource is not granted while another member claims it."""
     holder = plan.assigned
     yield from _first(
         group,
@@ -151,7 +151,7 @@ def _granted_while_claimed(group: GroupSnapshot, plan: RoundPlan) -> Iterator[st
 
 
 def _held_by_strangers(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
-    """Rule (c): holders subscribe to what they hold, and it exists."""
+    """Rule (c): owners subscribe to their resources, and the resources exist."""
     held = plan.assigned != NOBODY
     yield from _first(group, held & ~group.assignable, "assigned though it is not assignable")
     yield from _first(
@@ -162,12 +162,12 @@ def _held_by_strangers(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 
 
 def _dropped(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
-    """Rule (d): whatever is subscribed is assigned, or it is said why not."""
+    """Rule (d): every subscribed resource is assigned, or the plan says why not."""
     explained = (plan.assigned != NOBODY) | plan.waiting | plan.lost | group.contested
     if plan.held is not None:
         explained |= plan.held
     if not all(member.readable for member in group.members):
-        explained |= ~group.claimed()  # may be owned by a member whose claims nobody could read
+        explained |= ~group.claimed()  # a member with an unreadable subscription may own it
     yield from _first(
         group,
         group.assignable & group.subscribed() & ~explained,
@@ -176,7 +176,7 @@ def _dropped(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 
 
 def _falsely_reported(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
-    """Rule (d), its other half: what is said of a resource is true."""
+    """Rule (d), second half: the reasons in the plan are true."""
     held = plan.assigned != NOBODY
     yield from _first(group, plan.lost & held, "called lost though it is assigned")
     yield from _first(group, plan.lost & group.claimed(), "called lost though it is claimed")
@@ -190,10 +190,10 @@ def _falsely_reported(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 
 
 def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
-    """Rules (e) and (f): who stops something rejoins at once; a delay needs that nobody does.
+    """Rules (e) and (f): a member that stops a resource rejoins; a delay excludes stops.
 
-    Claims that are told to be stopped once more are no reason for all to rejoin: who is told does
-    so when it has stopped.
+    Claims that are revoked once more are no reason for all members to rejoin: their members rejoin
+    when they have stopped.
     """
     stop = plan.assigned[group.claim_resources] != group.claim_members
     again = np.zeros_like(stop) if plan.stopping is None else plan.stopping
@@ -216,7 +216,7 @@ def _badly_announced(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
 
 
 def _forgotten(group: GroupSnapshot, plan: RoundPlan) -> Iterator[str]:
-    """Rule (h): for what waits, or is held back, there is a round to come."""
+    """Rule (h): another round will come for every waiting or withheld resource."""
     put_off = plan.lost if plan.held is None else plan.lost | plan.held
     comes = plan.follow_up or plan.scheduled_rebalance_timeout_ms
     if not comes and (plan.stopping is None or not plan.stopping.any()):
@@ -230,7 +230,7 @@ def _of_claims(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
 
 
 def _first(group: GroupSnapshot, wrong: BoolArray, sentence: str) -> Iterator[str]:
-    """The sentence with the first resource that it is true of, and how many there are."""
+    """Yield the sentence with the first wrong resource and the number of wrong resources."""
     if wrong.any():
         places = np.flatnonzero(wrong)
         one = np.zeros(len(group.resources), dtype=np.bool_)

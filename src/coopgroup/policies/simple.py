@@ -1,15 +1,15 @@
-"""`SimplePolicy`: every imbalance is resolved at once, in as many rounds as that takes (Design I).
+"""`SimplePolicy`: resolve every imbalance immediately, in as many rounds as it takes (Design I).
 
-The rule of this file, for every resource and the member in its target:
+The rule for every resource and the member in its target:
 
-    rightful owner is target    stays with it and keeps being worked on (retained)
-    nobody claims it            granted now
-    anybody else claims it      those stop it; it is granted in the round in which nobody does
+    the target is the rightful owner    the owner keeps it and never stops (retained)
+    the resource is unclaimed           granted now
+    another member claims it            that member stops it; it is granted once it is unclaimed
 
-A claim counts until it is given up, whether it is rightful or not, so a resource that a stale
-claim or two tied claims (KIP-792) point to is granted to nobody yet. A member that leaves takes
-its claims with it: its resources are granted in that same round, without a further one. What was
-told to be stopped in an earlier round, and is not stopped yet, is told again to its claimant only.
+A claim counts until it is given up, whether rightful or not. So a resource with a stale claim or
+with two tied claims (KIP-792) is not granted yet. A member that leaves takes its claims with it:
+its resources are granted in that same round. A claim that an earlier round revoked, and that still
+exists, is revoked again for its member only.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ __all__ = ["SimplePolicy"]
 
 @frozen(kw_only=True)
 class SimplePolicy:
-    """Design I, "Simple Cooperative Rebalancing": moves at once, in two steps, revoke and assign.
+    """Design I, "Simple Cooperative Rebalancing": move immediately in two steps, revoke and assign.
 
-    It never schedules a rebalance and never lets a lost resource wait.
+    It never schedules a rebalance, and lost resources never wait.
     """
 
     name: ClassVar[str] = "simple"
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        """Offer everything, with the rightful owners, except of what is already being stopped."""
+        """Offer all resources with their rightful owners; resources being stopped are free."""
         return Offer(
             owner=offered_owner(group, stopping_claims(group, context)),
             held=np.zeros(len(group.resources), dtype=np.bool_),
         )
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        """Keep, revoke and grant as the rule of this module says.
+        """Keep, revoke and grant by the rule of this module.
 
         Args:
             group: the group with R resources.
-            target: int32 (R,): where the assignor wants each, NOBODY elsewhere.
-            context: of the round; its state tells created resources from lost ones.
+            target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
+            context: context of the round; its state distinguishes created resources from lost ones.
 
         Returns:
             The plan and the state to remember.

@@ -1,18 +1,18 @@
-"""From a target to a round, resource by resource: what every policy that waits has in common.
+"""From a target to a round, resource by resource, for every waiting policy.
 
-Rules of this file: a claim is ownership until it is given up; what can stay with its owner moves
-only where moves are allowed; what is free is granted at once. Nothing here knows why something
-waits or how many moves are allowed.
+A claim counts as ownership until it is given up. A resource that could stay with its owner moves
+only if moves are allowed. A free resource is granted immediately. This module does not know why a
+resource waits or how many moves are allowed.
 
 Legend of the table `RESOURCE_ACTIONS`, one decision for each resource:
 
-    claimed   somebody claims it, rightfully or not
-    keepable  it has a rightful owner, who subscribes to it, and it exists
+    claimed   a member claims it, rightfully or not
+    keepable  it has a rightful owner that subscribes to it, and it exists
     wanted    the target is that owner
     moves     it may be taken from its owner in this round
     waits     it is lost and waits for its owner
     held      it was never owned, and the first members of the group wait for others
-    withheld  it may be owned by a member whose subscription could not be read
+    withheld  a member with an unreadable subscription may own it
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TIMEOUT_MS_MAX: Final = 2**31 - 1
 
 
 class ResourceAction(Enum):
-    """What becomes of a resource in a round."""
+    """The decision about a resource in a round."""
 
     KEEP = "stays with its owner"
     STOP = "is stopped by all who claim it"
@@ -80,20 +80,20 @@ RESOURCE_ACTIONS: Final = DecisionTable(
 
 @frozen(kw_only=True, eq=False)
 class Staging:
-    """What a policy has decided before the resources are gone through; R resources, K claims.
+    """The policy's decisions before the table is applied; R resources, K claims.
 
     Attributes:
-        target: int32 (R,): where the assignor wants each, NOBODY elsewhere.
-        gift: int32 (R,): who gets it if it is free.
+        target: int32 (R,): where the assignor wants each resource, or `NOBODY`.
+        gift: int32 (R,): member that gets the resource if it is free.
         keepable: bool (R,): `keepable` of the group.
         moves: bool (R,): may be taken from an owner that could keep it.
-        settled: whether what goes elsewhere than to its target stays there for now.
+        settled: whether a resource that goes elsewhere than to its target stays there for now.
         waits: bool (R,): waits for its owner.
-        held: bool (R,): held back while the group forms.
-        stopping: bool (K,): claims that an earlier round told to be stopped.
-        due_ms: when the next round should come though nothing happens, None for never.
-        wait_ends_ms: when the first wait for a lost owner, or for the group's first members, ends;
-            None for no such wait. A round that is due before that is for moves.
+        held: bool (R,): withheld while the group forms.
+        stopping: bool (K,): claims that an earlier round revoked.
+        due_ms: when the next round should start even if nothing happens, None for never.
+        wait_ends_ms: end of the first wait for a lost owner or for the group's first members; None
+            without one. An earlier `due_ms` is for moves.
         now_ms: the leader's clock.
     """
 
@@ -111,17 +111,17 @@ class Staging:
 
 
 def keepable(group: GroupSnapshot) -> BoolArray:
-    """Which resources could stay with their rightful owner: bool (R,)."""
+    """Return the resources that could stay with their rightful owner: bool (R,)."""
     return group.may_hold(group.owner) & group.assignable
 
 
 def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging) -> RoundPlan:
-    """Go through the table and say what the members are told.
+    """Apply the table to every resource and return the plan.
 
     Args:
         group: the group.
-        unclaimed: what `find_unclaimed` said of it.
-        staging: what was decided before.
+        unclaimed: result of `find_unclaimed` for the group.
+        staging: the decisions so far.
     """
     claimed = group.claimed()
     facts = {
@@ -145,7 +145,7 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
     waiting = (staging.target != NOBODY) & (assigned != staging.target) & ~held & ~lost
     soon = waiting & (unclaimed.withheld | (granted & (not staging.settled)))
     if staging.settled:
-        waiting &= ~granted  # nobody is asked for it, so it is where it belongs
+        waiting &= ~granted  # already granted, so no member has to release it
     follow_up = bool((stops & ~again).any() or soon.any())
     silent = follow_up or again.any()
     timeout_ms = 0 if silent else _remaining_ms(staging.due_ms, staging.now_ms)
@@ -164,12 +164,12 @@ def stage_resources(group: GroupSnapshot, unclaimed: Unclaimed, staging: Staging
 
 
 def _remaining_ms(until_ms: int | None, now_ms: int) -> int:
-    """What to announce of a time: 0 for none, and never 0 else."""
+    """Return the remaining time to announce: 0 for no time, otherwise at least 1."""
     return 0 if until_ms is None else min(max(until_ms - now_ms, 1), _TIMEOUT_MS_MAX)
 
 
 def _loss_timeout_ms(staging: Staging, timeout_ms: int) -> int | None:
-    """What to announce of waits beside a time-out; None where that is theirs, or there is none."""
+    """Return the wait of losses to announce, or None if the time-out is this wait."""
     wait_ms = _remaining_ms(staging.wait_ends_ms, staging.now_ms)
     if wait_ms == timeout_ms or not timeout_ms:
         return None

@@ -1,9 +1,8 @@
-"""`PolicyState`: what a leader remembers from the round that it led last.
+"""`PolicyState`: a leader's memory of the last round that it led.
 
-It lives in the leader's memory, and in the `state` field of `coopgroup plan` as JSON. It is
-written anew by each round and never changed in place. Of the JSON, version 1, which ends with
-`silent`, version 2, which ends with `next_round_ms`, and version 3, which ends with
-`subscription_of`, are still read.
+It is kept in the leader's memory, and as JSON in the `state` field of `coopgroup plan`. Each round
+writes a new value. Older versions of the JSON are still read: version 1 ends with `silent`, version
+2 with `next_round_ms`, version 3 with `subscription_of`.
 """
 
 from __future__ import annotations
@@ -45,12 +44,11 @@ _SAME_ARRAY: Final = attrs.cmp_using(eq=np.array_equal)
 
 @frozen(kw_only=True)
 class Holdings:
-    """Who has which resource; no resource has two holders.
+    """The holder of each resource; a resource has at most one.
 
     Attributes:
-        resources: N resources that have a holder.
-        holder: int32 (N,): positions in a sequence that stands beside it, in the order of
-            `resources`.
+        resources: N resources with a holder.
+        holder: int32 (N,): positions in an accompanying sequence, in the order of `resources`.
     """
 
     resources: ResourceSet
@@ -59,13 +57,12 @@ class Holdings:
 
 @frozen(kw_only=True)
 class Claims:
-    """Who claims which resource; a resource may have several claimants.
+    """The claimants of each resource; a resource can have several.
 
     Attributes:
         resources: N resources, each with a claim.
         resource: int32 (K,): positions in `resources`, ascending.
-        claimant: int32 (K,): positions in a sequence that stands beside it; ascending within a
-            resource.
+        claimant: int32 (K,): positions in an accompanying sequence, ascending within a resource.
     """
 
     resources: ResourceSet
@@ -80,16 +77,16 @@ NO_CLAIMS: Final = Claims(resources=EMPTY, resource=_NONE, claimant=_NONE)
 
 @frozen(kw_only=True)
 class Loss:
-    """What one member left behind, and until when it is kept for it.
+    """The resources of one departed member, and how long they wait for it.
 
-    A loss is remembered until somebody claims what was lost, also after it was given to a member:
-    if that one soon leaves again, before it ever claimed it, the old deadline still counts.
+    A loss is remembered until a member claims its resources, even after they were granted. If the
+    receiver leaves before it has claimed them, the old deadline still counts.
 
     Attributes:
-        owner: member id of who owned it; None when that is not known.
+        owner: member id of the owner; None if unknown.
         instance_id: static id of the owner, None for a dynamic member.
-        deadline_ms: when the wait for the owner ends, on the leader's clock.
-        given_ms: when it was last given to a member; None while it waits.
+        deadline_ms: end of the wait, on the leader's clock.
+        given_ms: time of the last grant; None while the loss waits.
     """
 
     owner: str | None
@@ -105,31 +102,33 @@ class PolicyState:
     Attributes:
         generation: last generation that the leader had completed when it decided the round.
         members: member ids of the round, ascending.
-        known: resources that were owned at any time, as far as this leader has seen, and that the
-            metadata had in the round.
-        granted: never owned before, and granted in the round. Whether they are owned from then on
-            the next round's claims tell.
-        released: claimed by nobody any more, or told to be stopped, and left without a holder by
-            the round: nobody is expected to come back for them.
-        silent: members whose subscription could not be read in the round. They were told to hold
-            nothing, so they count as owning nothing when they come again.
+        known: resources in the round's metadata that were owned at any time, as far as this leader
+            knows.
+        granted: never owned before, and granted in the round. The next round's claims show whether
+            they are owned.
+        released: unclaimed or revoked, and left without a holder by the round: no return is
+            expected.
+        silent: members whose subscription was unreadable in the round. They were assigned nothing,
+            so they count as owning nothing in the next round.
         instance_ids: (member id, static id) of those of `members` that have one, ascending.
-        holdings: who of `members` held what after the round.
-        losses: what departed members left, by deadline and owner.
-        lost: which of `losses` a resource that nobody has claimed since is part of.
-        stopping: which of `members` were told to stop what.
-        moves_due_ms: before that time nothing is taken from an owner that could keep it; None
-            when it may be at any time.
-        moves_pending: whether the group has changed for good, and what that led to is not done.
-        initial_until_ms: until when the first members of the group wait for others; None for not.
-        next_round_ms: earliest time at which a round should come though nothing happens; None for
-            none. The leader itself can ask for it where no delay could be announced.
-        planned: what is to be taken from owners that could keep it, and was put off.
-        blind: whether something has waited ever since a round that its leader had no memory in.
-        subscriptions: the distinct sets of subscribed names in the round; none where not known.
-        subscription_of: which of these each of `members` had.
-        promised: which of `members` is to get what was taken from its owner to even lags out, and
-            is still being stopped.
+        holdings: positions in `members` of the holders after the round.
+        losses: resources of departed members, by deadline and owner.
+        lost: number in `losses` of each resource that is still unclaimed.
+        stopping: positions in `members` of the members that must stop each resource.
+        moves_due_ms: time before which no resource is taken from an owner that could keep it; None
+            for no limit.
+        moves_pending: whether the group has changed permanently, and the resulting moves are not
+            done.
+        initial_until_ms: until when the first members of the group wait for others; None for not at
+            all.
+        next_round_ms: earliest time at which a round should start even if nothing happens; None for
+            never. The leader itself can start it if no delay could be announced.
+        planned: resources to take later from owners that could keep them.
+        blind: whether a resource has waited ever since a round without memory.
+        subscriptions: the distinct sets of subscribed names in the round; empty if unknown.
+        subscription_of: position in `subscriptions` of each member's subscription.
+        promised: positions in `members` of the receivers of resources that were revoked to balance
+            lags, and that are still being stopped.
     """
 
     generation: int
@@ -155,11 +154,11 @@ class PolicyState:
 
 
 def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[str, Any]:
-    """Turn a state into an object that `json.dumps` takes.
+    """Convert a state to an object for `json.dumps`.
 
     Args:
         state: the state.
-        version: of the JSON; version 1 leaves out what it did not have.
+        version: version of the JSON; an older version leaves out newer fields.
     """
     row = {
         "version": version,
@@ -201,10 +200,10 @@ def state_to_json(state: PolicyState, *, version: int = _STATE_VERSION) -> dict[
 
 
 def state_from_json(row: Mapping[str, Any] | None) -> PolicyState | None:
-    """Read what `state_to_json` wrote.
+    """Read an object that `state_to_json` wrote.
 
     Raises:
-        ConfigurationError: it was not written by `state_to_json`.
+        ConfigurationError: the object was not written by `state_to_json`.
     """
     if row is None:
         return None

@@ -1,9 +1,9 @@
-"""Claims that are being given up: told to be stopped in an earlier round, and still there.
+"""Claims that an earlier round revoked and that still exist.
 
-A heavy resource may need minutes to stop, and its member rejoins meanwhile for those that have
-stopped. Rules of this file: such a claim is told again to its claimant and to nobody else; while
-these are all that is outstanding no member rejoins at once, so that a slow stop makes no loop of
-rounds; and the assignor sees the resource as free, so that it still goes where it was to go.
+A heavy resource can need minutes to stop, and its member rejoins meanwhile for the resources that
+have stopped. Such a claim is revoked again for its member only. While only such claims remain, no
+member rejoins immediately; otherwise a slow stop would cause a loop of rounds. The assignor sees
+the resource as free, so that it still goes to its planned owner.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
-    """Which claims an earlier round of this leader told to be stopped: bool (K,)."""
+    """Return the claims that an earlier round of this leader revoked: bool (K,)."""
     state = context.state
     claimed = np.zeros(group.claim_members.size, dtype=np.bool_)
     if state is None or not state.stopping.resource.size or not claimed.size:
@@ -38,7 +38,7 @@ def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
     members = member_numbers(group, state.members)[state.stopping.claimant].astype(np.int64)
     places = group.resources.positions(state.stopping.resources)[state.stopping.resource]
     there = (members != NOBODY) & (places >= 0)
-    # Both ascend: resources and member ids have one order, whatever they are numbered.
+    # Both ascend, because resources and member ids have one order under any numbering.
     told = places[there] * len(group.members) + members[there]
     claims = group.claim_resources.astype(np.int64) * len(group.members) + group.claim_members
     found = np.searchsorted(claims, told)
@@ -48,15 +48,15 @@ def stopping_claims(group: GroupSnapshot, context: RoundContext) -> BoolArray:
 
 
 def with_holders_rights(group: GroupSnapshot, context: RoundContext) -> GroupSnapshot:
-    """The group, rights of those restored who hold what somebody else is slow to stop.
+    """Return the group with the rights of holders restored against revoked claims.
 
-    A member that was told to stop a stale claim, and rejoins before it has, makes it in the newest
-    generation. The one that the last round left the resource with is its owner all the same, if
-    only claims that are being given up stand against it.
+    A member that rejoins before it has stopped a revoked claim makes the claim in the newest
+    generation. The holder that the last round chose is still the owner, if only revoked claims
+    stand against it.
 
     Args:
         group: the group, claims resolved.
-        context: of the round.
+        context: context of the round.
     """
     stopping = stopping_claims(group, context)
     if context.state is None or not stopping.any():
@@ -77,14 +77,14 @@ def with_holders_rights(group: GroupSnapshot, context: RoundContext) -> GroupSna
 
 
 def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Array:
-    """Numbers of members of another round in this group, NOBODY for those that are not there.
+    """Return the numbers in this group of another round's members, `NOBODY` for absent ones.
 
     Args:
         group: the group.
         member_ids: N member ids.
 
     Returns:
-        int32 (N + 1,): the last one is NOBODY, so that NOBODY in an array stays so.
+        int32 (N + 1,): the last entry is `NOBODY`, so that `NOBODY` as an index stays `NOBODY`.
     """
     number_of = group.number_of_member
     numbers = [number_of.get(member, NOBODY) for member in member_ids]
@@ -92,7 +92,7 @@ def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Ar
 
 
 def rightful_resources(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
-    """Which resources the rightful owner claims by one of the given claims.
+    """Return the resources that the rightful owner claims by one of the given claims.
 
     Args:
         group: the group with K claims and R resources.
@@ -108,11 +108,11 @@ def rightful_resources(group: GroupSnapshot, claims: BoolArray) -> BoolArray:
 
 
 def offered_owner(group: GroupSnapshot, stopping: BoolArray) -> Int32Array:
-    """Owners as the assignor should see them: int32 (R,).
+    """Return the owners as the assignor should see them: int32 (R,).
 
     Args:
         group: the group.
-        stopping: bool (K,): `stopping_claims` of it.
+        stopping: bool (K,): `stopping_claims` of the group.
     """
     if not stopping.any():
         return group.owner

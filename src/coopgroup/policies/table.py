@@ -1,9 +1,8 @@
-"""`DecisionTable`: a decision as rows that a reader, a test and an array can all go through.
+"""`DecisionTable`: a decision as rows that a reader, a test and an array operation can go through.
 
-Rules of this file: a table has columns of facts that are true or not, and rows whose cells say
-`_1` (is so), `_0` (is not so) or `__` (does not matter). Exactly one row fits any combination of
-facts; the tests of each table go through all of them. The same table decides one case or, column
-by column, a million of them at once.
+A table has columns of boolean facts, and rows with cells: `_1` (true), `_0` (false) or `__` (any).
+Exactly one row fits each combination of facts; the tests of each table check all combinations. The
+same table decides one case, or with arrays a million cases together.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ class Row(Generic[Action]):
     """One row.
 
     Attributes:
-        label: by which the prose beside the table argues for it.
+        label: name of the row in the surrounding comments.
         cells: one per column: `_1`, `_0` or `__`.
-        action: what is decided where the cells fit.
+        action: decision if the cells fit.
     """
 
     label: str
@@ -42,7 +41,7 @@ class Row(Generic[Action]):
 
 @frozen
 class DecisionTable(Generic[Action]):
-    """Rows of which exactly one fits.
+    """Rows of a decision; exactly one fits.
 
     Attributes:
         columns: names of the facts.
@@ -53,7 +52,7 @@ class DecisionTable(Generic[Action]):
     rows: tuple[Row[Action], ...]
 
     def fitting(self, facts: tuple[bool, ...]) -> tuple[Row[Action], ...]:
-        """All rows that fit; one, in a table that is right.
+        """Return all fitting rows; exactly one in a correct table.
 
         Args:
             facts: one per column.
@@ -76,10 +75,10 @@ class DecisionTable(Generic[Action]):
         return row.action
 
     def decide_each(self, action: Action, **facts: BoolArray) -> BoolArray:
-        """Say in which of many cases an action is decided.
+        """Return which of many cases lead to an action.
 
         Args:
-            action: the action that is asked for.
+            action: the action.
             facts: every column by name, as bool (N,).
 
         Returns:

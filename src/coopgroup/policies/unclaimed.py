@@ -1,16 +1,16 @@
-"""Resources that nobody claims: why they are free, and whether they may be given away.
+"""Unclaimed resources: why they are free, and whether they may be granted.
 
-Every policy asks the same two questions here, so that they have one answer:
+Every policy needs the same two answers:
 
-1. Why does nobody claim it? It was never owned (created), its owner went away (lost), or its
-   owner was told to stop it (released).
-2. Can somebody own it whose claims could not be read? Then it is withheld for one round.
+1. Why is it unclaimed? It was never owned (created), its owner departed (lost), or its owner had to
+   stop it (released).
+2. Can a member with an unreadable subscription own it? Then it is withheld for one round.
 
-Theory of operation. A leader that led the last round knows from its state what was ever owned. A
-leader without a state goes by the rule of Design II: a topic that is missing from all claims is a
-new subscription, and a missing part of a topic is the share of a member that left.
+Theory of operation. A leader that led the last round knows from its state which resources were ever
+owned. A leader without a state uses the rule of Design II: a topic that is missing from all claims
+is a new subscription, and a missing part of a topic is the share of a departed member.
 
-    in state: released  granted  known   departed  topic claimed    it is
+    in state: released  granted  known   departed  topic claimed    result
               yes       -        -       -         -                released
               no        yes      -       no        -                created  (a missed sync)
               no        yes      -       yes       -                lost
@@ -19,9 +19,9 @@ new subscription, and a missing part of a topic is the share of a member that le
     no state: -         -        -       -         yes              lost
               -         -        -       -         no               created
 
-`granted` are those that the last round granted for the first time. When all its members are back
-and nobody claims one, its new owner missed its SyncGroup and never started it (KAFKA-9848: a missed
-sync is no departure).
+`granted` means granted for the first time in the last round. If all members of that round are
+present and the resource is unclaimed, its new owner missed its SyncGroup and never started it
+(KAFKA-9848: a missed sync is not a departure).
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ __all__ = ["Unclaimed", "departed_members", "find_unclaimed", "remember_round"]
 
 @frozen(kw_only=True, eq=False)
 class Unclaimed:
-    """Assignable resources with a subscriber that nobody claims, of a group with R resources.
+    """Unclaimed assignable resources with a subscriber, of a group with R resources.
 
-    Each is in exactly one of the first three; `withheld` is a part of their union.
+    Each is in exactly one of the first three arrays; `withheld` is a subset of their union.
 
     Attributes:
-        created: bool (R,): never owned so far.
-        lost: bool (R,): should be owned, its owner is gone.
-        released: bool (R,): given up on request.
-        withheld: bool (R,): may be owned by a member whose claims could not be read; not to be
-            granted in this round.
+        created: bool (R,): never owned.
+        lost: bool (R,): should be owned, and its owner has departed.
+        released: bool (R,): given up because it was revoked.
+        withheld: bool (R,): a member with an unreadable subscription may own it; not granted in
+            this round.
     """
 
     created: BoolArray
@@ -65,7 +65,7 @@ class Unclaimed:
 
 
 def find_unclaimed(group: GroupSnapshot, context: RoundContext) -> Unclaimed:
-    """Classify what nobody claims; see the table at the top of this module."""
+    """Classify the unclaimed resources by the table at the top of this module."""
     claimed = group.claimed()
     free = group.assignable & group.subscribed() & ~claimed
     state = context.state
@@ -87,7 +87,7 @@ def _owned_before(group: GroupSnapshot, context: RoundContext, state: PolicyStat
 
 
 def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, ...]:
-    """Members of the last round that this leader led who are not in this one, ascending."""
+    """Return the members of this leader's last round that are absent, ascending."""
     if context.state is None:
         return ()
     present = set(group.member_ids)
@@ -97,13 +97,13 @@ def departed_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, 
 def remember_round(
     group: GroupSnapshot, context: RoundContext, unclaimed: Unclaimed, assigned: Int32Array
 ) -> PolicyState:
-    """Write down what the next round of the same leader has to know.
+    """Return the memory for the same leader's next round.
 
     Args:
         group: the group with R resources.
-        context: of the round.
-        unclaimed: what `find_unclaimed` said of it.
-        assigned: int32 (R,): who holds each resource after the round.
+        context: context of the round.
+        unclaimed: result of `find_unclaimed` for the group.
+        assigned: int32 (R,): owner of each resource after the round.
     """
     state = context.state
     claimed = group.claimed()
@@ -111,7 +111,8 @@ def remember_round(
     given_up = claimed | unclaimed.released
     if state is not None:
         known |= _mask(group, state.known) | _owned_before(group, context, state)
-        given_up |= _mask(group, state.released)  # also of what nobody subscribes to for a while
+        # includes resources without a subscriber at present
+        given_up |= _mask(group, state.released)
         given_up |= ~group.subscribed() & _of_present_members(group, state)
     homeless = assigned == NOBODY
     return PolicyState(
@@ -134,7 +135,7 @@ def remember_round(
 
 
 def _of_present_members(group: GroupSnapshot, state: PolicyState) -> BoolArray:
-    """What a member that is here held after the last round, also if it no longer claims it."""
+    """Return what present members held after the last round, also if they no longer claim it."""
     there = member_numbers(group, state.members)[state.holdings.holder] != NOBODY
     places = group.resources.positions(state.holdings.resources)
     mask = np.zeros(len(group.resources), dtype=np.bool_)
@@ -160,7 +161,7 @@ def _unreadable_members(group: GroupSnapshot) -> tuple[str, ...]:
 
 
 def _unheard_members(group: GroupSnapshot, context: RoundContext) -> tuple[str, ...]:
-    """Members that may own anything: not readable, and not yet told to hold nothing."""
+    """Return the members that may own anything: unreadable, and not yet assigned nothing."""
     told = () if context.state is None else context.state.silent
     return tuple(member for member in _unreadable_members(group) if member not in told)
 
