@@ -181,7 +181,8 @@ class CooperativeGroup:
         Raises:
             RuntimeError: it has joined before, or is closed.
         """
-        with self._lock:
+        # Closing runs the application's log handlers: after the lock is released.
+        with ExitStack() as unlocked, self._lock:
             if self._joined or self._closed:
                 raise RuntimeError("a group can be joined once")
             try:
@@ -189,7 +190,7 @@ class CooperativeGroup:
                 self._watcher.start()
             except BaseException:  # nobody closes what was never entered
                 self._closed = True
-                self._opened.close()
+                unlocked.callback(self._opened.close)
                 raise
             self._joined = True
 
@@ -257,6 +258,7 @@ class CooperativeGroup:
                 while not has_left(self._driver.member) and now_s() < deadline_s:
                     time.sleep(_STEP_S)
                 self._driver.stop()
+                self._work.wait_told()
 
     def __enter__(self) -> Self:
         """Join."""

@@ -15,12 +15,18 @@ A callback that raises is reported and tried again after a while, longer each ti
 wish tries again at once. A stop has an end: what is not stopped in time counts as lost, and goes to
 another member. Its `lost` runs beside the stop that hangs, the one exception from the first line;
 and should the resource come back, it is not started before that stop has returned.
+
+Telemetry and warnings run the application's code, too: its listener and its log handlers. Such code
+may wait for another thread that asks this group something, and would wait for ever if this thread
+had the lock. So what is to be told is queued under the lock, and told after it is released.
 """
 
 from __future__ import annotations
 
 import math
 import threading
+from collections import deque
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -35,7 +41,7 @@ from coopgroup.session import one_line
 from coopgroup.telemetry import ResourcesStarted, ResourcesStopped, StopReason, WorkFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from coopgroup.groups.pool import CallbackPool
     from coopgroup.kafka.application_inbox import Notice
@@ -48,6 +54,10 @@ ResourceCallback: TypeAlias = "Callable[[Resource], object]"
 # The share of its time after which a stop is worth a warning.
 _WARN_SHARE: Final = 0.5
 _DOUBLINGS_MAX: Final = 20
+# A listener that hangs costs the oldest records, not the memory of the process.
+_UNTOLD_MAX: Final = 10_000
+# How long a group that closes waits for a listener.
+_TOLD_S: Final = 1.0
 # Calls that wait so long while no thread comes free are worth one, too.
 _NO_THREAD_WARN_S: Final = 10.0
 
@@ -145,6 +155,13 @@ class ResourceWork:
     _changed: threading.Condition = field(
         factory=lambda: threading.Condition(threading.RLock()), init=False
     )
+    # How often this thread is inside the lock: a signal handler may call from within.
+    _inside: threading.local = field(factory=threading.local, init=False)
+    # What is to be told in this order, by one thread at a time.
+    _untold: deque[Callable[[], None]] = field(
+        factory=lambda: deque(maxlen=_UNTOLD_MAX), init=False
+    )
+    _is_telling: bool = field(default=False, init=False)
 
     # --- what the application asks ----------------------------------------------------------------
 
@@ -173,12 +190,12 @@ class ResourceWork:
 
     def held(self) -> ResourceSet:
         """All that is to be worked on at this moment."""
-        with self._changed:
+        with self._changing():
             return ResourceSet.from_pairs(one for one in self._works if self.holds(one))
 
     def wait_idle(self, timeout_s: float | None) -> bool:
         """Wait until nothing runs and nothing is under way; whether that came in time."""
-        with self._changed:
+        with self._changing():
             return self._changed.wait_for(lambda: not self._works, timeout_s)
 
     def close(self, timeout_s: float) -> bool:
@@ -187,7 +204,7 @@ class ResourceWork:
         Returns:
             Whether all has stopped in time; the rest is told that it is lost.
         """
-        with self._changed:
+        with self._changing():
             self._is_closing = True
             for work in tuple(self._works.values()):
                 if work.wish is Wish.RUN:
@@ -204,11 +221,16 @@ class ResourceWork:
                 self._end_overdue(work)
             return False
 
+    def wait_told(self) -> None:
+        """Wait until telemetry has all records, for a bounded time."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._untold and not self._is_telling, _TOLD_S)
+
     # --- what the group says, on its thread -------------------------------------------------------
 
     def put(self, notice: Notice) -> None:
         """Hear of a grant, a revocation, a loss or the end of the membership."""
-        with self._changed:
+        with self._changing():
             match notice:
                 case GrantResources():
                     self._grant(notice.resources)
@@ -232,19 +254,19 @@ class ResourceWork:
     def wake(self) -> None:
         """Try again what has failed; end what takes too long to stop; warn of what waits."""
         now = now_s()
-        with self._changed:
+        with self._changing():
             for work in tuple(self._works.values()):
                 if self._stops_late(work, now, 1.0):
-                    self.warn("stop_never_finished", resources=_said(work.resource))
+                    self._warn_later("stop_never_finished", resources=_said(work.resource))
                     self._end_overdue(work)
                 elif not work.is_warned and self._stops_late(work, now, _WARN_SHARE):
                     work.is_warned = True
-                    self.warn("stop_takes_long", resources=_said(work.resource))
+                    self._warn_later("stop_takes_long", resources=_said(work.resource))
                 self._go_on(work)
             since_s = self.pool.waits_since_s
             if since_s != self._warned_since_s and now >= since_s + _NO_THREAD_WARN_S:
                 self._warned_since_s = since_s
-                self.warn("callbacks_wait", threads=self.pool.threads_max)
+                self._warn_later("callbacks_wait", threads=self.pool.threads_max)
             self._remind()
 
     def _grant(self, resources: ResourceSet) -> None:
@@ -307,7 +329,7 @@ class ResourceWork:
 
     def _run(self, work: Work, action: Action) -> None:
         """Make one callback, on a thread of the pool, unless it is not wanted any more."""
-        with self._changed:
+        with self._changing():
             abandons = action is Action.LOST and work.is_stale
             if not abandons and work.next_action is not action:
                 work.busy -= 1
@@ -321,27 +343,26 @@ class ResourceWork:
             callback(work.resource)
         except BaseException as error:  # noqa: BLE001 -- the application's own, reported below
             failure = error
-        with self._changed:
+        words = "" if failure is None else one_line(failure)  # the application's code as well
+        with self._changing():
             work.busy -= 1
             if failure is None:
                 work.finished(action)
                 self._tell_started(work)
             else:
-                self._back_off(work, action, failure)
+                self._back_off(work, action, failure, words)
             self._go_on(work)
             if failure is not None:
                 self._remind()
 
-    def _back_off(self, work: Work, action: Action, error: BaseException) -> None:
+    def _back_off(self, work: Work, action: Action, error: BaseException, words: str) -> None:
         work.attempts += 1
         if work.next_action is action:  # else another one is due, and at once
             factor = 1 << min(work.attempts - 1, _DOUBLINGS_MAX)
             work.retry_at_s = now_s() + min(self.limits.retry_s * factor, self.limits.retry_max_s)
         name, attempts = action.name.lower(), work.attempts
         resources = ResourceSet.from_pairs([work.resource])
-        self._tell(
-            WorkFailed(resources=resources, action=name, error=one_line(error), attempts=attempts)
-        )
+        self._tell(WorkFailed(resources=resources, action=name, error=words, attempts=attempts))
         self._report(
             WorkFailure(resource=work.resource, action=name, error=error, attempts=attempts)
         )
@@ -359,7 +380,49 @@ class ResourceWork:
 
         self.pool.submit(Action.LOST.value, call)  # all other threads may be caught
 
+    # --- telling ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Hold the lock, and tell what happened when it is released."""
+        inside = self._inside
+        try:
+            with self._changed:
+                inside.depth = getattr(inside, "depth", 0) + 1
+                try:
+                    yield
+                finally:
+                    inside.depth -= 1
+        finally:
+            if not inside.depth:
+                self._tell_all()
+
+    def _tell_all(self) -> None:
+        """Tell what is queued, unless another thread does; the pool tells what comes meanwhile."""
+        with self._changed:
+            if self._is_telling or not self._untold:
+                return
+            self._is_telling = True
+            calls, self._untold = self._untold, deque(maxlen=_UNTOLD_MAX)
+        try:
+            while calls:
+                calls.popleft()()
+        finally:
+            with self._changed:
+                self._untold.extendleft(reversed(calls))  # where a signal struck
+                self._is_telling = False
+                has_more = bool(self._untold)
+                self._changed.notify_all()
+        if has_more:
+            self.pool.submit(Action.LOST.value, self._tell_all)
+
+    def _warn_later(self, event: str, **fields: object) -> None:
+        self._untold.append(partial(self.warn, event, **fields))
+
     def _tell(self, record: Record) -> None:
+        self._untold.append(partial(self._write, record))
+
+    def _write(self, record: Record) -> None:
         try:
             self.write(record)
         except Exception as error:  # noqa: BLE001 -- the work goes on, told or not

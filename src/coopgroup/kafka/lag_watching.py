@@ -47,17 +47,18 @@ class LagWatcher:
 
     def start(self, duty: CheckLags) -> None:
         """Look in the background; left out while the last look is still under way."""
-        with self._lock:
-            if self._stopped or (self._thread is not None and self._thread.is_alive()):
-                return
-            self._thread = threading.Thread(
-                target=self._run, args=(duty,), name="coopgroup-lag-watcher", daemon=True
-            )
-            try:
-                self._thread.start()
-            except RuntimeError as error:  # no thread is to be had
+        try:
+            with self._lock:
+                if self._stopped or (self._thread is not None and self._thread.is_alive()):
+                    return
                 self._thread = None
-                self._warn(one_line(error))
+                thread = threading.Thread(
+                    target=self._run, args=(duty,), name="coopgroup-lag-watcher", daemon=True
+                )
+                thread.start()
+                self._thread = thread
+        except RuntimeError as error:  # no thread is to be had
+            self._warn(one_line(error))
 
     def stop(self) -> None:
         """End the look under way; call it after the leader's look-ups were closed."""

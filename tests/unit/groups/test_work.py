@@ -412,3 +412,72 @@ def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None
     bench.work.put(RevokeResources(resources=ONLY_LIGHT))
     until(lambda: bench.given_up() == [LIGHT], "the group hears of it")
     until(lambda: bench.warned == ["internal_error"], "it is logged")
+
+
+@pytest.mark.parametrize("told", ["write", "warn"])
+def test_telemetry_that_waits_for_another_thread_of_the_group_is_no_deadlock(told: str) -> None:
+    """A listener may hand a record to a thread that asks what the group holds."""
+    bench = Bench(stop_s=0.02)
+    asked: list[object] = []
+
+    def ask(*_: object, **__: object) -> None:
+        asking = threading.Thread(target=lambda: asked.append(bench.work.held()), daemon=True)
+        asking.start()
+        asking.join(WAIT_S / 2)
+        assert not asking.is_alive()
+
+    setattr(bench.work, told, ask)
+    bench.work.put(GrantResources(resources=BOTH))
+    until(lambda: len(bench.calls) == 2, "all runs")
+    gate = bench.hold("stop", HEAVY)
+    bench.work.put(RevokeResources(resources=BOTH))
+    bench.wake_until(lambda: len(asked) >= 2, "told")
+    gate.set()
+    assert bench.work.wait_idle(WAIT_S)
+    bench.pool.close()
+
+
+def test_records_are_told_in_the_order_in_which_things_happened() -> None:
+    """Also where the listener is slow, and other threads go on meanwhile; all by the end."""
+    bench = Bench()
+    resources = ResourceSet({"r": range(20)})
+    slow = threading.Event()
+
+    def write(record: Record) -> None:
+        slow.wait(0.002)
+        bench.written.append(record)
+
+    bench.work.write = write
+    for _ in range(3):
+        bench.work.put(GrantResources(resources=resources))
+        bench.work.put(RevokeResources(resources=resources))
+    assert bench.work.close(WAIT_S)
+    bench.work.wait_told()
+    runs: set[Resource] = set()
+    for record in bench.written:
+        if isinstance(record, ResourcesStarted):
+            assert runs.isdisjoint(record.resources)
+            runs.update(record.resources)
+        elif isinstance(record, ResourcesStopped):
+            assert runs >= set(record.resources)
+            runs.difference_update(record.resources)
+    assert runs == set()
+    bench.pool.close()
+
+
+def test_listener_that_hangs_keeps_no_work_from_going_on() -> None:
+    """Only the thread that called it is caught."""
+    bench = Bench()
+    let_go = threading.Event()
+
+    def hang(_: Record) -> None:
+        assert let_go.wait(WAIT_S)
+
+    bench.work.write = hang
+    bench.work.put(GrantResources(resources=BOTH))
+    until(lambda: len(bench.calls) == 2, "all runs")
+    bench.work.put(RevokeResources(resources=BOTH))
+    until(lambda: sorted(bench.given_up()) == sorted(BOTH), "given up")
+    let_go.set()
+    bench.work.wait_told()
+    bench.pool.close()

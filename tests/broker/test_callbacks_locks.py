@@ -1,0 +1,283 @@
+"""No lock of coopgroup is held while the application's code runs, whichever code that is.
+
+Such code may wait for another thread, and that thread may ask coopgroup something: with a lock held
+both would wait for ever. Each callback here has another thread take every lock that there is.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pytest
+from attrs import define, field
+
+from coopgroup import CooperativeConsumer, CooperativeGroup, Leadership
+from coopgroup.assignors.sticky import StickyAssignor
+from coopgroup.model import Resource
+from coopgroup.policies import SimplePolicy
+from coopgroup.telemetry import Envelope
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import produce, unique
+
+WAIT_S: Final = 60.0
+SESSION_MS: Final = 6_000
+LOCKS: Final = (type(threading.Lock()), type(threading.RLock()), threading.Condition)
+# Turns, not locks: they keep a plug-in or a catalogue from being asked twice at a time. Whoever
+# wants one waits for a bounded time, and no method that an application can call wants one.
+TURNS: Final = {"RoundLeader.turn", "CatalogueLookup._one_look", "_Round.once"}
+OF_A_CONSUMER: Final = {"on_assign", "on_revoke", "on_lost", "on_commit", "error_cb", "stats_cb"}
+OF_THE_LEADER: Final = {"assign", "offer"}
+OF_A_GROUP: Final = {"start", "stop", "lost", "on_error", "catalogue"}
+OF_A_LEADERSHIP: Final = {"on_elected", "on_lost"}
+
+
+def locks() -> Iterator[tuple[str, Any]]:
+    """Every lock that an object of coopgroup has, with its name."""
+    for owner in gc.get_objects():
+        kind = type(owner)
+        if not (getattr(kind, "__module__", None) or "").startswith("coopgroup."):
+            continue
+        names = {one.name for one in attrs.fields(kind)} if attrs.has(kind) else set()
+        for name in names | set(getattr(owner, "__dict__", ())):
+            value = getattr(owner, name, None)
+            if isinstance(value, LOCKS):
+                yield f"{kind.__name__}.{name}", value
+
+
+@define(eq=False)
+class Probe:
+    """Which callbacks ran, and which locks another thread could not get meanwhile."""
+
+    ran: set[str] = field(factory=set)
+    taken: set[tuple[str, str]] = field(factory=set)
+    probed: set[str] = field(factory=set)
+
+    def __call__(self, name: str) -> None:
+        """Called by a callback."""
+        self.ran.add(name)
+        prober = threading.Thread(target=self._look, args=(name,), daemon=True)
+        prober.start()
+        prober.join(WAIT_S)
+        assert not prober.is_alive()
+
+    def _look(self, name: str) -> None:
+        for lock_name, lock in locks():
+            self.probed.add(lock_name)
+            if lock_name in TURNS:
+                continue
+            if lock.acquire(timeout=1):
+                lock.release()
+            else:
+                self.taken.add((name, lock_name))
+
+    def once(self, name: str) -> None:
+        """The same for what is called again and again."""
+        if name not in self.ran:
+            self(name)
+
+
+@define(eq=False)
+class Plugins:
+    """An assignor and a policy of the application."""
+
+    probe: Probe
+    assignor: Any = field(factory=StickyAssignor)
+    policy: Any = field(factory=SimplePolicy)
+    name: str = "sticky"
+    needs_lags: bool = False
+
+    def assign(self, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        self.probe.once("assign")
+        return self.assignor.assign(*arguments, **more)
+
+    def offer(self, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        self.probe.once("offer")
+        return self.policy.offer(*arguments, **more)
+
+    def stage(self, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401
+        self.probe.once("offer")
+        return self.policy.stage(*arguments, **more)
+
+
+class Handler(logging.Handler):
+    """A log handler of the application."""
+
+    def __init__(self, probe: Probe) -> None:
+        super().__init__()
+        self.probe = probe
+
+    def createLock(self) -> None:  # noqa: N802 -- logging's name of it
+        self.lock = None  # its own lock would be the same for all lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        event = text.split("event=")[-1].split()[0] if "event=" in text else text.split()[0]
+        self.probe.once(f"log {record.levelname} {event[:40]}")
+
+
+@pytest.fixture
+def probe() -> Iterator[Probe]:
+    """A probe that hears the log, too, and finds nothing."""
+    made = Probe()
+    handler, log = Handler(made), logging.getLogger("coopgroup")
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        yield made
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+    assert made.taken == set()
+    assert len(made.probed) >= 10  # the probe sees the locks that there are
+    assert any(name.startswith("log") for name in made.ran)
+    assert any(name.startswith("listener") for name in made.ran)
+
+
+def until(holds: Any, what: str, poll: Any = None) -> None:  # noqa: ANN401
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        if poll is None:
+            time.sleep(0.01)
+        else:
+            poll()
+
+
+def configuration(cluster: KafkaCluster, probe: Probe, group_id: str) -> dict[str, Any]:
+    def listen(envelope: Envelope) -> None:
+        probe.once(f"listener {type(envelope.record).__name__}")
+
+    return {
+        **cluster.client_config(),
+        "group.id": group_id,
+        "session.timeout.ms": SESSION_MS,
+        "heartbeat.interval.ms": 200,
+        "coopgroup.telemetry.listener": listen,
+    }
+
+
+def test_no_lock_is_held_over_a_callback_of_a_consumer(
+    kafka_cluster: KafkaCluster, probe: Probe, tmp_path: Path
+) -> None:
+    topic = unique("locks")
+    kafka_cluster.create_topic(topic, 4)
+    produce(kafka_cluster, topic, [5, 5, 5, 5])
+    shared: Mapping[str, Any] = configuration(kafka_cluster, probe, topic)
+    plugins = Plugins(probe)
+    made = [
+        CooperativeConsumer(
+            {
+                **shared,
+                "bootstrap.servers": f"{shared['bootstrap.servers']},127.0.0.1:1",
+                "max.poll.interval.ms": SESSION_MS,
+                "auto.offset.reset": "earliest",
+                "coopgroup.state.dir": str(tmp_path / name),
+                "coopgroup.telemetry.file": str(tmp_path / f"{name}.jsonl"),
+                "statistics.interval.ms": 200,
+                "on_commit": lambda *_: probe.once("on_commit"),
+                "error_cb": lambda _: probe.once("error_cb"),
+                "stats_cb": lambda _: probe.once("stats_cb"),
+            },
+            assignor=plugins,
+            policy=plugins,
+        )
+        for name in "ab"
+    ]
+    first, second = made
+    try:
+        for consumer in made:
+            consumer.subscribe(
+                [topic],
+                on_assign=lambda *_: probe.once("on_assign"),
+                on_revoke=lambda *_: probe.once("on_revoke"),
+                on_lost=lambda *_: probe.once("on_lost"),
+            )
+            until(
+                lambda one=consumer: len(one.assignment()) >= 2,
+                "joined",
+                lambda: first.poll(0.1) or second.poll(0.1),
+            )
+        first.commit()
+        until(
+            lambda: probe.ran >= OF_A_CONSUMER - {"on_lost"}, "called back", lambda: first.poll(0.1)
+        )
+        time.sleep(SESSION_MS / 1000 + 1)  # no poll: the partitions are lost
+        until(lambda: "on_lost" in probe.ran, "lost", lambda: first.poll(0.1))
+    finally:
+        for consumer in made:
+            consumer.close()
+    assert probe.ran >= OF_A_CONSUMER | OF_THE_LEADER
+
+
+def test_no_lock_is_held_over_a_callback_of_a_group(
+    kafka_cluster: KafkaCluster, probe: Probe
+) -> None:
+    name = unique("locks")
+    shared = {
+        **configuration(kafka_cluster, probe, name),
+        "coopgroup.stop.timeout.ms": SESSION_MS,
+        "coopgroup.catalogue.refresh.ms": 200,
+    }
+    hangs = threading.Event()
+    plugins = Plugins(probe)
+
+    def fail_once(_: Resource) -> None:
+        if "start" not in probe.ran:
+            probe("start")
+            raise ZeroDivisionError
+
+    def hang(_: Resource) -> None:
+        probe.once("stop")
+        hangs.wait(WAIT_S)
+
+    def catalogue() -> list[tuple[str, int]]:
+        probe.once("catalogue")
+        return [("one", 0), ("two", 0)]
+
+    groups = [
+        CooperativeGroup(
+            shared,
+            catalogue=catalogue,
+            start=fail_once,
+            stop=hang,
+            lost=lambda _: probe.once("lost"),
+            on_error=lambda _: probe.once("on_error"),
+            policy=plugins,
+            assignor=plugins,
+        )
+        for _ in range(2)
+    ]
+    try:
+        groups[0].join()
+        until(lambda: len(groups[0].held()) == 2, "it has all")
+        groups[1].join()
+        until(lambda: "lost" in probe.ran, "a stop that takes too long is lost")
+    finally:
+        hangs.set()
+        for group in groups:
+            group.close()
+    assert probe.ran >= OF_A_GROUP | OF_THE_LEADER
+    assert {"listener ResourcesStarted", "listener ResourcesStopped"} <= probe.ran
+    assert {"listener WorkFailed", "listener StateChanged"} <= probe.ran
+    assert any("stop_never_finished" in one for one in probe.ran)
+
+
+def test_no_lock_is_held_over_a_callback_of_a_leadership(
+    kafka_cluster: KafkaCluster, probe: Probe
+) -> None:
+    leadership = Leadership(
+        configuration(kafka_cluster, probe, unique("locks")),
+        on_elected=lambda _: probe("on_elected"),
+        on_lost=lambda: probe("on_lost"),
+    )
+    with leadership:
+        assert leadership.wait(WAIT_S) is not None
+    assert probe.ran >= OF_A_LEADERSHIP
