@@ -29,6 +29,7 @@ from coopgroup.kafka.offsets import given_offsets
 from coopgroup.kafka.partitions import to_partitions
 from coopgroup.kafka.parts import ConsumerParts
 from coopgroup.kafka.settings import merge_configuration, read_settings
+from coopgroup.kafka.user_callbacks import keep_callbacks
 from coopgroup.policies.simple import SimplePolicy
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class CooperativeConsumer:
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
         """Read the configuration and start the group's threads; nothing is joined yet."""
-        self._settings = read_settings(merge_configuration(configuration, more))
+        given, self._callbacks = keep_callbacks(merge_configuration(configuration, more))
+        self._settings = read_settings(given)
         parts = ConsumerParts.build(
             self,
             self._settings,

@@ -9,6 +9,7 @@ the callback raises, for the group waits for it. What follows in the queue then 
 from __future__ import annotations
 
 import math
+import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -372,7 +373,15 @@ class GroupNotices:
             TypeError: neither.
         """
         done = stopped if isinstance(stopped, PutOff) else _resources(stopped)
-        self.driver.inbox.call_soon(partial(self._finish, done))
+        # The driver has the inbox: a strong reference would keep a consumer that is dropped.
+        own = weakref.ref(self)
+
+        def finish() -> None:
+            notices = own()
+            if notices is not None:
+                notices._finish(done)  # noqa: SLF001  (of this class)
+
+        self.driver.inbox.call_soon(finish)
 
 
 def _run_all(calls: Iterable[Callable[[], None]]) -> None:

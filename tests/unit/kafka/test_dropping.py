@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import define, field
+from confluent_kafka import TopicPartition
 
+from coopgroup import CooperativeConsumer
 from coopgroup.kafka.dropping import WhenDropped, end_when_dropped
+from coopgroup.kafka.user_callbacks import keep_callbacks
 from coopgroup.member import MemberState
 from tests.unit.kafka.fakes import FakeDriver
 
@@ -127,3 +133,110 @@ def test_consumer_when_dropped_in_a_forked_child_says_nothing(
     del owner
     gc.collect()
     assert (parts.driver.left, parts.duties) == ([], [])
+
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "dropped", "log_level": 0}
+
+
+class Application:
+    """An object that owns a consumer, with methods of its own as callbacks."""
+
+    def __init__(self, chosen: str, folder: Path) -> None:
+        given = {
+            **dict.fromkeys(("on_commit", "error_cb", "stats_cb", "throttle_cb"), self.hear),
+            "coopgroup.telemetry.listener": self.hear,
+            "logger": self,
+        }
+        login = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": self.token,
+        }
+        callbacks = {**given, **login} if chosen == "all" else {chosen: given.get(chosen)}
+        if chosen == "oauth_cb":
+            callbacks = login
+        more: dict[str, Any] = {"on_assign": None} if chosen != "listener" else {}
+        if not more:
+            callbacks = {}
+            more = dict.fromkeys(("on_assign", "on_revoke", "on_lost"), self.hear)
+        self.consumer = CooperativeConsumer(
+            {
+                **NOBODY,
+                **{key: value for key, value in callbacks.items() if value is not None},
+                "coopgroup.state.dir": str(folder / "state"),
+                "coopgroup.telemetry.file": str(folder / "telemetry.jsonl"),
+                "statistics.interval.ms": 100,
+            }
+        )
+        self.consumer.subscribe(["t"], **more)
+
+    def hear(self, *_: object) -> None:
+        """Any callback."""
+
+    def log(self, *_: object, **__: object) -> None:
+        """As a logger."""
+
+    def token(self, _: str) -> tuple[str, float]:
+        """As a token service."""
+        return "token", time.time() + 3_600
+
+
+def own_threads() -> set[str]:
+    return {one.name for one in threading.enumerate() if "dropped" in one.name}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "on_commit",
+        "error_cb",
+        "stats_cb",
+        "throttle_cb",
+        "coopgroup.telemetry.listener",
+        "logger",
+        "oauth_cb",
+        "listener",
+        "all",
+    ],
+)
+def test_consumer_whose_callbacks_are_methods_of_its_owner_is_collected(
+    tmp_path: Path, chosen: str
+) -> None:
+    """The threads of the group would keep its partitions for as long as the process lives."""
+    owner = Application(chosen, tmp_path)
+    owner.consumer.poll(0.3)
+    # What waits for a poll that never comes must not keep it either.
+    owner.consumer.commit(offsets=[TopicPartition("t", 0, 5)])
+    owner.consumer.finish_revoke([TopicPartition("t", 0)])
+    dropped = weakref.ref(owner)
+    assert own_threads()
+    del owner
+    deadline = time.monotonic() + 10
+    while dropped() is not None or own_threads():
+        gc.collect()
+        assert time.monotonic() < deadline, (dropped(), own_threads())
+        time.sleep(0.05)
+
+
+def test_callback_that_only_the_consumer_has_is_called_until_it_is_closed() -> None:
+    """The consumer keeps it: a stand-in refers to it weakly."""
+    heard: list[str] = []
+    consumer = CooperativeConsumer(
+        {**NOBODY, "statistics.interval.ms": 50, "stats_cb": heard.append}
+    )
+    with consumer:
+        deadline = time.monotonic() + 10
+        while not heard:
+            gc.collect()
+            consumer.poll(0.1)
+            assert time.monotonic() < deadline
+
+
+def test_stand_in_for_a_callback_says_so_when_its_consumer_is_gone() -> None:
+    configuration, kept = keep_callbacks({"oauth_cb": lambda _: ("token", 0.0), "error_cb": 5})
+    assert configuration["oauth_cb"]("") == ("token", 0.0)
+    assert configuration["error_cb"] == 5
+    del kept
+    gc.collect()
+    with pytest.raises(RuntimeError, match="oauth_cb: its consumer was dropped"):
+        configuration["oauth_cb"]("")
