@@ -140,6 +140,10 @@ def test_the_member_rejoins_when_on_lost_raises(
         callbacks.failing.add("lost")
         wait_for(lambda: consumer.memberid() is None, "the membership ends")
 
+        event = callbacks.poll(consumer)
+        assert event is not None
+        assert str(event.error()).startswith("KafkaError{code=_MAX_POLL_EXCEEDED")
+
         def is_back() -> bool:
             assert callbacks.poll(consumer) is None
             return callbacks.heard[-1][0] == "assign" and len(callbacks.heard) == 3

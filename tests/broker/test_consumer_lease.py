@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
 from coopgroup.telemetry import MembershipLost
 from coopgroup.testing import KafkaCluster
@@ -115,7 +115,13 @@ def test_a_member_comes_back_when_it_did_not_poll_for_too_long(
         produce(kafka_cluster, topic, [5] * 4)
         crew.during(0.5)
         assert heard == []  # callbacks run in poll, and there was none
-        assert slow.poll(0.2) is None  # the stale position hands nothing out
+        event = slow.poll(0.2)  # the stale position hands nothing out
+        assert event is not None
+        error = event.error()
+        assert error is not None
+        assert error.code() == KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001  (public constant)
+        assert heard == []  # first the event, then the callback, as in confluent_kafka
+        assert slow.poll(0.2) is None
         assert heard[:1] == [("lost", 2)]
         crew.members["a"] = slow
         crew.until(lambda: crew.share((topic, 4)), "a fair share again")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
 from attrs import define, field
-from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 
 from coopgroup import CooperativeConsumer
 from coopgroup.telemetry import Envelope, Record, from_json
@@ -169,6 +169,7 @@ class Crew:
         group_id: the group.
         members: the consumers by name.
         messages: what each was handed out, in order.
+        stalls: consumers that heard that they did not poll for too long, in order.
     """
 
     cluster: KafkaCluster
@@ -176,6 +177,7 @@ class Crew:
     group_id: str = field(factory=lambda: unique("crew"))
     members: dict[str, CooperativeConsumer] = field(factory=dict, init=False)
     messages: dict[str, list[Message]] = field(factory=dict, init=False)
+    stalls: list[str] = field(factory=list, init=False)
 
     def __enter__(self) -> Self:
         """Nothing starts by itself."""
@@ -225,7 +227,11 @@ class Crew:
         """Poll each consumer once."""
         for name, consumer in sorted(self.members.items()):
             for message in consumer.consume(100, timeout_s):
-                assert message.error() is None
+                error = message.error()
+                if error is not None and error.code() == KafkaError._MAX_POLL_EXCEEDED:  # noqa: SLF001
+                    self.stalls.append(name)
+                    continue
+                assert error is None
                 self.messages[name].append(message)
 
     def until(

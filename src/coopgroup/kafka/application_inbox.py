@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from attrs import define, field
 
-from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
+from coopgroup.kafka.clock import now_s
+from coopgroup.member.effects import (
+    STALLED,
+    FailMember,
+    GrantResources,
+    LoseResources,
+    RevokeResources,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +40,7 @@ class ApplicationInbox:
     waiting: bool = False
     _notices: deque[Notice] = field(factory=deque, init=False)
     _calls: deque[Callable[[], None]] = field(factory=deque, init=False)
+    _stalled_at_s: float | None = field(default=None, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
 
     def put(self, notice: Notice) -> None:
@@ -40,6 +48,8 @@ class ApplicationInbox:
         with self._changed:
             if isinstance(notice, LoseResources):
                 self._keep_errors()
+                if notice.cause == STALLED:
+                    self._stalled_at_s = now_s()
             self._notices.append(notice)
             self.waiting = True
             self._changed.notify_all()
@@ -48,6 +58,13 @@ class ApplicationInbox:
         """Drop all notices but errors; finished calls stay."""
         with self._changed:
             self._keep_errors()
+            self._stalled_at_s = None
+
+    def take_stall(self) -> float | None:
+        """Return once when the group gave the member up because the application did not poll."""
+        with self._changed:
+            stalled_at_s, self._stalled_at_s = self._stalled_at_s, None
+            return stalled_at_s
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Have a callback run on the application's thread."""

@@ -229,6 +229,8 @@ class CooperativeConsumer:
                 raise
             hand_out.leaving = ()
             if error is not None:
+                if error.code() == KafkaError._MAX_POLL_EXCEEDED:  # noqa: SLF001  (public)
+                    continue  # the member comes back by itself; `on_lost` says what was lost
                 raise KafkaException(error)
             yield message
 

@@ -11,14 +11,13 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from attrs import define
+from confluent_kafka import KafkaError, Message
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.handout import partition_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from confluent_kafka import Message
 
     from coopgroup.kafka.committing import Committing
     from coopgroup.kafka.driver import GroupDriver
@@ -62,6 +61,11 @@ class Delivery:
         Raises:
             BaseException: what a callback or a signal raised; no record is lost by it.
         """
+        stalled_at_s = self.driver.inbox.take_stall()
+        if stalled_at_s is not None:
+            message = self._tell_stall(stalled_at_s)
+            self.driver.polled_at_s = now_s()
+            return [message]
         called_s, hand_out = now_s(), self.fetching.hand_out
         self.meter.pause(called_s, len(hand_out.ready), hand_out.rearranged)
         limit_s = math.inf if timeout_s is None or timeout_s < 0 else timeout_s
@@ -75,6 +79,16 @@ class Delivery:
             raise
         hand_out.leaving = ()  # nothing is called from here on, so no signal strikes
         return taken
+
+    def _tell_stall(self, stalled_at_s: float) -> Message:
+        """The event that confluent_kafka hands out before `on_lost`, in its words."""
+        limit_ms = self.driver.settings.max_poll_interval_ms
+        late_ms = max(0, round((stalled_at_s - self.driver.polled_at_s) * 1000) - limit_ms)
+        words = f"Application maximum poll interval ({limit_ms}ms) exceeded by {late_ms}ms"
+        code = KafkaError._MAX_POLL_EXCEEDED  # noqa: SLF001  (public constant of confluent_kafka)
+        return Message(
+            partition=0, value=words.encode(), error=KafkaError(code, words), timestamp=(0, -1)
+        )
 
     def put_back(self, messages: Sequence[Message]) -> None:
         """Have records wait again that a signal's exception kept from the application.

@@ -65,6 +65,7 @@ class GroupNotices:
         write: writes a telemetry record.
         held: what the application was told to have.
         callbacks: of the last `subscribe`.
+        on_failure: hears that the group refused this member; None for nobody.
     """
 
     consumer: Any
@@ -74,6 +75,7 @@ class GroupNotices:
     write: Callable[[ResourcesStarted | ResourcesStopped], None]
     held: ResourceSet = field(default=EMPTY, init=False)
     callbacks: Callbacks = field(factory=Callbacks, init=False)
+    on_failure: Callable[[KafkaError], None] | None = field(default=None, init=False)
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)
     _later: ResourceSet | None = field(default=None, init=False)  # None where there is no later
@@ -201,6 +203,8 @@ class GroupNotices:
                         self.driver.post(LossHandled())
             case FailMember():
                 self._failure = kafka_exception(notice.code, notice.message, fatal=True)
+                if self.on_failure is not None:
+                    self.on_failure(self._failure.args[0])
 
     def _grant(self, resources: ResourceSet) -> None:
         self.committing.store.forget(resources)  # what is known of them is of another time

@@ -19,6 +19,7 @@ from coopgroup.kafka.delivery import Delivery
 from coopgroup.kafka.driver import GroupDriver
 from coopgroup.kafka.dropping import WhenDropped, end_when_dropped
 from coopgroup.kafka.fetching import Fetching
+from coopgroup.kafka.group_errors import GroupErrors
 from coopgroup.kafka.identity import IdentitySlot, take_slot
 from coopgroup.kafka.lookup import ClusterLookup
 from coopgroup.kafka.notices import GroupNotices
@@ -144,6 +145,10 @@ class ConsumerParts:
             committing=committing,
             write=write,
         )
+        error_cb = settings.librdkafka.get("error_cb")
+        if error_cb is not None:
+            errors = GroupErrors(error_cb, driver.inbox)
+            sink.hear, notices.on_failure = errors.hear, errors.fail
         watcher = TopicWatcher(
             lookup=lookup,
             leader=driver.leader,

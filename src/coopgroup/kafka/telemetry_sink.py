@@ -59,6 +59,7 @@ class TelemetrySink:
         file_path: file to append to, None for none.
         listener: gets every envelope, on the thread that wrote it; None for nobody. What it raises
             is logged.
+        hear: a part of the consumer that gets every record; it neither waits nor raises.
         file_limits: of the file's size and of the records that wait for it.
     """
 
@@ -66,6 +67,7 @@ class TelemetrySink:
     file_path: str | None = None
     listener: Callable[[Envelope], object] | None = None
     file_limits: FileLimits = field(factory=FileLimits)
+    hear: Callable[[Record], object] | None = field(default=None, init=False)
     _log: Any = field(init=False)
     _file: TelemetryFile | None = field(default=None, init=False)
     # Rounds in a row that failed at the broker; only the group's thread writes about them.
@@ -97,6 +99,8 @@ class TelemetrySink:
             generation=generation,
             record=record,
         )
+        if self.hear is not None:
+            self.hear(record)
         self._write_log(envelope)
         if self.listener is not None:
             self._tell(self.listener, envelope)

@@ -28,6 +28,25 @@ __all__ = ["TopicWatcher", "TopicWish"]
 _MISSING_TOPIC_MS: Final = 5_000
 _RETRY_MS: Final = 1_000
 _STOP_TIMEOUT_S: Final = 2.0
+# Characters that names of topics may have, and the other printable ones of ASCII.
+_POSIX_CLASSES: Final = {
+    "alnum": "a-zA-Z0-9",
+    "alpha": "a-zA-Z",
+    "blank": " \\t",
+    "cntrl": "\\x00-\\x1f\\x7f",
+    "digit": "0-9",
+    "graph": "\\x21-\\x7e",
+    "lower": "a-z",
+    "print": "\\x20-\\x7e",
+    "punct": "\\x21-\\x2f\\x3a-\\x40\\x5b-\\x60\\x7b-\\x7e",
+    "space": " \\t-\\r",
+    "upper": "A-Z",
+    "xdigit": "0-9A-Fa-f",
+}
+_POSIX_CLASS: Final = re.compile(rf"\[:({'|'.join(_POSIX_CLASSES)}):\]")
+_ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
+# A set begins with its bracket; a `]` right behind that belongs to it.
+_ESCAPED_OR_SET: Final = re.compile(r"\\.|\[\^?\]?", re.DOTALL)
 
 
 @define(eq=False)
@@ -48,7 +67,7 @@ class TopicWish:
         patterns = []
         for topic in sorted({one for one in wanted if one.startswith("^")}):
             try:
-                patterns.append(re.compile(topic))
+                patterns.append(re.compile(_python_pattern(topic)))
             except re.error as cause:
                 raise ConfigurationError(
                     "topics", topic, f"a regular expression ({cause})"
@@ -60,6 +79,27 @@ class TopicWish:
         """Names subscribed to, ascending: those given, and those that a pattern finds."""
         found = {one for one in existing for pattern in self.patterns if pattern.search(one)}
         return tuple(sorted(self.names | found))
+
+
+def _python_pattern(pattern: str) -> str:
+    """Write the character classes of POSIX, which librdkafka's patterns have, as Python's ranges.
+
+    Python would take `[[:digit:]]` for the characters of `[:digt` before a `]`, and find nothing.
+    """
+    written: list[str] = []
+    at, inside = 0, False
+    while at < len(pattern):
+        found = _POSIX_CLASS.match(pattern, at) if inside else None
+        if found is not None:
+            written.append(_POSIX_CLASSES[found.group(1)])
+            at = found.end()
+            continue
+        one = _ESCAPED_OR_SET.match(pattern, at) if not inside else _ESCAPED.match(pattern, at)
+        part = pattern[at] if one is None else one.group()
+        inside = part != "]" if inside else part.startswith("[")
+        written.append(part)
+        at += len(part)
+    return "".join(written)
 
 
 @define(eq=False)

@@ -7,7 +7,7 @@ them.
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from attrs import frozen
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coopgroup.member.kept_identity import KeptIdentity
 
 __all__ = [
+    "STALLED",
     "CancelJoin",
     "DecideRound",
     "Effect",
@@ -32,6 +33,9 @@ __all__ = [
     "RevokeResources",
     "Send",
 ]
+
+STALLED: Final = "max.poll.interval.ms exceeded"
+"""Cause of a loss because the application did not poll."""
 
 
 class Lane(enum.Enum):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from coopgroup.member.answers import take_outcome
 from coopgroup.member.commits import abandon, enqueue
+from coopgroup.member.effects import STALLED
 from coopgroup.member.error_actions import ErrorCode, RequestKind
 from coopgroup.member.events import (
     Answered,
@@ -159,8 +160,8 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
 
 def _stall(turn: Turn) -> None:
     if turn.member.state in AT_WORK:
-        leave_at_once(turn, "max.poll.interval.ms exceeded")
-        turn.lose("max.poll.interval.ms exceeded", keep_id=False, stalled=True)
+        leave_at_once(turn, STALLED)
+        turn.lose(STALLED, keep_id=False, stalled=True)
 
 
 def _request_commit(turn: Turn, event: CommitRequested) -> None:

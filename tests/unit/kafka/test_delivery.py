@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from typing import Any
@@ -18,7 +19,7 @@ from coopgroup.kafka.fetching import Fetching
 from coopgroup.kafka.notices import Callbacks, GroupNotices
 from coopgroup.kafka.offsets import OffsetStore
 from coopgroup.kafka.work_meter import WorkMeter
-from coopgroup.member.effects import GrantResources, LoseResources, RevokeResources
+from coopgroup.member.effects import STALLED, GrantResources, LoseResources, RevokeResources
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import CommitFailed
@@ -251,3 +252,44 @@ def test_take_when_nothing_comes_measures_nothing() -> None:
         assert stage.delivery.take(1, 0.05) == []
         time.sleep(0.1)
     assert stage.meter.rate_per_s is None
+
+
+def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka() -> None:
+    """The text and the fields are those that librdkafka 2.16 gave on its mock broker."""
+    stage = Stage()
+    lost: list[int] = []
+    stage.notices.callbacks = Callbacks(on_lost=lambda _, some: lost.append(len(some)))
+    stage.driver.settings.max_poll_interval_ms = 6_000
+    stage.driver.polled_at_s = now_s() - 6.5
+    stage.driver.inbox.put(LoseResources(resources=HELD, cause=STALLED))
+    [event] = stage.delivery.take(1, 0)
+    error = event.error()
+    assert error is not None
+    assert (error.name(), error.fatal(), error.retriable()) == ("_MAX_POLL_EXCEEDED", False, False)
+    said = re.fullmatch(
+        r"Application maximum poll interval \(6000ms\) exceeded by (\d+)ms", error.str()
+    )
+    assert said is not None
+    assert 500 <= int(said.group(1)) < 5_000
+    assert event.value() == error.str().encode()
+    place = (event.topic(), event.partition(), event.offset(), event.key(), event.timestamp())
+    assert place == (None, 0, None, None, (0, -1))
+    assert lost == []
+    assert stage.driver.polled_at_s > now_s() - 1
+    assert stage.delivery.take(1, 0) == []
+    assert lost == [2]
+    assert stage.delivery.take(5, 0) == []  # told once
+
+
+@pytest.mark.parametrize("cause", ["lease expired", "UNKNOWN_MEMBER_ID"])
+def test_other_losses_are_no_events(cause: str) -> None:
+    stage = Stage()
+    stage.driver.inbox.put(LoseResources(resources=HELD, cause=cause))
+    assert stage.delivery.take(1, 0) == []
+
+
+def test_stall_is_void_when_the_group_is_left_before_the_next_poll() -> None:
+    stage = Stage()
+    stage.driver.inbox.put(LoseResources(resources=HELD, cause=STALLED))
+    stage.driver.inbox.clear()
+    assert stage.delivery.take(1, 0) == []

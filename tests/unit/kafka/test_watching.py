@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import queue
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -220,3 +221,42 @@ def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(running: list[Wa
     watched.watcher.watch(TopicWish.read(["^o"]))
     watched.watcher.start()
     assert watched.posted.get(timeout=WAIT_S) == SubscriptionChanged(topics=("bills",))
+
+
+def posix_matches(pattern: str, topic: str) -> bool:
+    """What librdkafka finds: it takes POSIX extended regular expressions of the C library."""
+    library = ctypes.CDLL(None)
+    compiled = ctypes.create_string_buffer(256)  # larger than any regex_t
+    extended, no_positions = 1, 8
+    assert library.regcomp(compiled, pattern.encode(), extended | no_positions) == 0
+    found = library.regexec(compiled, topic.encode(), 0, None, 0) == 0
+    library.regfree(compiled)
+    return bool(found)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^orders",
+        "^orders$",
+        "^orders-[[:digit:]]+$",
+        "^[[:alpha:]][[:alnum:]._-]*$",
+        "^[^[:upper:]]+$",
+        "^[][:digit:]o]+",
+        "^[^]o]",
+        "^[[:lower:][:digit:]-]+$",
+        "^[[:punct:]]",
+        "^.*[[:xdigit:]]{3}$",
+        "^(orders|bills)(-[0-9]{1,2})?$",
+        "^o.*s-?",
+        r"^a\.b$",
+        r"^[a-z]+\.[[:alpha:]]$",
+        "^[:digit:]",
+        "^__",
+    ],
+)
+def test_patterns_find_what_they_find_in_librdkafka(pattern: str) -> None:
+    topics = ["orders", "orders-1", "Orders-12", "bills-3", "a.b", "axb", "__consumer_offsets"]
+    topics += ["_x", "o", "7days", "orders_abc", "d-1", "ORDERS", "x-fff", "a"]
+    expected = tuple(sorted(one for one in topics if posix_matches(pattern, one)))
+    assert TopicWish.read([pattern]).matching(topics) == expected

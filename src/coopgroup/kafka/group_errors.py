@@ -1,0 +1,71 @@
+"""Errors of the group's own connections, for the application's `error_cb`.
+
+librdkafka is in no group here, so it knows nothing of these errors. They are told in its words
+where it has words for them: a coordinator that does not answer is `_TRANSPORT`, a refused login is
+`_AUTHENTICATION`. Refusals that belong to a rebalance are no errors: the member handles them.
+
+Rule of this file: `error_cb` runs on the application's thread, in `poll`, as there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import define, field
+from confluent_kafka import KafkaError
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.member import ErrorCode
+from coopgroup.telemetry import RequestRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from coopgroup.kafka.application_inbox import ApplicationInbox
+    from coopgroup.telemetry import Record
+
+__all__ = ["GroupErrors"]
+
+_CODES: Final = {
+    ErrorCode.NO_ANSWER.name: KafkaError._TRANSPORT,  # noqa: SLF001  (public constants)
+    ErrorCode.UNAUTHENTICATED.name: KafkaError._AUTHENTICATION,  # noqa: SLF001
+    ErrorCode.UNSUPPORTED_BY_BROKER.name: KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
+}
+# librdkafka, too, keeps the same error back for so long.
+_AGAIN_S: Final = 30.0
+
+
+@define(eq=False)
+class GroupErrors:
+    """Tells errors of one consumer's group.
+
+    Attributes:
+        error_cb: the application's callback.
+        inbox: where calls wait for `poll`.
+    """
+
+    error_cb: Callable[[KafkaError], Any]
+    inbox: ApplicationInbox
+    _told_at_s: dict[str, float] = field(factory=dict, init=False)
+
+    def hear(self, record: Record) -> None:
+        """Hear of a record of telemetry, on the group's thread."""
+        if not isinstance(record, RequestRefused):
+            return
+        code = _CODES.get(record.error)
+        now = now_s()
+        if code is None or now < self._told_at_s.get(record.error, -math.inf) + _AGAIN_S:
+            return
+        self._told_at_s[record.error] = now
+        words = f"GroupCoordinator: {record.request} failed: {record.error} ({record.action})"
+        error_cb, error = self.error_cb, KafkaError(code, words)
+        self.inbox.call_soon(lambda: error_cb(error))
+
+    def fail(self, error: KafkaError) -> None:
+        """Tell that the group refused the member, on the application's thread.
+
+        Raises:
+            BaseException: what the callback raises.
+        """
+        self.error_cb(error)
