@@ -84,7 +84,8 @@ def test_page_names_every_reason() -> None:
 def test_page_lists_the_further_events_that_the_sources_log() -> None:
     """What is given to `TelemetrySink.warn`, with its fields."""
     called = re.compile(
-        r'(?:sink|self)\.warn\(\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)'
+        r"(?:sink|self)\.(?:warn|_warn_later)\("
+        r'\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)'
     )
     logged = {
         event: re.findall(r", (\w+)=", arguments)
