@@ -43,7 +43,8 @@ def locks() -> Iterator[tuple[str, Any]]:
     """Every lock that an object of coopgroup has, with its name."""
     for owner in gc.get_objects():
         kind = type(owner)
-        if not (getattr(kind, "__module__", None) or "").startswith("coopgroup."):
+        # Of some C types the module is a descriptor.
+        if not str(getattr(kind, "__module__", "")).startswith("coopgroup."):
             continue
         names = {one.name for one in attrs.fields(kind)} if attrs.has(kind) else set()
         for name in names | set(getattr(owner, "__dict__", ())):
