@@ -1,18 +1,19 @@
 """The leader's duty in a round: decode, resolve claims, assign, stage, check, encode.
 
-Pure: the same subscriptions, metadata, lags, context, assignor and policy give the same bytes. The
-host of the member that leads does, in this order:
+Pure: equal subscriptions, metadata, lags, context, assignor and policy give equal bytes. The host
+of the leading member does the following, in this order:
 
-1. `read_members` decodes what JoinGroup answered, once; `RoundRequest.topics` says what to look up.
-2. It looks up the metadata, and the lags where `assignor.needs_lags`; what it cannot get in time
-   it leaves out.
-3. It calls `lead` where a slow assignor delays nobody else, with a time limit of its own, and
-   takes `fallback_round` when the limit is over or there is no metadata at all.
-4. It sends `LedRound.assignments` with SyncGroup and keeps `LedRound.state` for the next round
-   that the same member leads, also when its own SyncGroup fails (the generation in the next
-   `RoundContext` tells); once another member led a round it forgets the state.
-5. When `LedRound.refused`, it rejoins after a pause of its own choosing: the round moved nothing,
-   so what has no owner still has none.
+1. It calls `read_members` once, on the answer to JoinGroup. `RoundRequest.topics` are the topics to
+   look up.
+2. It looks up the metadata, and the lags if `assignor.needs_lags`. It leaves out everything that
+   does not arrive in time.
+3. It calls `lead` where a slow assignor delays nothing else, with its own time limit. When the
+   limit has passed, or without metadata, it calls `fallback_round`.
+4. It sends `LedRound.assignments` with SyncGroup. It keeps `LedRound.state` for the next round that
+   the same member leads, even if its own SyncGroup fails (the generation in the next `RoundContext`
+   shows this). After another member has led a round it forgets the state.
+5. If `LedRound.refused`, it rejoins after a pause: the round moved nothing, so unowned resources
+   still have no owner.
 """
 
 from coopgroup.leader.answer import LedRound, fallback_round, lead, member_assignments

@@ -1,8 +1,8 @@
-"""A whole round of a leader: from decoded subscriptions to the bytes for every member.
+"""A leader's whole round: from decoded subscriptions to the bytes for every member.
 
-Rules of this file: every member is answered; `assigned` is what it holds after the round, complete
-and never null (Kafka's own tools read it). The list of revocations is null for none when a round
-follows at once, and else for all but those who are told once more what to stop.
+Every member gets an answer. `assigned` is the complete set after the round and never null, because
+Kafka's own tools read it. `revoked` is null for no member if a round follows immediately. Otherwise
+it is null for all members, except those that are slow to stop.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _VERSION_OF_DESIGN_I: Final = 1
 
 @frozen(kw_only=True, eq=False)
 class LedRound:
-    """A round ready to be sent.
+    """A round that is ready to be sent.
 
     Attributes:
         assignments: (member id, embedded assignment) of every member, ascending by member id.
-        state: what to pass in when the same member leads the next round too.
-        records: what happened, in order.
+        state: memory for the next round, if the same member leads it.
+        records: telemetry of the round, in order.
         decided: the round as values.
-        refused: whether the round moves nothing because something went wrong; `records` say what.
+        refused: whether the round moves nothing because of an error; `records` give the reason.
     """
 
     assignments: tuple[tuple[str, bytes], ...]
@@ -67,15 +67,14 @@ def lead(
 ) -> LedRound:
     """Decide and encode a round.
 
-    A policy that lets members wait has to wait itself as long as some of them could not be told:
-    the round is then that of `SimplePolicy`.
+    If some members cannot read a time-out, a waiting policy decides like `SimplePolicy`.
 
     Args:
         request: the members' subscriptions.
-        metadata: what exists of `request.topics`.
-        lags: figures for assignors that need them.
-        assignor: says where.
-        policy: says when.
+        metadata: existing resources of `request.topics`.
+        lags: lags for assignors that need them.
+        assignor: decides where.
+        policy: decides when.
         context: circumstances of the round.
     """
     decided = decide_round(
@@ -102,9 +101,9 @@ def fallback_round(
 
     Args:
         request: the members' subscriptions.
-        metadata: what exists; None when the look-up failed, and everything that is claimed or
-            remembered is then taken to exist.
-        assignor: which was not asked, or did not answer in time.
+        metadata: existing resources; None if the look-up failed. All claimed and remembered
+            resources then count as existing.
+        assignor: was not asked, or did not answer in time.
         policy: the same.
         context: circumstances of the round.
         reason: why the round moves nothing, one sentence.
@@ -120,12 +119,12 @@ def fallback_round(
 def member_assignments(
     decided: DecidedRound, claims: Sequence[MemberClaim] = ()
 ) -> tuple[Assignment, ...]:
-    """What each member is told, in the order of the group's members.
+    """Return the assignment of each member, in the order of the group's members.
 
     Args:
         decided: the round.
-        claims: what it was decided from, where that is at hand: who holds just what it claims is
-            told so with the very set that it claims.
+        claims: input of the decision, if at hand. A member that is assigned exactly what it claims
+            gets the same set object.
     """
     group, plan = decided.group, decided.plan
     revoked: Sequence[ResourceSet | None] = (None,) * len(group.members)
@@ -148,7 +147,7 @@ def member_assignments(
 def _assigned(
     group: GroupSnapshot, plan: RoundPlan, claims: Sequence[MemberClaim]
 ) -> Sequence[ResourceSet]:
-    """What each member holds after the round; sets are made only for those that hold others."""
+    """Return each member's resources after the round; sets are built only for changed members."""
     if len(claims) != len(group.members):
         return group.by_member(plan.assigned)
     changed = _changed(group, plan)
@@ -169,7 +168,7 @@ def _assigned(
 
 
 def _changed(group: GroupSnapshot, plan: RoundPlan) -> BoolArray:
-    """Which members hold something else than what they claim: bool (M,)."""
+    """Return which members are assigned something else than they claim: bool (M,)."""
     members = len(group.members)
     held = np.bincount(plan.assigned[plan.assigned != NOBODY], minlength=members)
     claimed = np.bincount(group.claim_members, minlength=members)
@@ -179,7 +178,7 @@ def _changed(group: GroupSnapshot, plan: RoundPlan) -> BoolArray:
 
 
 def _loss_timeout_ms(plan: RoundPlan) -> int | None:
-    """What is announced of a wait beside the time-out: nothing that this one says itself."""
+    """Return the wait of losses to announce, or None if the time-out is this wait."""
     timeout_ms, loss_ms = plan.scheduled_rebalance_timeout_ms, plan.loss_timeout_ms
     if loss_ms is None or not timeout_ms:
         return None
@@ -207,7 +206,7 @@ def _encoded(
         for member_id, assignment, wire in zip(member_ids, told, wires, strict=True)
     ]
     if not (decided.plan.follow_up or decided.plan.scheduled_rebalance_timeout_ms):
-        # A round that was refused shared nothing: a leader that comes back to it asks for another.
+        # A refused round shared nothing: a leader that returns to it must start another round.
         known = None if decided.refused else shared
         _add_notes(messages, request, context.leader_id, known)
     return LedRound(
@@ -222,10 +221,10 @@ def _encoded(
 def _message(
     request: RoundRequest, member_id: str, assignment: Assignment, wire: bytes | None
 ) -> bytes:
-    """What a member is told, in the newest version that it reads.
+    """Encode an assignment in the newest version that the member reads.
 
-    A delay that a refused round lets run on has no place in the oldest one: whoever is not told of
-    it comes back when the others do.
+    The oldest version cannot carry the delay of a refused round. A member that does not learn the
+    delay rejoins together with the others.
     """
     if member_id not in request.old_readers:
         return encode_assignment(assignment, index_min=request.index_min, assigned_wire=wire)
@@ -238,13 +237,13 @@ def _message(
 def _add_notes(
     messages: list[bytes], request: RoundRequest, leader_id: str, shared: ResourceSet | None
 ) -> None:
-    """Note for static members what the last word of a rebalance was made from."""
+    """Append trailers for static members to the last assignments of a rebalance."""
     words = zip(request.claims, request.joined_topics, strict=True)
     for number, (claim, topics) in enumerate(words):
         if claim.instance_id is None or not claim.readable:
             continue
         if claim.member_id in request.old_readers:
-            continue  # it may insist on the end of the bytes
+            continue  # it may refuse trailing bytes
         known = shared if claim.member_id == leader_id else None
         note = AssignmentNote(
             topics=names_digest(topics),
@@ -254,7 +253,7 @@ def _add_notes(
 
 
 def _known_wire(request: RoundRequest, told: Sequence[Assignment]) -> Iterator[bytes | None]:
-    """The bytes of what each is assigned, where they stood in its own subscription."""
+    """Yield the bytes of each member's assigned resources, if its own subscription has them."""
     if len(request.owned_wire) != len(told):
         return iter((None,) * len(told))
     return (

@@ -1,9 +1,9 @@
-"""The decision of a round, over values: from claims to a checked plan.
+"""Decide a round on values: from claims to a checked plan.
 
-Assignor and policy may be a user's code. Rules of this file: whatever they raise or return, the
-round is answered; a staged round that fails the safety check is never sent; and in both cases the
-answer is the round that moves nothing, with a record that says why. The arrays that they get to
-see are read-only, so that no mistake of theirs changes what the check compares with.
+Assignor and policy may be a user's code. Whatever they raise or return, the round is answered. A
+plan that fails the safety check is never sent. In both cases the answer is the round that moves
+nothing, with a record that gives the reason. The arrays that they receive are read-only, so that
+their bugs cannot change the data of the check.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @frozen(kw_only=True, eq=False)
 class DecidedRound:
-    """A round as its leader decided it.
+    """The decision of a round.
 
     Attributes:
         group: the group, claims resolved.
-        plan: what each member is told.
-        state: what the same leader passes in when it leads the next round.
-        records: what happened, in order.
-        refused: whether the plan is the one that moves nothing because something went wrong.
+        plan: assignment of each member.
+        state: memory for the same leader's next round.
+        records: telemetry of the round, in order.
+        refused: whether the plan moves nothing because of an error.
     """
 
     group: GroupSnapshot
@@ -61,7 +61,7 @@ class DecidedRound:
 
 
 class _UnusableAnswerError(Exception):
-    """An assignor or a policy raised, or broke its contract; the message says which, and how."""
+    """An assignor or a policy raised or violated its contract; the message names it."""
 
 
 def decide_round(
@@ -73,14 +73,14 @@ def decide_round(
     policy: Policy,
     context: RoundContext,
 ) -> DecidedRound:
-    """Decide what each member holds after the round.
+    """Decide the owner of each resource after the round.
 
     Args:
         claims: one per member, in any order, member ids distinct.
-        metadata: what exists.
-        lags: figures for assignors that need them.
-        assignor: says where.
-        policy: says when.
+        metadata: existing resources.
+        lags: lags for assignors that need them.
+        assignor: decides where.
+        policy: decides when.
         context: circumstances of the round.
     """
     context = _without_hearsay(context)
@@ -114,16 +114,15 @@ def refused_round(
     policy: Policy,
     context: RoundContext,
 ) -> DecidedRound:
-    """Answer with the round that moves nothing.
+    """Return the round that moves nothing.
 
-    A delay that members know to be running goes on: a round that decides nothing does not decide
-    that either.
+    A running delay continues, because a round that decides nothing must not end it.
 
     Args:
         group: the group, claims resolved.
-        problems: why, one sentence each.
-        assignor: whose target is not used.
-        policy: whose plan is not used.
+        problems: reasons, one sentence each.
+        assignor: its target is not used.
+        policy: its plan is not used.
         context: circumstances of the round.
     """
     group = with_holders_rights(group, _without_hearsay(context))
@@ -143,12 +142,12 @@ def refused_round(
 
 
 def _without_hearsay(context: RoundContext) -> RoundContext:
-    """Take back what members were told in the last round, where it is not certain that they were.
+    """Remove the last round's messages from the memory if members may not have received them.
 
-    A leader whose own SyncGroup of that round failed (its generation did not move on) does not
-    know whether anybody heard of it. A member that could not be read and was told to hold nothing
-    may then hold something still, and one that was to stop something may not know of that: the
-    moves of that round are still to be made.
+    If the leader's own SyncGroup of that round failed (its generation did not advance), it does not
+    know whether any member received its assignment. An unreadable member that was assigned nothing
+    may still own resources. A member may not know that it must stop a resource, so the moves of
+    that round are still pending.
     """
     state = context.state
     if state is None or context.generation > state.generation:
@@ -184,7 +183,7 @@ def _stage(
 
 @contextmanager
 def _asking(whom: str) -> Iterator[None]:
-    """Blame what goes wrong inside on the assignor or policy that is asked."""
+    """Attribute errors inside the block to the named assignor or policy."""
     try:
         yield
     except Exception as error:
@@ -221,15 +220,15 @@ def _with_running_delay(group: GroupSnapshot, plan: RoundPlan) -> RoundPlan:
 def _state_after_refusal(
     group: GroupSnapshot, context: RoundContext, assigned: Int32Array
 ) -> PolicyState:
-    """What is remembered of a round that moved nothing: the earlier memory, brought up to date.
+    """Return the memory after a round that moved nothing: the earlier memory, brought up to date.
 
-    Who departed and who joined since the last round that was decided is still to be decided upon,
-    so the members and what they held are remembered as they were then. What this round did say is
-    written anew: a member that was silent and could be read now holds what it rightfully has.
+    Departures and joins since the last decided round are still undecided. So the members of that
+    round, and their resources, are remembered. The results of this round are written anew: an
+    unreadable member that is readable now owns its rightful resources.
 
-    A leader without memory knows no more in its next round. So the state stays blind, and keeps the
-    pause that the members know of. Otherwise the next round would take the members for settled, and
-    the shares would stay uneven.
+    A leader without memory knows nothing more in its next round. So the state stays blind and keeps
+    the pause that members know of. Otherwise the next round would treat the group as settled, and
+    shares would stay uneven.
     """
     fresh = remember_round(group, context, find_unclaimed(group, context), assigned)
     if context.state is None:

@@ -1,14 +1,14 @@
-"""Leading a round in a protocol of Kafka's own clients.
+"""Lead a round in a protocol of Kafka's own clients.
 
-Rules of this file: the answer is what Kafka's clients can read, and obeys their rules; every member
-is answered with bytes, for clients fail on none; and the assignor is that of the protocol,
-whichever one the group is to have later. Another leader would place everything by it as well, and
-each change of leaders would move what the two see differently.
+The answer follows the rules and the format of Kafka's clients. Every member gets bytes, because
+clients fail on an empty answer. The assignor is the protocol's, whatever the group's own assignor
+is: other clients would use it as leaders as well, and a second assignor would move partitions at
+each change of leaders.
 
-- cooperative-sticky (KIP-429): nothing is given to a member that another one still claims. Whoever
-  is not assigned what it claims stops that and rejoins by itself, and then it is free.
-- range, roundrobin, sticky: everything is given out, for members have given up all that they held.
-  What a member of `sticky` says of its last assignment is only a wish.
+- cooperative-sticky (KIP-429): a resource is not assigned while another member claims it. A member
+  that is not assigned a claimed resource stops it and rejoins, and then the resource is free.
+- range, roundrobin, sticky: all resources are assigned, because members have given up everything.
+  The last assignment that a member of `sticky` reports is only a preference.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ if TYPE_CHECKING:
 
 __all__ = ["lead_kafka_round"]
 
-# All versions are alike, and every client reads the oldest.
+# All versions have the same fields, and every client reads version 0.
 _WRITTEN_VERSION: Final = 0
-# From version 2 on a subscription says itself in which generation its claims are (KIP-792).
+# From version 2 on a subscription contains the generation of its claims (KIP-792).
 _FIRST_WITH_GENERATION: Final = 2
-# Nobody rejoins by itself for what a member may hold that could not be read.
+# No member rejoins by itself for resources that an unreadable member may own.
 _AGAIN_AFTER_MS: Final = 1_000
 
 
 @frozen
 class _Rules:
-    """How a protocol is led."""
+    """Rules of a protocol."""
 
     assignor: Assignor
     policy: Policy
@@ -87,10 +87,10 @@ def lead_kafka_round(
     """Decide and encode a round.
 
     Args:
-        members: as JoinGroup answered, in any order; a member id that is there twice counts once.
-        protocol: that the coordinator chose.
-        metadata: what exists; None when that is not known. A cooperative round then moves nothing,
-            and an eager one, whose members hold nothing, places what existed in the last round.
+        members: from the answer to JoinGroup, in any order; a repeated member id counts once.
+        protocol: protocol that the coordinator chose.
+        metadata: existing resources; None if unknown. A cooperative round then moves nothing. An
+            eager round, whose members own nothing, assigns the resources of the last round.
         context: circumstances of the round.
         failure: why there is no metadata, for the record.
     """
@@ -129,7 +129,7 @@ def _last_seen(context: RoundContext) -> ResourceSet:
 
 
 def _with_round_to_come(decided: DecidedRound, context: RoundContext) -> PolicyState:
-    """What is remembered, with a time for the round that nobody else would ask for."""
+    """Return the memory with the time of a further round that only the leader can start."""
     withheld = decided.plan.waiting & ~decided.group.claimed()
     if not withheld.any():
         return decided.state
@@ -187,7 +187,7 @@ def _claim(member: JoinedMember, protocol: KafkaProtocol) -> MemberClaim:
 
 
 def _owned(subscription: Subscription, protocol: KafkaProtocol) -> tuple[ResourceSet, int]:
-    """What a member claims, and in which generation; a wish in the protocol `sticky`."""
+    """Return a member's claims and their generation; only a preference in `sticky`."""
     match protocol:
         case KafkaProtocol.COOPERATIVE_STICKY if subscription.version >= _FIRST_WITH_GENERATION:
             return subscription.owned, subscription.generation

@@ -1,7 +1,6 @@
-"""What a round starts from: the members' subscriptions, the metadata, the lags.
+"""The input of a round: the members' subscriptions, the metadata, the lags.
 
-The one rule of this file: no member can fail the round. A subscription that cannot be decoded
-becomes a claim that says so, and a record.
+No member can fail the round: an undecodable subscription becomes an unreadable claim and a record.
 """
 
 from __future__ import annotations
@@ -38,20 +37,19 @@ __all__ = [
 
 @frozen(kw_only=True)
 class RoundRequest:
-    """Everybody's subscription, decoded once.
+    """All subscriptions, decoded once.
 
     Attributes:
         claims: one per member, ascending by member id.
-        topics: names that at least one member subscribes to, ascending: what the host looks up.
-        records: a `SubscriptionUnreadable` per member whose subscription could not be decoded.
-        index_min: smallest index that a resource may have: 0 for partitions, -1 where a group
-            shares connectors.
-        owned_wire: what each of the claims owns, as it stood in the subscription; None where we
-            would write it in other bytes. Who keeps just that gets the same bytes back.
-        old_readers: ids of members that may read assignments of version 1 only, as Design I has
-            them: those whose subscription is of version 1 or older, and who tell of no delay.
-        joined_topics: what each of the claims subscribes to, in the member's own words, also where
-            the host has put something else for them.
+        topics: names with a subscriber, ascending; the host looks them up.
+        records: a `SubscriptionUnreadable` for each undecodable subscription.
+        index_min: smallest index of a resource: 0 for partitions, -1 in groups of connectors.
+        owned_wire: bytes of each claim in the subscription; None if we would encode it differently.
+            A member that keeps exactly its claims gets the same bytes back.
+        old_readers: ids of members that may read only assignments of version 1, as in Design I:
+            their subscription has version 1 or older, and they report no delay.
+        joined_topics: subscription of each claim as the member sent it, even if the host has
+            replaced it.
     """
 
     claims: tuple[MemberClaim, ...]
@@ -65,11 +63,11 @@ class RoundRequest:
 
 @frozen(kw_only=True)
 class TopicMetadata:
-    """What exists, as the leader sees it.
+    """The existing resources, as the leader sees them.
 
     Attributes:
         resources: every resource of the subscribed names.
-        racks: racks of each resource's replicas by name and index; None when unknown.
+        racks: racks of each resource's replicas by name and index; None if unknown.
     """
 
     resources: ResourceSet

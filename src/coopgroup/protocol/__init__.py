@@ -1,9 +1,8 @@
 """Embedded messages of a group: bytes to values and back, bounds-checked.
 
-What members and their leader say to each other travels as bytes that the group coordinator never
-reads. Values and codecs are apart: `values` holds what a message says, the other modules how it
-stands on the wire. The byte layout is written down in docs/wire_format.md, the schemas stand in
-the folder `protocol/` of the repository.
+Members and their leader exchange bytes that the group coordinator never reads. Module `values` has
+the content of the messages, the other modules their wire format. docs/wire_format.md describes the
+bytes; the repository's folder `protocol/` has the schemas.
 """
 
 from coopgroup.protocol.assignment import ASSIGNMENT_NEWEST, decode_assignment, encode_assignment

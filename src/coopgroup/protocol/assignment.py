@@ -1,10 +1,10 @@
 """Codec of our assignment, leader to member, v1 and v2.
 
-`assigned` stands where Kafka's ConsumerProtocolAssignment has it, so Kafka's own tools can describe
-our groups. They cannot read a null `assigned`: it is never written, and refused when read.
+`assigned` is at the position of Kafka's ConsumerProtocolAssignment, so Kafka's own tools can
+describe our groups. They cannot read a null `assigned`, so it is never written and is refused.
 
-A version 2 may end in one field more, `loss_timeout_ms`. It stands there only where it says what
-the time-out before it does not: then moves go on at a pace, and that time-out is theirs.
+A version 2 can end with one more field, `loss_timeout_ms`. The field is present only if the two
+deadlines differ: then the time-out before it is for moves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from coopgroup.protocol.writer import packed_int32, require_version
 __all__ = ["ASSIGNMENT_NEWEST", "decode_assignment", "encode_assignment"]
 
 _OLDEST: Final = 1
-_LIKELY_REST: Final = 2 * INT32.size  # nothing to revoke, and one time-out
+_LIKELY_REST: Final = 2 * INT32.size  # an empty `revoked` and one time-out
 _TIMEOUT: Final = "scheduled_rebalance_timeout_ms"
 _LOSS_TIMEOUT: Final = "loss_timeout_ms"
 
@@ -41,16 +41,16 @@ def encode_assignment(
     """Write an assignment.
 
     Args:
-        assignment: what to write; its own `version` plays no part.
+        assignment: the assignment; its own `version` is ignored.
         version: 1 or 2.
-        index_min: smallest index allowed: 0 for partitions, -1 where a connector counts.
-        assigned_wire: the bytes of `assigned` where they are known, from the subscription of a
-            member that keeps what it owns.
+        index_min: smallest allowed index: 0 for partitions, -1 in groups of connectors.
+        assigned_wire: bytes of `assigned` if known, from the subscription of a member that keeps
+            its resources.
 
     Raises:
-        EncodeError: the version does not exist or lacks a time-out that is set (a member that
-            never heard of it would wait for ever), a field does not fit its wire type, or the
-            wait for a lost owner does not end after the time-out.
+        EncodeError: the version does not exist or cannot carry a time-out that is set (the member
+            would never learn it), a field does not fit its wire type, or the wait for a lost owner
+            does not end after the time-out.
     """
     timeout_ms = assignment.scheduled_rebalance_timeout_ms
     parts = [
@@ -76,17 +76,17 @@ def decode_assignment(
 ) -> Assignment:
     """Read an assignment.
 
-    A newer version is refused, unlike a newer subscription: the next one need not keep today's
-    prefix, and a member that misreads its assignment might work beside another owner.
+    A newer version is refused, unlike a newer subscription. The next version need not keep this
+    prefix, and a member that misread its assignment might work beside another owner.
 
     Args:
-        content: the bytes of the member's assignment in SyncGroup.
-        index_min: smallest index allowed: 0 for partitions, -1 where a connector counts.
-        skips_rest: whether bytes after the last field that is known are passed over, as members
-            do: a later release may append what earlier ones need not know.
+        content: bytes of the member's assignment in SyncGroup.
+        index_min: smallest allowed index: 0 for partitions, -1 in groups of connectors.
+        skips_rest: whether to skip bytes after the last known field, as members do. A later release
+            may append fields.
 
     Raises:
-        DecodeError: the bytes hold no assignment.
+        DecodeError: the bytes are not an assignment.
     """
     reader = ByteReader(content)
     version = reader.read_int16("version")
@@ -94,7 +94,7 @@ def decode_assignment(
         raise UnsupportedVersionError(
             f"version: got {version}, expected {_OLDEST} to {ASSIGNMENT_NEWEST}", 0
         )
-    # Mostly what was assigned before: as this member's own assignment, or as what it claims.
+    # Usually the bytes were read before, as this member's assignment or as its claims.
     assigned, _ = read_recent_resources(
         reader, "assigned", index_min=index_min, likely_end=len(content) - _LIKELY_REST
     )
@@ -129,7 +129,7 @@ def _read_timeout_ms(reader: ByteReader) -> int:
 
 
 def _read_loss_timeout_ms(reader: ByteReader, timeout_ms: int) -> int | None:
-    """Read what may follow a time-out that is set; None when nothing does."""
+    """Read the optional field after a time-out that is set; None if it is absent."""
     if not reader.left:
         return None
     offset = reader.offset

@@ -1,7 +1,7 @@
-"""Codec of Kafka's own ConsumerProtocolAssignment, v0 to v3, which are all alike.
+"""Codec of Kafka's own ConsumerProtocolAssignment, v0 to v3, which have the same fields.
 
-Needed where a group is led by one of Kafka's clients, and to see our assignments as Kafka's tools
-see them: these stop reading after the user data, whatever follows, and so does this codec.
+It is needed if one of Kafka's clients leads the group, and to see our assignments as Kafka's tools
+see them. Like these tools, this codec skips all bytes after the user data.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ def encode_kafka_assignment(
     """Write an assignment that Kafka's own clients read.
 
     Args:
-        assignment: what to write; its own `version` plays no part.
+        assignment: the assignment; its own `version` is ignored.
         version: 0 to 3.
-        index_min: smallest index allowed.
+        index_min: smallest allowed index.
 
     Raises:
         EncodeError: the version does not exist, or a field does not fit its wire type.
@@ -41,11 +41,11 @@ def decode_kafka_assignment(content: bytes, *, index_min: int = 0) -> KafkaAssig
     """Read an assignment of Kafka's own clients; bytes after the user data are skipped.
 
     Args:
-        content: the bytes of the member's assignment in SyncGroup.
-        index_min: smallest index allowed.
+        content: bytes of the member's assignment in SyncGroup.
+        index_min: smallest allowed index.
 
     Raises:
-        DecodeError: the bytes hold no such assignment.
+        DecodeError: the bytes are not such an assignment.
     """
     reader = ByteReader(content)
     version = reader.read_int16("version")

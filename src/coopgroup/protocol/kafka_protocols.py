@@ -1,8 +1,8 @@
-"""The protocols of Kafka's own clients, by the names under which the group coordinator chooses.
+"""The protocols of Kafka's own clients, by the names that the group coordinator uses.
 
-Rebalance protocols in the sense of KIP-429: under an eager one the leader gives everything out
-anew, whoever has it, so members give up all that they hold before they join. Under the cooperative
-one members hold on to it, and nothing is given to a member that another one still claims.
+These are rebalance protocols as in KIP-429. Under an eager protocol members give up everything
+before they join, and the leader assigns all resources anew. Under the cooperative protocol members
+keep their resources, and a claimed resource is not assigned to another member.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class KafkaProtocol(enum.Enum):
 
     @property
     def is_eager(self) -> bool:
-        """Whether its members must hold nothing when they join."""
+        """Whether its members must own nothing when they join."""
         return self is not KafkaProtocol.COOPERATIVE_STICKY
 
 
@@ -31,5 +31,5 @@ _BY_NAME: Final = {protocol.value: protocol for protocol in KafkaProtocol}
 
 
 def kafka_protocol(name: str) -> KafkaProtocol | None:
-    """The protocol of Kafka's clients with a name; None for every other, such as ours."""
+    """Return the protocol of Kafka's clients with this name; None for any other, such as ours."""
     return _BY_NAME.get(name)

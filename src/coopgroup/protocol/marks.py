@@ -1,8 +1,8 @@
-"""How a member of ours is told from others while the group speaks another client's protocol.
+"""The signature of our members while the group speaks another client's protocol.
 
-At the end of the user data that the protocol wants stands an empty one of ours. Other clients pass
-over what follows their own, and range and roundrobin have none. Only people look at the mark
-(`coopgroup group migrate`): no leader decides by it.
+Empty user data in our format follows the user data of that protocol. Other clients skip bytes after
+their own, and range and roundrobin have none. Only `coopgroup group migrate` reads the signature;
+no leader decides by it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _MARK: Final = encode_user_data(UserData())
 
 
 def with_mark(user_data: bytes) -> bytes:
-    """User data of another client's protocol, marked as that of a member of ours."""
+    """Append our signature to user data of another client's protocol."""
     return user_data + _MARK
 
 
 def has_mark(user_data: bytes | None) -> bool:
-    """Whether a member of ours wrote user data of another client's protocol."""
+    """Return whether user data of another client's protocol has our signature."""
     return user_data is not None and user_data.endswith(_MARK)
 
 
 def without_mark(user_data: bytes) -> bytes:
-    """User data as the protocol wants it."""
+    """Remove the signature from user data."""
     return user_data.removesuffix(_MARK)

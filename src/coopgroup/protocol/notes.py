@@ -1,9 +1,9 @@
-"""What a leader notes behind the assignment of a static member, for its next life.
+"""The trailer behind the assignment of a static member, for its next process.
 
-A static member that comes back is given what the group stores for it, without a round (KIP-345),
-the leader too (KIP-814). Nothing else tells it whether that still fits: what it subscribes to, and
-what there is to share, may have changed since the round. So the leader adds what it went by, as
-checksums. Members pass over bytes behind an assignment, ours of any release and Kafka's own tools.
+A static member that returns gets its stored assignment without a round (KIP-345), also as leader
+(KIP-814). Its subscription, or the shared resources, may have changed since the round. So the
+leader appends checksums of both. All readers skip these bytes: our members of any release, and
+Kafka's own tools.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _NOT_SAID: Final = 0
 
 @frozen(kw_only=True)
 class AssignmentNote:
-    """What an assignment was made from.
+    """Checksums of the input of an assignment.
 
     Attributes:
-        topics: `names_digest` of what the member subscribed to.
-        shared: `resources_digest` of all that the group had to share, for the leader of the round;
-            None for others, and where it did not know.
+        topics: `names_digest` of the member's subscription.
+        shared: `resources_digest` of all resources of the group, only for the leader of the round;
+            None for other members, and if unknown.
     """
 
     topics: int
@@ -48,18 +48,18 @@ class AssignmentNote:
 
 
 def with_note(assignment: bytes, note: AssignmentNote) -> bytes:
-    """An assignment with a note behind it.
+    """Append a trailer to an assignment.
 
     Args:
-        assignment: the bytes, without a time-out: what may follow that would be misread.
-        note: what to add.
+        assignment: the bytes, without a time-out, because the trailer would be misread after one.
+        note: the trailer.
     """
     shared = _NOT_SAID if note.shared is None else note.shared
     return assignment + _LAYOUT.pack(note.topics, shared, _MAGIC)
 
 
 def note_of(assignment: bytes) -> AssignmentNote | None:
-    """The note behind an assignment, None where there is none."""
+    """Return the trailer of an assignment, or None."""
     if not assignment.endswith(_MAGIC) or len(assignment) < _LAYOUT.size:
         return None
     topics, shared, _ = _LAYOUT.unpack(assignment[-_LAYOUT.size :])
@@ -67,12 +67,12 @@ def note_of(assignment: bytes) -> AssignmentNote | None:
 
 
 def without_note(assignment: bytes) -> bytes:
-    """An assignment without the note behind it, if there is one."""
+    """Return an assignment without its trailer, if it has one."""
     return assignment if note_of(assignment) is None else assignment[: -_LAYOUT.size]
 
 
 def names_digest(names: Sequence[str]) -> int:
-    """A checksum of names, CRC-32 of their UTF-8 with a zero byte after each; never 0.
+    """Return the CRC-32 of the names in UTF-8, each followed by a zero byte; never 0.
 
     Args:
         names: ascending and distinct.
@@ -81,6 +81,6 @@ def names_digest(names: Sequence[str]) -> int:
 
 
 def resources_digest(resources: ResourceSet) -> int:
-    """A checksum of resources, never 0: of their names, then how many of each, then the indices."""
+    """Return a checksum of resources, never 0: of their names, their counts, then the indices."""
     digest = zlib.crc32(resources.starts.astype(">i8").tobytes(), names_digest(resources.names))
     return zlib.crc32(resources.flat_indices.astype(">i4").tobytes(), digest) or 1

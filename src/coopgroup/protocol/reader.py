@@ -1,9 +1,9 @@
 """`ByteReader`: Kafka's classic types, read in order, with the offset in every error.
 
-Rules of this file: a length or count is checked against the bytes that are left BEFORE anything
-of that size is made, so reading takes time and memory in proportion to the bytes given and never
-to what they claim. Integers are big-endian; STRING is int16 length and UTF-8, BYTES int32 length,
-ARRAY int32 count; -1 stands for null where null is allowed.
+A length or count is checked against the remaining bytes BEFORE memory of that size is allocated. So
+time and memory are proportional to the received bytes, not to the counts in them. Integers are
+big-endian; STRING is int16 length and UTF-8, BYTES int32 length, ARRAY int32 count; -1 is null
+where null is allowed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def require_count(count: int, *, bytes_min: int, left: int, field: str, offset: 
     """Refuse a count or length that the remaining bytes cannot hold.
 
     Args:
-        count: how many items the bytes claim.
-        bytes_min: fewest bytes that one item takes.
+        count: number of items.
+        bytes_min: minimum bytes per item.
         left: bytes after the count.
-        field: what is counted, for the message.
-        offset: where the count stands.
+        field: counted field, for the message.
+        offset: position of the count.
 
     Raises:
-        InvalidCountError: it is negative, or the bytes end before so many items.
+        InvalidCountError: the count is negative, or exceeds the remaining bytes.
     """
     if count < 0:
         raise InvalidCountError(f"{field}: length {count} is negative", offset)
@@ -53,11 +53,11 @@ def decoded_string(raw: bytes, *, field: str, offset: int) -> str:
 
     Args:
         raw: the bytes of the string alone.
-        field: what is read, for the message.
-        offset: where the bytes stand in the message.
+        field: name of the field, for the message.
+        offset: position of the bytes in the message.
 
     Raises:
-        InvalidStringError: the bytes are no UTF-8; its offset is that of the first such byte.
+        InvalidStringError: the bytes are not UTF-8; its offset is that of the first wrong byte.
     """
     try:
         return raw.decode()
@@ -67,7 +67,7 @@ def decoded_string(raw: bytes, *, field: str, offset: int) -> str:
 
 @final
 class ByteReader:
-    """A place in a message, moving forward.
+    """A position in a message, moving forward.
 
     Args:
         content: the whole message.
@@ -86,7 +86,7 @@ class ByteReader:
 
     @property
     def left(self) -> int:
-        """Count of bytes that were not read yet."""
+        """Number of unread bytes."""
         return len(self.content) - self.offset
 
     def read_int16(self, field: str) -> int:
@@ -117,22 +117,22 @@ class ByteReader:
         """Read a STRING that may not be null.
 
         Raises:
-            DecodeError: it is null, does not end in time or is no UTF-8.
+            DecodeError: the string is null, exceeds the message or is not UTF-8.
         """
         return self._read_string_of(self._read_length(INT16, field), field)
 
     def read_strings(self, field: str) -> list[str]:
-        """Read an ARRAY of STRING, neither of them null.
+        """Read an ARRAY of STRING; array and strings may not be null.
 
         Raises:
-            DecodeError: a count or length is wrong, or a string is no UTF-8.
+            DecodeError: a count or length is wrong, or a string is not UTF-8.
         """
         count = self.read_count(field, bytes_min=INT16.size)
         content, offset, size = self.content, self.offset, len(self.content)
         strings: list[str] = []
         append, unpack_length = strings.append, INT16.unpack_from
         try:
-            for _ in range(count):  # a member may subscribe to 10,000 topics: no call per string
+            for _ in range(count):  # no call per string: a member can subscribe to 10,000 topics
                 length = unpack_length(content, offset)[0]
                 start = offset + 2
                 if not 0 <= length <= size - start:
@@ -144,14 +144,14 @@ class ByteReader:
             pass
         self.offset = offset
         if len(strings) < count:
-            self.read_string(field)  # raises: it says what is wrong with the next one
+            self.read_string(field)  # raises the error of the next string
         return strings
 
     def read_nullable_string(self, field: str) -> str | None:
         """Read a NULLABLE_STRING.
 
         Raises:
-            DecodeError: it does not end in time or is no UTF-8.
+            DecodeError: the string exceeds the message or is not UTF-8.
         """
         length = self._read_length(INT16, field, nullable=True)
         return None if length == NULL else self._read_string_of(length, field)
@@ -160,7 +160,7 @@ class ByteReader:
         """Read NULLABLE_BYTES.
 
         Raises:
-            DecodeError: they do not end in time.
+            DecodeError: the bytes exceed the message.
         """
         length = self._read_length(INT32, field, nullable=True)
         return None if length == NULL else self._take(length)
@@ -169,16 +169,16 @@ class ByteReader:
         """Read the count of an ARRAY that may not be null.
 
         Args:
-            field: what is counted, for messages.
-            bytes_min: fewest bytes that one item takes.
+            field: counted field, for messages.
+            bytes_min: minimum bytes per item.
 
         Raises:
-            DecodeError: it is negative, or more than the bytes that are left can hold.
+            DecodeError: the count is negative, or exceeds the remaining bytes.
         """
         return self._read_length(INT32, field, bytes_min=bytes_min)
 
     def read_nullable_count(self, field: str, *, bytes_min: int) -> int | None:
-        """Read the count of an ARRAY, None for a null one; else as `read_count`."""
+        """Read the count of an ARRAY, None for null; otherwise as `read_count`."""
         count = self._read_length(INT32, field, bytes_min=bytes_min, nullable=True)
         return None if count == NULL else count
 

@@ -1,15 +1,12 @@
-"""`RecentlyRead`: parts of messages that were read lately, and what they say.
+"""`RecentlyRead`: a bounded cache of decoded parts of messages.
 
-A leader reads the same bytes again and again: members of a group subscribe to the same topics, and
-most of them claim in one round what they claimed in the round before. What bytes say depends on
-nothing else, so what was read before need not be read again.
+A leader reads the same bytes repeatedly: members subscribe to the same topics, and most of them
+claim the same resources as in the last round. Values are immutable, and forgotten parts are read
+again, so the cache affects only the time.
 
-Rules of this file: values are never changed; how much is kept is bounded; and what is forgotten is
-read again. Nothing depends on it but the time that reading takes.
-
-Theory of operation: two generations. What is new or in use stands in the young one. When that has
-half of what may be kept it becomes the old one, and what was in the old one and in no use since is
-forgotten. Threads that meet here lose entries at worst.
+Theory of operation: two generations. New and used entries are in the young generation. When it
+reaches half of the limit, it becomes the old generation, and unused entries of the former old
+generation are dropped. Concurrent threads can at worst lose entries.
 """
 
 from __future__ import annotations
@@ -23,10 +20,10 @@ T = TypeVar("T")
 
 @final
 class RecentlyRead(Generic[T]):
-    """What bytes say.
+    """Values of bytes.
 
     Args:
-        size_max: how much is kept at most; the unit is that of the sizes given to `keep`.
+        size_max: limit, in the unit of the sizes given to `keep`.
     """
 
     __slots__ = ("_old", "_size_max", "_young", "_young_size")
@@ -39,7 +36,7 @@ class RecentlyRead(Generic[T]):
         self._young_size = 0
 
     def find(self, content: bytes) -> T | None:
-        """What these bytes say; None if that is not known."""
+        """Return the value of these bytes, or None."""
         found = self._young.get(content)
         if found is None:
             found = self._old.get(content)
@@ -49,12 +46,12 @@ class RecentlyRead(Generic[T]):
         return found[0]
 
     def keep(self, content: bytes, value: T, size: int) -> None:
-        """Remember what bytes say.
+        """Store the value of bytes.
 
         Args:
-            content: the bytes, or what tells them from others.
-            value: what they say.
-            size: how much this is of what may be kept; more than half of that is not kept.
+            content: the bytes, or a key for them.
+            value: the value.
+            size: size of the entry; entries above half of the limit are not stored.
         """
         half = self._size_max // 2
         if size > half:

@@ -117,12 +117,12 @@ def packed_resources(resources: ResourceSet, field: str, *, index_min: int) -> b
     """Write an array, names and indices ascending.
 
     Args:
-        resources: what to write.
-        field: what is written, for messages.
-        index_min: smallest index that is allowed.
+        resources: the resources.
+        field: name of the field, for messages.
+        index_min: smallest allowed index.
 
     Raises:
-        EncodeError: an index is too small, or a name has no wire form.
+        EncodeError: an index is too small, or a name cannot be encoded.
     """
     indices = resources.flat_indices
     if indices.size and (least := int(indices.min())) < index_min:
@@ -139,7 +139,7 @@ def packed_resources(resources: ResourceSet, field: str, *, index_min: int) -> b
 
 
 def packed_recent_resources(resources: ResourceSet, field: str, *, index_min: int) -> bytes:
-    """Write an array that will soon be read again: what a member is assigned, it claims later."""
+    """Write an array and cache it, because a member later claims its assigned resources."""
     section = packed_resources(resources, field, index_min=index_min)
     recent = _RECENT.get(index_min)
     if recent is not None:
@@ -150,21 +150,21 @@ def packed_recent_resources(resources: ResourceSet, field: str, *, index_min: in
 def packed_nullable_resources(
     resources: ResourceSet | None, field: str, *, index_min: int
 ) -> bytes:
-    """Write an array, null for None; else as `packed_resources`."""
+    """Write an array, null for None; otherwise as `packed_resources`."""
     if resources is None:
         return INT32.pack(NULL)
     return packed_resources(resources, field, index_min=index_min)
 
 
 class _Entries(NamedTuple):
-    """An array whose counts are right, with one item per name in each list.
+    """An array with valid counts; each list has one item per name.
 
     Attributes:
-        field: what is read, for messages.
-        offset: where the first entry stands.
+        field: name of the field, for messages.
+        offset: position of the first entry.
         names: in wire order.
-        name_lengths: bytes of each.
-        counts: indices of each.
+        name_lengths: bytes of each name.
+        counts: number of indices of each name.
         wire_indices: all indices one after the other, four bytes each.
     """
 
@@ -176,7 +176,7 @@ class _Entries(NamedTuple):
     wire_indices: bytes
 
     def offset_of(self, number: int) -> int:
-        """Where entry `number` stands in the message."""
+        """Return the position of entry `number` in the message."""
         return (
             self.offset
             + number * _ENTRY_BYTES_MIN
@@ -222,7 +222,7 @@ def _read_entries(reader: ByteReader, field: str, count: int) -> _Entries:
 
 
 def _known_name(raw: bytes) -> str:
-    """Decode a name that was not read lately, and keep it: members own parts of the same topics."""
+    """Decode and cache a new name: members own parts of the same topics."""
     name = raw.decode()
     if len(raw) <= _NAME_BYTES_KEPT:
         if len(_NAMES) >= _NAMES_MAX:
@@ -243,7 +243,7 @@ def _refuse_length(content: bytes, offset: int, field: str, *, is_count: bool) -
 
 
 def _resource_set(entries: _Entries, index_min: int) -> tuple[ResourceSet, bool]:
-    """What entries say, and whether that is how we write it."""
+    """Return the set of the entries, and whether we would write the same bytes."""
     indices = np.frombuffer(entries.wire_indices, dtype=_WIRE_INT32).astype(np.int32)
     starts = np.array([0, *accumulate(entries.counts)], dtype=np.int64)
     names_ascend = all(map(lt, entries.names, islice(entries.names, 1, None)))
@@ -290,7 +290,7 @@ def _refuse_index(entries: _Entries, starts: Int64Array, place: int, complaint: 
 
 
 def _sorted_set(entries: _Entries, starts: Int64Array, indices: Int32Array) -> ResourceSet:
-    """Sort what another client sent in another order, and refuse what it sent twice."""
+    """Sort entries that another client sent in another order, and refuse repeated ones."""
     name_order = sorted(range(len(entries.names)), key=entries.names.__getitem__)
     ranks = np.empty(len(name_order), dtype=np.int64)
     ranks[name_order] = np.arange(len(name_order), dtype=np.int64)

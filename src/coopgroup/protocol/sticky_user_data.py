@@ -1,11 +1,11 @@
-"""Codec of the user data of Kafka's sticky assignors, which is not ours.
+"""Codec of the user data of Kafka's sticky assignors.
 
-StickyAssignor tells what its member held before it gave that up: an array of (topic, partitions),
-and from version 1 on the generation of it. No version stands before them, so a reader tries the
-newer form, then the older one, and takes anything else for nothing. CooperativeStickyAssignor of
-Kafka's Java client writes a bare generation, for clients whose subscription has no room for one;
-other clients write there what StickyAssignor does (librdkafka, franz-go) or nothing (kafka-python).
-A bare generation is four bytes long, which the other forms can only be when they are empty.
+StickyAssignor sends its member's previous resources: an array of (topic, partitions), and from
+version 1 on their generation. The data has no version number. So a reader tries the newer form,
+then the older one, and treats anything else as empty. CooperativeStickyAssignor of Kafka's Java
+client writes only a generation, for subscriptions without a generation field. Other clients write
+the form of StickyAssignor there (librdkafka, franz-go) or nothing (kafka-python). A generation has
+four bytes; the other forms have four bytes only if they are empty.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _GENERATION_BYTES: Final = 4
 
 @frozen(kw_only=True)
 class StickyUserData:
-    """What a member of Kafka's sticky protocol says of its last assignment.
+    """The last assignment that a member of Kafka's sticky protocol reports.
 
     Attributes:
-        previous: what it held; it may have given that up since.
-        generation: in which it was assigned that, NO_GENERATION when unknown.
+        previous: its resources; it may have given them up since.
+        generation: generation of that assignment, `NO_GENERATION` if unknown.
     """
 
     previous: ResourceSet = EMPTY
@@ -50,16 +50,16 @@ def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
     """Write user data of StickyAssignor, version 1.
 
     Raises:
-        EncodeError: a name or a number has no wire form.
+        EncodeError: a name or a number cannot be encoded.
     """
     previous = packed_resources(user_data.previous, "previous", index_min=0)
     return previous + packed_int32(user_data.generation, "generation")
 
 
 def decode_sticky_user_data(content: bytes | None) -> StickyUserData:
-    """Read user data of StickyAssignor; what is none says that nothing was held.
+    """Read user data of StickyAssignor; unreadable data counts as empty.
 
-    As Kafka's clients do: a member that cannot be understood only loses its stickiness.
+    Kafka's clients do the same: a member with unreadable data only loses its stickiness.
 
     Args:
         content: `Subscription.user_data`.
@@ -80,7 +80,7 @@ def encode_cooperative_generation(generation: int) -> bytes:
 
 
 def decode_cooperative_generation(content: bytes | None) -> int:
-    """The generation in the user data of CooperativeStickyAssignor, NO_GENERATION for none.
+    """Return the generation in user data of CooperativeStickyAssignor, or `NO_GENERATION`.
 
     Args:
         content: `Subscription.user_data`.

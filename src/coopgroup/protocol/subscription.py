@@ -1,11 +1,11 @@
 """Codec of the subscription, member to leader: Kafka's ConsumerProtocolSubscription v0 to v3.
 
-Theory of operation: a version only ever appends fields (KIP-429 owned, KIP-792 generation, KIP-881
-rack), so a version that is newer than ours is read by the prefix that we know.
+Theory of operation: a new version only appends fields (KIP-429 owned, KIP-792 generation, KIP-881
+rack). So we read the known fields of a newer version.
 
-Members of a group send the same topics, and mostly own what they owned before, so both are looked
-up in what was read lately (module `recent`) before they are read. No list of topics, and no array
-of resources, is the beginning of another one: bytes that begin as one that was read say the same.
+Members of a group send the same topics and mostly the same resources as before. Both are looked up
+in a cache (module `recent`) before they are decoded. No list of topics and no array of resources is
+a prefix of another one, so a cached prefix identifies the value.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _ALIKE_MAX: Final = 8
 _TOPICS: Final = RecentlyRead[tuple[tuple[bytes, TopicNames], ...]](2**24)
 """Lists of topics by their length and first topic: newest first, 16 MiB at most."""
 _NULL_STRING: Final = INT16.pack(NULL)
-_RACK_BYTES_MAX: Final = 64  # of a rack that is guessed; longer ones cost a second reading
+_RACK_BYTES_MAX: Final = 64  # longest guessed rack; a longer one costs a second reading
 
 
 def encode_subscription(
     subscription: Subscription, version: int = SUBSCRIPTION_NEWEST, *, index_min: int = 0
 ) -> bytes:
-    """Write a subscription; what the version lacks is left out, as Kafka's clients do.
+    """Write a subscription; fields that the version lacks are left out, as in Kafka's clients.
 
     Args:
-        subscription: what to write; its own `version` plays no part.
+        subscription: the subscription; its own `version` is ignored.
         version: 0 to 3.
-        index_min: smallest index that may be owned: 0 for partitions, -1 where a connector counts.
+        index_min: smallest allowed index: 0 for partitions, -1 in groups of connectors.
 
     Raises:
         EncodeError: the version does not exist, or a field does not fit its wire type.
@@ -78,18 +78,18 @@ def decode_subscription(
 ) -> Subscription:
     """Read a subscription.
 
-    Topics may come in any order and repeated: clients of other languages send them as the user
-    wrote them. A v1 that ends right after the user data claims nothing: some clients say v1
-    and write v0 (franz-go issue 493). A negative generation means none, as it does to Kafka.
+    Topics may be unsorted and repeated, because some clients send them as the user wrote them. A v1
+    that ends after the user data claims nothing: some clients declare v1 and write v0 (franz-go
+    issue 493). A negative generation means none, as in Kafka.
 
     Args:
-        content: the bytes of the member's protocol metadata in JoinGroup.
-        index_min: smallest index that may be owned: 0 for partitions, -1 where a connector counts.
-        skips_rest: whether bytes after the last field of the version are passed over, as leaders
-            do: a member that says more than they know must not count as one that says nothing.
+        content: bytes of the member's protocol metadata in JoinGroup.
+        index_min: smallest allowed index: 0 for partitions, -1 in groups of connectors.
+        skips_rest: whether to skip bytes after the last field of the version, as leaders do. A
+            newer member must not count as unreadable.
 
     Raises:
-        DecodeError: the bytes hold no subscription.
+        DecodeError: the bytes are not a subscription.
     """
     subscription, _ = read_subscription(content, index_min=index_min, skips_rest=skips_rest)
     return subscription
@@ -98,7 +98,7 @@ def decode_subscription(
 def read_subscription(
     content: bytes, *, index_min: int, skips_rest: bool
 ) -> tuple[Subscription, bytes | None]:
-    """Read a subscription, and find what it owns as it stands on the wire.
+    """Read a subscription, and return the bytes of its owned resources.
 
     Args:
         content: see `decode_subscription`.
@@ -106,10 +106,10 @@ def read_subscription(
         skips_rest: the same.
 
     Returns:
-        The subscription; and the bytes of `owned`, None where we would write others for it.
+        The subscription, and the bytes of `owned`; None if we would write other bytes.
 
     Raises:
-        DecodeError: the bytes hold no subscription.
+        DecodeError: the bytes are not a subscription.
     """
     reader = ByteReader(content)
     version = reader.read_int16("version")
@@ -149,7 +149,7 @@ def _read_topics(reader: ByteReader) -> TopicNames:
 
 
 def _end_of_first_topic(content: bytes, start: int) -> int:
-    """Where the first name of a list of topics ends; it and their number tell most lists apart."""
+    """Return the end of the first topic name; with the count it distinguishes most lists."""
     length_at = start + INT32.size
     if len(content) < length_at + INT16.size:
         return length_at
@@ -167,10 +167,10 @@ def _read_owned(
 
 
 def _likely_end_of_owned(content: bytes, version: int) -> int:
-    """Where the owned resources end, if the bytes that follow look as they mostly do.
+    """Return the end of the owned resources if the following bytes have their usual form.
 
-    Generation and rack stand at the end, and of the rack only its length may vary. A wrong guess is
-    harmless: at a wrong end no array ends that was read before.
+    Generation and rack are at the end, and only the length of the rack varies. A wrong guess is
+    harmless, because no cached array ends there.
     """
     end = len(content)
     if version >= 3:

@@ -1,8 +1,8 @@
-"""Codec of the user data that our assignors add to a subscription.
+"""Codec of our user data in a subscription.
 
-Four bytes of magic, an int16 version from 1, then fields that later versions only append to. The
-magic keeps foreign user data apart: Kafka's CooperativeStickyAssignor puts a bare int32 generation
-there, its StickyAssignor a list of previous partitions, other clients nothing or anything.
+Four bytes of magic, an int16 version from 1, then fields; a new version only appends fields. The
+magic distinguishes it from other user data: Kafka's CooperativeStickyAssignor writes an int32
+generation, StickyAssignor a list of previous partitions, other clients nothing or something else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coopgroup.protocol.writer import packed_int32, packed_int64
 
 __all__ = ["MAGIC", "USER_DATA_NEWEST", "decode_user_data", "encode_user_data"]
 
-# Read as StickyAssignor's first field, a count, or as a generation, these bytes are 1,668,773,220.
+# As StickyAssignor's first field (a count) or as a generation these bytes are 1,668,773,220.
 MAGIC: Final = b"cwud"
 USER_DATA_NEWEST: Final = 4
 _DELAY: Final = "remaining_delay_ms"
@@ -29,10 +29,11 @@ _RATE_UNITS_PER_S: Final = 1_000
 
 
 def encode_user_data(user_data: UserData) -> bytes:
-    """Write user data in the oldest version that can say it.
+    """Write user data in the oldest version that has all its fields.
 
     Raises:
-        EncodeError: a time or a version is negative or does not fit its type, or the rate is none.
+        EncodeError: a time or a version is negative or does not fit its type, or the rate is
+            invalid.
     """
     delay_ms, loss_ms = user_data.remaining_delay_ms, user_data.remaining_loss_ms
     rate_per_s, catalogue = user_data.consumption_rate_per_s, user_data.catalogue_version
@@ -49,16 +50,16 @@ def encode_user_data(user_data: UserData) -> bytes:
 
 
 def decode_user_data(content: bytes | None) -> UserData | None:
-    """Read user data; None for absent bytes and for bytes that are not ours.
+    """Read user data; None for absent user data and for that of other clients.
 
-    A newer version is read by the prefix that we know.
+    From a newer version the known fields are read.
 
     Args:
         content: `Subscription.user_data`.
 
     Raises:
-        DecodeError: the bytes begin as ours do and are damaged; offsets count from their start. A
-            subscription with such user data is itself readable.
+        DecodeError: the bytes have our magic and are damaged; offsets count from their start. The
+            subscription around them is still readable.
     """
     if content is None or not content.startswith(MAGIC):
         return None
@@ -73,7 +74,7 @@ def decode_user_data(content: bytes | None) -> UserData | None:
     catalogue = _read_int64(reader, _CATALOGUE) if version >= 4 else None
     if version <= USER_DATA_NEWEST:
         reader.require_end()
-    if version >= 3 and loss_ms == delay_ms:  # both are of one wait, or there is none
+    if version >= 3 and loss_ms == delay_ms:  # one wait, or none
         loss_ms = None
     return UserData(
         remaining_delay_ms=None if delay_ms == NULL else delay_ms,
@@ -106,7 +107,7 @@ def _packed_version(version: int) -> bytes:
 
 
 def _read_time(reader: ByteReader, field: str) -> int:
-    """Read ms, or -1: what that means is for the field to say."""
+    """Read a time in ms, or -1, whose meaning depends on the field."""
     return _not_below_null(reader.read_int32(field), field, reader.offset - INT32.size)
 
 

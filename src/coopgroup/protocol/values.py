@@ -1,7 +1,7 @@
-"""What the embedded messages say, without a word on how they stand on the wire.
+"""The content of the embedded messages, independent of their wire format.
 
-`version` is that of the bytes which a value was read from. It is kept because a leader may answer
-an old member differently; encoders take the version to write as an argument of their own.
+`version` is the version of the bytes from which a value was read, because a leader answers old
+members differently. Encoders take the version to write as an argument.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ KAFKA_ASSIGNMENT_NEWEST: Final = 3
 
 @final
 class TopicNames(tuple[str, ...]):
-    """Names that are ascending and distinct: sorted once, however many members send them.
+    """Ascending, distinct names: sorted once, however many members send them.
 
-    A tuple, but for how long a comparison takes: those of a group are mostly one and the same.
+    A tuple with a faster comparison, because the members of a group mostly share one object.
     """
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        """Whether the names are the same."""
+        """Return whether the names are equal."""
         return self is other or tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
-        """Whether the names differ."""
+        """Return whether the names differ."""
         return self is not other and tuple.__ne__(self, other)
 
     __hash__ = tuple.__hash__
 
 
 def ascending_distinct(names: Iterable[str]) -> TopicNames:
-    """Sort names, each once; what is so already is given back as it is."""
+    """Return the names sorted and without repeats; sorted names are returned unchanged."""
     if isinstance(names, TopicNames):
         return names
-    # Subscribing twice to one topic means nothing more than once, and some clients do send it.
-    # dict keeps the order, and names mostly come sorted: then sorting them costs next to nothing.
+    # Some clients send a topic twice, which means the same as once. dict keeps the order, and
+    # sorting already sorted names is cheap.
     return TopicNames(sorted(dict.fromkeys(names)))
 
 
 @frozen(kw_only=True)
 class Subscription:
-    """What a member tells the leader: Kafka's ConsumerProtocolSubscription.
+    """A member's message to the leader: Kafka's ConsumerProtocolSubscription.
 
     Attributes:
-        topics: subscribed names, ascending and distinct; given in any order.
-        user_data: what the member's assignor adds, None for nothing; see `decode_user_data`.
-        owned: what the member claims to hold.
-        generation: in which it last held that, NO_GENERATION when unknown.
-        rack: rack of its process, None when unknown.
-        version: of the bytes that this was read from.
+        topics: subscribed names, ascending and distinct; may be given in any order.
+        user_data: data of the member's assignor, or None; see `decode_user_data`.
+        owned: claimed resources.
+        generation: generation of the claims, `NO_GENERATION` if unknown.
+        rack: rack of its process, None if unknown.
+        version: version of the bytes that were read.
     """
 
     topics: tuple[str, ...] = field(converter=ascending_distinct)
@@ -83,16 +83,16 @@ class Subscription:
 
 @frozen(kw_only=True)
 class Assignment:
-    """What the leader tells a member.
+    """The leader's message to a member.
 
     Attributes:
-        assigned: the complete set that the member holds after this round, never a delta.
+        assigned: the complete set that the member owns after this round, never a delta.
         revoked: None for no follow-up round; empty for a follow-up round in which the member gives
-            up nothing; else what it must stop and commit before it rejoins.
+            up nothing; otherwise the resources to stop and commit before it rejoins.
         scheduled_rebalance_timeout_ms: ms from now until the next round is due, 0 for none.
-        loss_timeout_ms: given where that round is due only because paced moves go on: ms from now
-            until the wait for a lost owner ends, which is later; NO_LOSS when nobody is waited for.
-        version: of the bytes that this was read from.
+        loss_timeout_ms: present if that round is due only for moves: ms from now until the wait for
+            a lost owner ends, which is later; `NO_LOSS` without such a wait.
+        version: version of the bytes that were read.
     """
 
     assigned: ResourceSet
@@ -104,12 +104,12 @@ class Assignment:
 
 @frozen(kw_only=True)
 class KafkaAssignment:
-    """What the leader of a group of Kafka's own clients tells a member.
+    """The leader's message to a member in a group of Kafka's own clients.
 
     Attributes:
-        assigned: the complete set that the member holds after this round.
-        user_data: what the assignor adds, None for nothing.
-        version: of the bytes that this was read from.
+        assigned: the complete set that the member owns after this round.
+        user_data: data of the assignor, or None.
+        version: version of the bytes that were read.
     """
 
     assigned: ResourceSet
@@ -119,17 +119,17 @@ class KafkaAssignment:
 
 @frozen(kw_only=True)
 class UserData:
-    """What our assignors add to a subscription.
+    """Data that our assignors add to a subscription.
 
     Attributes:
-        remaining_delay_ms: scheduled delay that the member knows to be running, in ms: 0 when it
-            has just run out, None for none. A leader that is new to the group honours it.
-        remaining_loss_ms: given where that delay is a pause between paced moves: what is left of
-            the wait for a lost owner, in ms; NO_LOSS when the member knows of no such wait.
-        consumption_rate_per_s: records that the member gets done in a second of work, None while
-            that is not known. The wire carries thousandths.
-        catalogue_version: newest version of the group's catalogue that the member has seen, None
-            where the group shares partitions, or its catalogue has no versions.
+        remaining_delay_ms: remaining scheduled delay that the member knows of, in ms: 0 if it has
+            just ended, None for none. A leader that is new to the group honours it.
+        remaining_loss_ms: present if that delay is a pause between moves: the remaining wait for a
+            lost owner, in ms; `NO_LOSS` if the member knows of no such wait.
+        consumption_rate_per_s: records that the member processes in a second of work, None if
+            unknown. The wire format carries thousandths.
+        catalogue_version: newest version of the group's catalogue that the member has seen; None in
+            groups of partitions, or without versions.
     """
 
     remaining_delay_ms: int | None = None

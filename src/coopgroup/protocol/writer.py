@@ -29,7 +29,7 @@ def packed_int16(value: int, field: str) -> bytes:
     """Write an INT16.
 
     Raises:
-        EncodeError: it does not fit.
+        EncodeError: the value does not fit.
     """
     return _packed(INT16, value, field)
 
@@ -38,7 +38,7 @@ def packed_int32(value: int, field: str) -> bytes:
     """Write an INT32.
 
     Raises:
-        EncodeError: it does not fit.
+        EncodeError: the value does not fit.
     """
     return _packed(INT32, value, field)
 
@@ -47,7 +47,7 @@ def packed_int64(value: int, field: str) -> bytes:
     """Write an INT64.
 
     Raises:
-        EncodeError: it does not fit.
+        EncodeError: the value does not fit.
     """
     return _packed(INT64, value, field)
 
@@ -56,14 +56,14 @@ def packed_string(value: str, field: str) -> bytes:
     """Write a STRING.
 
     Raises:
-        EncodeError: it has a lone surrogate or takes more than 32,767 bytes.
+        EncodeError: the string has a lone surrogate or more than 32,767 bytes.
     """
     raw = _utf8(value, field)
     return INT16.pack(len(raw)) + raw
 
 
 def packed_nullable_string(value: str | None, field: str) -> bytes:
-    """Write a NULLABLE_STRING; else as `packed_string`."""
+    """Write a NULLABLE_STRING; otherwise as `packed_string`."""
     return INT16.pack(NULL) if value is None else packed_string(value, field)
 
 
@@ -71,7 +71,7 @@ def packed_nullable_bytes(value: bytes | None, field: str) -> bytes:
     """Write NULLABLE_BYTES.
 
     Raises:
-        EncodeError: there are more than an int32 can count.
+        EncodeError: the length exceeds an int32.
     """
     return INT32.pack(NULL) if value is None else packed_int32(len(value), field) + value
 
@@ -84,10 +84,10 @@ def packed_strings(values: Sequence[str], field: str) -> bytes:
 
 
 def require_version(version: int, *, oldest: int, newest: int) -> bytes:
-    """Write the version in front of a message.
+    """Write the version of a message.
 
     Raises:
-        EncodeError: there is no such version.
+        EncodeError: the version does not exist.
     """
     if not oldest <= version <= newest:
         raise EncodeError(f"version: got {version}, expected {oldest} to {newest}")
@@ -95,18 +95,18 @@ def require_version(version: int, *, oldest: int, newest: int) -> bytes:
 
 
 def all_utf8(values: Sequence[str], field: str) -> list[bytes]:
-    """Encode strings whose lengths an INT16 can hold; raises as `packed_string`."""
+    """Encode strings with INT16 lengths; raises as `packed_string`."""
     try:
         raws = list(map(str.encode, values))
     except UnicodeEncodeError:
         raws = []
     if len(raws) < len(values) or max(map(len, raws), default=0) > _STRING_BYTES_MAX:
-        return [_utf8(value, field) for value in values]  # says which one is wrong
+        return [_utf8(value, field) for value in values]  # raises the error of the wrong string
     return raws
 
 
 def _utf8(value: str, field: str) -> bytes:
-    """Encode a string whose length an INT16 can hold; raises as `packed_string`."""
+    """Encode a string with an INT16 length; raises as `packed_string`."""
     try:
         raw = value.encode()
     except UnicodeEncodeError:

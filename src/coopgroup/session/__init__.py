@@ -1,40 +1,40 @@
-"""`Session`: one member and its duty as a leader, still without clock, thread or socket.
+"""`Session`: one member and its duty as a leader, without clock, thread or socket.
 
-The Kafka driver hosts sessions, a simulator can; no host knows more of the group protocol
-than this module says. The host's duties, in this order:
+The Kafka driver and the simulator host sessions. A host knows no more of the group protocol than
+this page. Duties of a host, in this order:
 
-1. Give every event to `step` with the monotonic time, and carry out the effects in order.
-2. Wake the session (`Woken`) at `session_deadline_ms`; while `backing_off`, a little later by
-   chance, so that a group does not come back in lockstep.
+1. Give every event to `step` with the monotonic time, and perform the effects in order.
+2. Wake the session (`Woken`) at `session_deadline_ms`. While `backing_off`, add a random delay, so
+   that members do not return in lockstep.
 3. Answer every `Send` with exactly one `Answered` or `RequestFailed`.
-4. For `LeadRound`, where it delays nobody and with a time limit: `read_members`, look up metadata
-   and lags, `lead_round`, and give `RoundLed`; when the limit is over, `lead_round` without
-   metadata. Members that cannot be read are None; the round is answered all the same. After a
-   round that was refused (`RoundLed.led.refused`) give `RejoinRequested` a while later: what it
-   could not place has no owner until then.
-   For `CheckLags`, likewise: look up the lags of its resources, `check_lags`, and give
-   `LagsChecked`. One look at a time, and none beside a round that is being decided: a look that
-   fails, or is left out, need not be answered.
+4. For `LeadRound`, where it delays nothing else and with a time limit: `read_members`, look up
+   metadata and lags, `lead_round`, and give `RoundLed`. When the limit has passed, call
+   `lead_round` without metadata. If members cannot be read, pass None; the round is still answered.
+   After a refused round (`RoundLed.led.refused`) give `RejoinRequested` some time later: until then
+   resources that it could not place have no owner. For `CheckLags`, likewise: look up the lags of
+   its resources, call `check_lags`, and give `LagsChecked`. Run one check at a time, and none while
+   a round is decided. A failed or skipped check needs no answer.
 5. Run `GrantResources`, `RevokeResources` and `LoseResources` on the application's thread in the
-   order given. A revocation is complete when the callback has returned and the offsets are
-   committed, or at least asked for; only then give `RevocationCompleted`, for the join that follows
-   no longer claims the resources, and another member may have them at once. That join waits for
-   every commit of the resources that was asked for before. A revocation may complete in parts:
-   what is slow to stop then holds back nothing else. What was lost while it was being stopped
-   must not be reported after `LossHandled`: it may have been granted and revoked anew. A stop
-   has an end, which is for the host to see to: a member waits for it for ever, and the group with
-   it. What is not stopped in time is lost for the application, and then reported as stopped.
-6. Hand nothing out once `member.hold_until_ms` has passed, whatever the session has been told
-   so far: after a pause of the process the clock knows it first. A later step may put that time
-   off again; what is held then goes on where it stood.
-7. Keep what `KeepIdentity` says where the next life of the process finds it and no other process
-   does, and give it to `new_member` there. It need not be on disk before the next effect: what is
-   older is refused by the group, and costs a join. Beside it, what `next_round_in_ms` says, for the
-   `OwedRound` of the next life: nobody else would ask for that round.
-8. Give `with_rate` what it measures of the application before each step, if it measures anything:
-   `drain-time` gives more to members that work faster. Time without work is not to be in it.
-9. When `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
-   `fail`: a member that missed an event would wait for ever for what it takes to be on its way.
+   given order. A revocation is complete when the callback has returned and the offsets are
+   committed, or at least requested. Only then give `RevocationCompleted`: the following join no
+   longer claims the resources, and another member can get them immediately. That join waits for
+   every earlier commit of the resources. A revocation can complete in parts, so that a slow stop
+   delays nothing else. After `LossHandled`, never report a resource that was lost while it was
+   being stopped: it may have been granted and revoked again. The host must bound each stop, because
+   a member waits for it forever, and the group with it. A resource that is not stopped in time is
+   lost for the application and then reported as stopped.
+6. Hand out nothing after `member.hold_until_ms`, whatever the session knows so far: after a freeze
+   of the process the clock shows it first. A later step may extend that time; the remaining
+   resources then continue where they were.
+7. Store `KeepIdentity` where only the next process of this member finds it, and give it to
+   `new_member` there. It need not be on disk before the next effect: the group refuses an outdated
+   identity, which costs one join. Store `next_round_in_ms` with it, for the `OwedRound` of the next
+   process: no other member would start that round.
+8. Before each step, give `with_rate` the measured rate of the application, if there is one:
+   `drain-time` assigns more to fast members. Exclude idle time from the measurement.
+9. If `step` raises anything but `LocalProtocolError`, which is a bug, end the membership with
+   `fail`: a member that missed an event would wait forever for requests that it believes to be on
+   their way.
 """
 
 from coopgroup.session.balancing import CheckLags, LagsChecked, LagWatch, check_lags

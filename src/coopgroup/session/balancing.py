@@ -1,14 +1,14 @@
-"""A leader's looks at the lags between rounds, and the round that it asks for when they last.
+"""A leader's lag checks between rounds, and the round that it starts if lags stay uneven.
 
-Theory of operation. A round that is led by a policy with a `BalanceRule`, and an assignor that
-reads lags, leaves a `LagWatch` in the session. Whenever a look is due, and the member leads a group
-at rest, the session asks its host for one (`CheckLags`). The host looks the lags up and gives
-`check_lags` what it found, where that delays nobody; the outcome (`LagsChecked`) is an event. If
-lags have been uneven for long the assignor was asked where resources would go now, and the policy
-found something worth moving among that: only then is a round asked for.
+Theory of operation. A round with a `BalanceRule` in its policy and an assignor that reads lags
+leaves a `LagWatch` in the session. When a check is due, and the member leads a settled group, the
+session asks its host for it (`CheckLags`). The host looks up the lags and passes them to
+`check_lags`, where that delays nothing else. The result (`LagsChecked`) is an event. A round starts
+only if lags were uneven for a long time and the policy found useful moves in the assignor's present
+target.
 
-Rules of this file: a look costs nothing but itself. One that fails, or takes too long, counts for
-nothing; what comes after another round was led, or after the member stopped leading, is void.
+A failed or slow check counts for nothing. A result is void after another round, or after the member
+has stopped leading.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 @frozen(kw_only=True, eq=False)
 class LagWatch:
-    """What a leader remembers between two looks at the lags.
+    """A leader's memory between two checks of the lags.
 
     Attributes:
-        rule: of the policy.
-        group: as the last round left it; its owners are who holds what since.
-        asked: whether that round was asked for because lags were uneven.
-        moved: whether anything changed hands in it.
-        looks: (member id, looks in a row at which it carried too much) of those that have any.
-        lags: of the group's resources at the last look, int64 (R,); None before the first one.
-        due_ms: when the next look is due.
-        number: of the last look that was asked for.
+        rule: rule of the policy.
+        group: the group after the last round; its owners are the present owners.
+        asked: whether that round was started because lags were uneven.
+        moved: whether any resource changed its owner in it.
+        looks: (member id, consecutive checks in which it was overloaded) of members with a count.
+        lags: lags of the group's resources at the last check, int64 (R,); None before the first.
+        due_ms: time of the next check.
+        number: number of the last requested check.
     """
 
     rule: BalanceRule
@@ -68,10 +68,10 @@ class LagWatch:
 
 @frozen(kw_only=True, eq=False)
 class CheckLags:
-    """Effect: look the lags up and give `check_lags` what was found, off the loop.
+    """Effect: look up the lags and pass them to `check_lags`, off the loop.
 
     Attributes:
-        number: distinct number, which `check_lags` hands on.
+        number: distinct number, returned by `check_lags`.
         watch: the leader's memory.
     """
 
@@ -80,20 +80,20 @@ class CheckLags:
 
     @property
     def resources(self) -> ResourceSet:
-        """Whose lags are wanted."""
+        """The resources whose lags are needed."""
         group = self.watch.group
         return group.resources.take(group.assignable)
 
 
 @frozen(kw_only=True, eq=False)
 class LagsChecked:
-    """Event: the lags were looked at.
+    """Event: the lags were checked.
 
     Attributes:
-        number: of the `CheckLags`.
+        number: number of the `CheckLags`.
         looks: see `LagWatch`.
         lags: see `LagWatch`.
-        request: why a round is asked for; None where none is.
+        request: why a round should start; None for no round.
     """
 
     number: int
@@ -105,13 +105,13 @@ class LagsChecked:
 def watch_of(
     led: LedRound, context: RoundContext, assignor: Assignor, policy: Policy
 ) -> LagWatch | None:
-    """What a round leaves to watch; None where the policy does not want that, or nobody reads lags.
+    """Return the watch after a round; None if the policy has no rule or no lags are read.
 
     Args:
         led: the round.
         context: its circumstances.
-        assignor: which decided it.
-        policy: likewise; one that watches has a `BalanceRule` as its attribute `balance`.
+        assignor: assignor of the round.
+        policy: policy of the round; its `BalanceRule`, if any, is its attribute `balance`.
     """
     rule = getattr(policy, "balance", None)
     if not isinstance(rule, BalanceRule) or not assignor.needs_lags:
@@ -126,15 +126,15 @@ def watch_of(
 
 
 def next_watch(before: LagWatch | None, after: LagWatch | None, now_ms: int) -> LagWatch | None:
-    """What to remember once another round was led.
+    """Return the memory after another round.
 
-    Where something changed hands, or a round was asked for, the looks begin anew: what was seen
-    before says nothing of how it is now. After one that was asked for there is a pause, so that it
-    shows what that one did.
+    If a resource moved, or if the round was started for balance, counting restarts: earlier checks
+    say nothing about the present. After a balancing round, wait one cool-down, so that its effect
+    shows in the lags.
 
     Args:
-        before: the memory so far, None for none.
-        after: what the round leaves, None for nothing.
+        before: memory so far, or None.
+        after: memory from the round, or None.
         now_ms: the host's monotonic clock.
     """
     if after is None:
@@ -142,7 +142,7 @@ def next_watch(before: LagWatch | None, after: LagWatch | None, now_ms: int) -> 
     due_ms = now_ms + (after.rule.cooldown_ms if after.asked else after.rule.interval_ms)
     if before is None:
         return attrs.evolve(after, due_ms=due_ms)
-    number = before.number + 1  # an answer that is still to come is void
+    number = before.number + 1  # voids an answer that is still to come
     if after.moved or after.asked:
         return attrs.evolve(after, due_ms=max(due_ms, before.due_ms), number=number)
     after = attrs.evolve(after, due_ms=before.due_ms, number=number)
@@ -152,12 +152,12 @@ def next_watch(before: LagWatch | None, after: LagWatch | None, now_ms: int) -> 
 
 
 def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> LagsChecked:
-    """Say whether a round should be asked for. Pure, and as slow as the assignor is.
+    """Decide whether a round should start. Pure, and as slow as the assignor.
 
     Args:
         duty: the effect.
-        lags: what was looked up; None where that failed, and the look counts for nothing.
-        assignor: says where.
+        lags: the result of the look-up; None if it failed, and the check counts for nothing.
+        assignor: decides where.
     """
     watch = duty.watch
     if lags is None:
@@ -170,7 +170,7 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
     arrivals = lags.aligned_arrivals(group.resources)
     if arrivals is not None:
         group = attrs.evolve(group, arrivals_per_s=_read_only(arrivals))
-    # What comes and goes between two looks would be gone again by the time of the round.
+    # A short peak between two checks would be gone by the time of the round.
     lasting = figures if watch.lags is None else np.minimum(figures, watch.lags)
     moves = _worthwhile_moves(group, rule, _read_only(lasting), assignor) if overloaded else None
     request = None if moves is None else _request(group, loads, overloaded, moves)
@@ -180,9 +180,9 @@ def check_lags(duty: CheckLags, lags: Lags | None, *, assignor: Assignor) -> Lag
 def _worthwhile_moves(
     group: GroupSnapshot, rule: BalanceRule, lags: Int64Array, assignor: Assignor
 ) -> BoolArray | None:
-    """What would move now, bool (R,); None where that is not worth a round.
+    """Return the resources that would move now, bool (R,); None if they are not worth a round.
 
-    A user's assignor that fails says nothing here: the next round will tell.
+    Errors of a user's assignor are ignored here: the next round will report them.
     """
     try:
         target = assignor.assign(group, lags)

@@ -1,7 +1,7 @@
-"""A round to be decided, whatever assignor and policy are.
+"""Decide a round with any assignor and policy.
 
-The rule of this file: a round is always answered. What cannot be read, looked up or decided gives
-the round that moves nothing.
+A round is always answered. If anything cannot be read, looked up or decided, the answer is the
+round that moves nothing.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class LeadRound:
     """Effect: decide a round, off the loop.
 
     Attributes:
-        number: distinct number, which `lead_round` hands on to `RoundLed`. There may be two rounds
-            of one generation: a coordinator that takes over from an older log counts on from there.
-        generation: of the round.
-        members: all members, subscriptions still encoded; `read_members` decodes them and says
-            which topics to look up.
-        context: circumstances of the round. In a protocol of Kafka's own the round is led by its
-            rules, whatever assignor and policy are.
+        number: distinct number, which `lead_round` passes to `RoundLed`. A generation can have two
+            rounds: a coordinator that takes over from an older log counts on from there.
+        generation: generation of the round.
+        members: all members with encoded subscriptions; `read_members` decodes them and returns the
+            topics to look up.
+        context: circumstances of the round. In a protocol of Kafka's own clients the round follows
+            that protocol, whatever assignor and policy are.
     """
 
     generation: int
@@ -61,10 +61,10 @@ class RoundLed:
     """Event: a round that this member leads is decided.
 
     Attributes:
-        generation: of the round.
+        generation: generation of the round.
         led: the decision.
-        number: of the `LeadRound`.
-        watch: what it leaves to watch for uneven lags, None for nothing.
+        number: number of the `LeadRound`.
+        watch: memory for lag checks, or None.
     """
 
     generation: int
@@ -83,17 +83,17 @@ def lead_round(
     policy: Policy,
     failure: str = "the metadata could not be looked up",
 ) -> RoundLed:
-    """Decide a round, whatever assignor and policy are. Pure, and as slow as the assignor is.
+    """Decide a round with any assignor and policy. Pure, and as slow as the assignor.
 
     Args:
         duty: the effect.
-        request: its members, decoded by `read_members`; None when that failed, and the round then
-            tells nobody anything, which members take for "keep what you hold".
-        metadata: what exists of the subscribed names; None when that is not known, and the round
-            then moves nothing.
-        lags: figures for assignors that need them, None for none.
-        assignor: says where.
-        policy: says when.
+        request: its members, decoded by `read_members`; None if that failed. The round then sends
+            empty assignments, and members keep their resources.
+        metadata: existing resources of the subscribed names; None if unknown. The round then moves
+            nothing.
+        lags: lags for assignors that need them, or None.
+        assignor: decides where.
+        policy: decides when.
         failure: why there is no metadata, or no request, for the record.
     """
     context = replaced(duty.context, lags=lags)
@@ -111,7 +111,7 @@ def lead_round(
                 policy=policy,
                 context=context,
             )
-            state: object = led.state  # as a user's policy returned it
+            state: object = led.state  # of any type, because it comes from a user's policy
             if isinstance(state, PolicyState):
                 watch = watch_of(led, context, assignor, policy)
                 return RoundLed(
@@ -140,7 +140,7 @@ def _led_as_kafka(
 
 
 def one_line(error: BaseException) -> str:
-    """What was raised, for a record."""
+    """Return an exception as one line for a record."""
     try:
         said = " ".join(str(error).split())
     except Exception:  # noqa: BLE001 -- an exception of a user may fail to say what it is
@@ -156,7 +156,7 @@ def _refused(
     policy: str,
     reason: str,
 ) -> LedRound:
-    """The round that moves nothing, from as much as can be used of what is known."""
+    """Return the round that moves nothing, from the usable part of the input."""
     nobody = RoundRequest(claims=(), topics=())
     nothing = TopicMetadata(resources=ResourceSet())
     forgetful = attrs.evolve(duty.context, state=None)
@@ -184,7 +184,7 @@ def _refused(
 
 @frozen(kw_only=True)
 class _Named:
-    """Stands for an assignor or a policy where only the name counts, which it may lack."""
+    """Replaces an assignor or a policy that may lack its name."""
 
     name: str
 

@@ -1,7 +1,7 @@
-"""A member and what it remembers as a leader: what its host steps through time.
+"""A member and its memory as a leader: the value that a host steps through time.
 
-The rule of this file: the memory of a leader is worth something only where its own round stands;
-who may have been overruled forgets it.
+A leader's memory is valid only while its own round stands. If another member may have led since,
+the memory is dropped.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ __all__ = [
 
 @frozen(kw_only=True)
 class OwedRound:
-    """A round for which an earlier life of this process was to ask, as the leader.
+    """A round that an earlier process of this member would have started as leader.
 
     Attributes:
-        member_id: of that life.
-        generation: of the round that it led last; in another one the policy has spoken anew.
-        at_ms: when to ask for it, on the host's monotonic clock of today.
+        member_id: member id of that process.
+        generation: the last round that it led; in another generation the policy has decided anew.
+        at_ms: when to start it, on the present host's monotonic clock.
     """
 
     member_id: str
@@ -75,7 +75,7 @@ class OwedRound:
     at_ms: int
 
 
-# Only a member at work can fail: the way there from the states in which it waits.
+# The event that leads from each waiting state to a state in which a member can fail.
 _BEFORE_FAILURE: Final = types.MappingProxyType(
     {
         MemberState.UNSUBSCRIBED: Trigger.SUBSCRIBED,
@@ -101,17 +101,16 @@ SessionEffect: TypeAlias = (
 
 @frozen(kw_only=True, slots=False)  # for `replaced`
 class Session:
-    """A member and what it remembers as a leader.
+    """A member and its memory as a leader.
 
     Attributes:
         member: the member.
-        policy_state: what the policy returned in the last round, None when this member did not
-            lead it.
-        led_generation: generation of the round in which `policy_state` was made, None for none.
-        asked_for_ms: the policy's deadline for which a round was asked for already, None for none.
-        owed: what an earlier life left to do, None for nothing. Its `policy_state` is gone.
-        watch: what it has seen of the lags since that round, None where it does not look.
-        asks_balance: whether it asked for a round because lags are uneven, and has not led it yet.
+        policy_state: the policy's state from the last round, None if this member did not lead it.
+        led_generation: generation of the round of `policy_state`, or None.
+        asked_for_ms: the policy's deadline for which a round was already started, or None.
+        owed: round left by an earlier process, or None. Its `policy_state` is gone.
+        watch: memory of lag checks since that round, None without checks.
+        asks_balance: whether it started a round because of uneven lags, and has not led it yet.
     """
 
     member: Member
@@ -124,14 +123,14 @@ class Session:
 
     @property
     def is_blank(self) -> bool:
-        """Whether it remembers nothing, as most members do: all deadlines are the member's then."""
+        """Whether there is no memory, as in most members; all deadlines are then the member's."""
         return self.policy_state is None and self.led_generation is None and self.owed is None
 
 
 def step(
     session: Session, event: SessionEvent, *, now_ms: int
 ) -> tuple[Session, tuple[SessionEffect, ...]]:
-    """Take one event; see `coopgroup.member.step`.
+    """Process one event; see `coopgroup.member.step`.
 
     Raises:
         LocalProtocolError: the event is not legal now; nothing has changed.
@@ -142,7 +141,7 @@ def step(
         return session, tuple([_translated(session, effect, now_ms) for effect in effects])
     before: tuple[SessionEffect, ...] = ()
     if isinstance(event, RoundLed):
-        if _leads(session.member, event.number):  # else it was over before it was decided
+        if _leads(session.member, event.number):  # otherwise the round ended before it was decided
             before = tuple(Report(record=record) for record in event.led.records)
             session = _with_memory(session, event, now_ms)
         event = RoundDecided(number=event.number, assignments=event.led.assignments)
@@ -164,13 +163,13 @@ def fail(
 ) -> tuple[Session, tuple[SessionEffect, ...]]:
     """End the membership because of an error inside this process.
 
-    The member is FAILED then, whatever it held is lost, and the application gets the error; it may
-    leave and subscribe anew. One that was leaving is out of the group, and one that had failed
-    already stays as it is.
+    The member becomes FAILED, all its resources are lost, and the application gets the error. The
+    application may leave and subscribe again. A leaving member is out of the group afterwards, and
+    a failed one stays failed.
 
     Args:
-        session: the session before the step that went wrong.
-        message: what happened, for the application.
+        session: session before the failed step.
+        message: the error, for the application.
         now_ms: the host's monotonic clock, in ms.
     """
     turn = Turn(member=session.member, now_ms=now_ms)
@@ -184,14 +183,14 @@ def fail(
             if state in _BEFORE_FAILURE:
                 turn.move(_BEFORE_FAILURE[state], message)
             turn.fail(ErrorCode.UNKNOWN_SERVER_ERROR, message)
-            # An answer may be what could not be taken: nothing counts as on its way any more.
+            # The failed event may have been an answer, so no request counts as on its way.
             turn.forget(*RequestKind)
     session = Session(member=turn.member)
     return session, tuple(_translated(session, effect, now_ms) for effect in turn.effects)
 
 
 def session_deadline_ms(session: Session) -> int | None:
-    """When the host must give `Woken` at the latest, in ms; None for never."""
+    """Return when the host must give `Woken` at the latest, in ms; None for never."""
     if session.is_blank:
         return next_deadline_ms(session.member)
     deadlines = (
@@ -203,13 +202,13 @@ def session_deadline_ms(session: Session) -> int | None:
 
 
 def next_round_in_ms(session: Session, *, now_ms: int) -> int | None:
-    """How long until this leader asks for a round that nobody else knows of; None for never."""
+    """Return the time until this leader starts a round that only it knows of; None for never."""
     due_ms = _policy_deadline_ms(session)
     return None if due_ms is None else max(0, due_ms - now_ms)
 
 
 def backing_off(session: Session) -> bool:
-    """Whether the next deadline is that of another try, which the host spreads by chance."""
+    """Return whether the next deadline is a retry, which the host randomises."""
     return session.member.attempts > 0
 
 
@@ -221,10 +220,10 @@ def _stepped(
 
 
 def _policy_deadline_ms(session: Session) -> int | None:
-    """When the policy wants the next round though nothing happens, in ms; None for never.
+    """Return when the policy wants the next round even if nothing happens, in ms; None for never.
 
-    Only where this member's own round stands: else whoever leads has a deadline of its own. A
-    round is asked for once; a policy that wants more says so in the round that comes.
+    Valid only while this member's own round stands; another leader has its own deadline. The round
+    is started once; the policy can ask again in that round.
     """
     state, member, owed = session.policy_state, session.member, session.owed
     if member.state not in {MemberState.STABLE, MemberState.REVOKING}:
@@ -261,10 +260,10 @@ def _with_memory(session: Session, event: RoundLed, now_ms: int) -> Session:
 
 
 def _remember(session: Session) -> Session:
-    """Forget what was remembered as a leader once another member leads a round, or may have led.
+    """Drop a leader's memory after another member has led a round, or may have led one.
 
-    Not only when this member has completed that round: its own sync of it may fail, and it may
-    lead the next one. Generations that it missed may have been led by anybody.
+    This member may not have completed that round: its own sync can fail, and it may lead the next
+    round. Any member may have led the generations that it missed.
     """
     member, led = session.member, session.led_generation
     if led is None or member.generation in {NO_GENERATION, led}:
@@ -303,9 +302,9 @@ def _translated(session: Session, effect: MemberEffect, now_ms: int) -> SessionE
 
 
 def _look_deadline_ms(session: Session) -> int | None:
-    """When the next look at the lags is due, in ms; None while this member does not look.
+    """Return when the next lag check is due, in ms; None while this member does not check.
 
-    Only who leads does, as long as its own round stands, and nobody while a round is under way.
+    Only the leader checks, while its own round stands and no round is under way.
     """
     watch, member = session.watch, session.member
     if watch is None or session.asks_balance or member.state is not MemberState.STABLE:
@@ -314,7 +313,7 @@ def _look_deadline_ms(session: Session) -> int | None:
 
 
 def _looked(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, ...]]:
-    """Ask for a look that is due; while anything waits or moves, it is put off and begins anew."""
+    """Request a due check; while a resource waits or moves, postpone it and restart counting."""
     due_ms = _look_deadline_ms(session)
     watch, state = session.watch, session.policy_state
     if watch is None or state is None or due_ms is None or now_ms < due_ms:
@@ -333,7 +332,7 @@ def _looked(session: Session, now_ms: int) -> tuple[Session, tuple[CheckLags, ..
 def _judged(
     session: Session, event: LagsChecked
 ) -> tuple[Session, MemberEvent, tuple[SessionEffect, ...]]:
-    """Take the outcome of a look, unless it is void: the member's event that it comes to."""
+    """Process the result of a check, unless it is void; return the resulting event."""
     watch = session.watch
     if watch is None or event.number != watch.number or _look_deadline_ms(session) is None:
         return session, Woken(), ()

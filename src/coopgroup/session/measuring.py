@@ -1,4 +1,4 @@
-"""What a host measures of its application and the member tells the leader."""
+"""Measurements of the application that the member reports to the leader."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SMOOTHED_OVER_S: Final = 10.0
 
 
 def smoothed_rate(before: float | None, rate_per_s: float, seconds: float) -> float:
-    """The rate after another stretch of work: a mean in which older work counts less and less.
+    """Return the rate after another interval of work, as a mean with decaying weights.
 
     Args:
-        before: the rate before it, None when unknown.
-        rate_per_s: records per second in that stretch.
-        seconds: how long it was; what was before it keeps a weight of exp(-seconds / 10).
+        before: rate before the interval, None if unknown.
+        rate_per_s: records per second in the interval.
+        seconds: its length; the earlier rate keeps a weight of exp(-seconds / 10).
     """
     if before is None:
         return rate_per_s
@@ -27,11 +27,11 @@ def smoothed_rate(before: float | None, rate_per_s: float, seconds: float) -> fl
 
 
 def with_rate(session: Session, rate_per_s: float | None) -> Session:
-    """The session with the rate that the next join tells.
+    """Return the session with the rate for its next join.
 
     Args:
-        session: in any state; nothing else of it changes.
-        rate_per_s: records that the application gets done in a second of work, None when unknown.
+        session: in any state; nothing else changes.
+        rate_per_s: records that the application processes in a second of work, None if unknown.
     """
     member = session.member
     if member.consumption_rate_per_s == rate_per_s:
