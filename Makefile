@@ -17,12 +17,15 @@ WORKERS ?= 2
 # Pages are read once, for both builders.
 SPHINX = $(BIN)/python -m sphinx -n -W --keep-going -q -d build/doctrees
 
+# Releases of Kafka for `make brokers`, the oldest line that works first.
+VERSIONS ?= 2.1.1 2.3.1 2.8.2 3.0.2 3.3.2 3.5.2 3.7.2 3.9.1 4.0.0 4.1.1 4.2.0 4.3.0 4.3.1 4.4.0
+
 # The modules below tests/ are found by their path from here, also where PYTHONSAFEPATH is set.
 FROM_ROOT := PYTHONPATH=$(CURDIR)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test tools lint types imports docs wheel pytest quick coverage bench soak chaos format lock clean
+.PHONY: help setup demo test tools lint types imports docs wheel pytest quick coverage bench brokers soak chaos format lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +80,11 @@ coverage: setup ## branch coverage of the core by the tests that need no broker
 
 bench: tools setup ## the benchmarks, into build/benchmarks.json
 	$(FROM_ROOT) $(BIN)/python -m tests.benchmarks.run
+
+brokers: tools setup ## our members on each release of Kafka in VERSIONS, into build/brokers
+	@rm -rf build/brokers
+	COOPGROUP_KAFKA_VERSIONS='$(VERSIONS)' $(BIN)/python -m pytest tests/broker/test_versions.py; \
+	    status=$$?; scripts/brokers-table; exit $$status
 
 soak: setup ## the swarm over SEEDS=n seeds from FIRST_SEED=k on, on all cores
 	@scripts/soak $(BIN)/python $(FIRST_SEED) $(SEEDS)

@@ -24,8 +24,17 @@ from coopgroup.testing.properties import (
     broker_properties,
     render_properties,
 )
+from coopgroup.testing.zookeeper import ZOOKEEPER_CLIENT_OPTIONS, launch_zookeeper
 
-__all__ = ["LOG_OPTIONS", "Broker", "Started", "add_brokers", "launch", "start_error"]
+__all__ = [
+    "LOG_OPTIONS",
+    "Broker",
+    "Started",
+    "add_brokers",
+    "ensure_zookeeper",
+    "launch",
+    "start_error",
+]
 
 LOG_OPTIONS: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -73,6 +82,8 @@ class Started:
     reaper: Reaper
     brokers: dict[int, Broker] = field(factory=dict)
     owner_pid: int = field(factory=os.getpid)
+    zookeeper_port: int | None = None
+    zookeeper: BrokerProcess | None = None
 
     def remove(self) -> None:
         """Kill every broker and remove all data.
@@ -81,9 +92,9 @@ class Started:
         """
         if os.getpid() != self.owner_pid:
             return
-        for broker in self.brokers.values():
-            if broker.process is not None:
-                broker.process.kill()
+        for process in (*(broker.process for broker in self.brokers.values()), self.zookeeper):
+            if process is not None:
+                process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
         self.reaper.close()
 
@@ -102,7 +113,9 @@ def add_brokers(
     Raises:
         ClusterError: too few free ports.
     """
-    ports = iter(free_ports(3 * count))
+    ports = iter(free_ports(3 * count + 1))
+    if not started.runtime.release.is_kraft:
+        started.zookeeper_port = next(ports)
     addresses = tuple(
         broker_address(broker_id, next(ports), next(ports), next(ports), security)
         for broker_id in range(1, count + 1)
@@ -111,7 +124,10 @@ def add_brokers(
     for address in addresses:
         folder = started.folder / f"broker-{address.broker_id}"
         started.brokers[address.broker_id] = Broker(address=address, folder=folder)
-        format_storage(started.runtime, folder / "data", cluster_id, address.broker_id)
+        if started.zookeeper_port is None:
+            format_storage(started.runtime, folder / "data", cluster_id, address.broker_id)
+        else:
+            (folder / "data").mkdir(parents=True)
         properties = broker_properties(
             address,
             addresses,
@@ -119,8 +135,21 @@ def add_brokers(
             security=security,
             tls_folder=started.folder / "tls",
             user_properties=user_properties,
+            zookeeper_port=started.zookeeper_port,
         )
         (folder / "server.properties").write_text(render_properties(properties))
+
+
+def ensure_zookeeper(started: Started) -> None:
+    """Start the ZooKeeper of a release that needs one, and wait until it listens.
+
+    Raises:
+        ClusterStartError: it did not come up.
+    """
+    if started.zookeeper_port is not None and started.zookeeper is None:
+        started.zookeeper = launch_zookeeper(
+            started.runtime, started.folder, started.zookeeper_port, started.reaper, LOG_OPTIONS
+        )
 
 
 def launch(started: Started, broker: Broker, java_options: tuple[str, ...]) -> None:
@@ -133,8 +162,10 @@ def launch(started: Started, broker: Broker, java_options: tuple[str, ...]) -> N
     for port in (address.internal_port, address.client_port, address.controller_port):
         if is_listening(port):
             raise ClusterStartError(f"broker {broker.broker_id}: port {port} is taken")
+    more = () if started.zookeeper_port is None else ZOOKEEPER_CLIENT_OPTIONS
+    options = (*java_options, *LOG_OPTIONS, *more)
     command = [
-        *(started.runtime.java, *java_options, *LOG_OPTIONS, "-cp", started.runtime.classpath),
+        *(started.runtime.java, *options, "-cp", started.runtime.classpath),
         *("kafka.Kafka", str(broker.folder / "server.properties")),
     ]
     broker.process = BrokerProcess(command, broker.log_path, started.reaper)
@@ -154,8 +185,9 @@ def broker_address(
 
 def format_storage(runtime: KafkaRuntime, log_dir: Path, cluster_id: str, node_id: int) -> None:
     """Do what `kafka-storage format` does, without a Java start for each broker."""
-    log_dir.mkdir(parents=True)
-    shutil.copyfile(runtime.bootstrap_checkpoint, log_dir / "bootstrap.checkpoint")
+    checkpoint = log_dir / runtime.release.checkpoint_path
+    checkpoint.parent.mkdir(parents=True)
+    shutil.copyfile(runtime.bootstrap_checkpoint, checkpoint)
     meta = {
         "cluster.id": cluster_id,
         "directory.id": random_uuid(),

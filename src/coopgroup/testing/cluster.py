@@ -33,6 +33,7 @@ from coopgroup.testing.brokers import (
     Broker,
     Started,
     add_brokers,
+    ensure_zookeeper,
     launch,
     start_error,
 )
@@ -46,7 +47,9 @@ from coopgroup.testing.properties import (
     check_security,
     check_user_properties,
 )
-from coopgroup.testing.tools import tool_class, with_bootstrap
+from coopgroup.testing.releases import KAFKA_VERSION, KafkaRelease, read_release
+from coopgroup.testing.tools import tool_class_of, with_bootstrap
+from coopgroup.testing.zookeeper import SESSION_TIMEOUT_MS
 
 __all__ = ["KafkaCluster"]
 
@@ -76,6 +79,7 @@ class KafkaCluster:
         heap: maximum heap of each broker, as in `-Xmx`.
         start_timeout_ms: how long brokers may take to come up.
         jvm_options: options of each broker's Java, in place of those for a quick start.
+        version: release of Kafka, from 2.1.0 on; releases before 3.3 run with a ZooKeeper.
 
     Raises:
         ConfigurationError: an argument is wrong.
@@ -91,6 +95,7 @@ class KafkaCluster:
         heap: str = "512m",
         start_timeout_ms: int = 60_000,
         jvm_options: Sequence[str] = JVM_OPTIONS,
+        version: str = KAFKA_VERSION,
     ) -> None:
         if isinstance(brokers, bool) or brokers not in range(1, BROKERS_MAX + 1):
             raise ConfigurationError("brokers", brokers, f"a number from 1 to {BROKERS_MAX}")
@@ -99,6 +104,8 @@ class KafkaCluster:
         if not heap[:-1].isdigit() or heap[-1:] not in tuple("kmgKMG"):
             raise ConfigurationError("heap", heap, "a size such as '512m'")
         check_security(security)
+        self._release = read_release(version)
+        self._release.check_security(security)
         self._broker_ids = tuple(range(1, brokers + 1))
         self._properties = check_user_properties(properties or {})
         self._security = security
@@ -138,9 +145,10 @@ class KafkaCluster:
         with self._lock:
             if self._started is not None:
                 raise ClusterError("the cluster is started already")
-            self._started = self._prepare(fetch_kafka())
+            self._started = self._prepare(fetch_kafka(self._release.version))
         try:
             with self._lock:
+                ensure_zookeeper(self._started)
                 for broker_id in self._broker_ids:
                     self._launch(broker_id)
             self.wait_ready()
@@ -186,6 +194,11 @@ class KafkaCluster:
                 time.sleep(READY_POLL_S)
 
     # --- brokers --------------------------------------------------------------------------------
+
+    @property
+    def release(self) -> KafkaRelease:
+        """The release of Kafka."""
+        return self._release
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -255,6 +268,8 @@ class KafkaCluster:
         with self._lock:
             if self._broker(broker).is_running:
                 raise ClusterError(f"broker {broker} runs already")
+            if not self._release.is_kraft:
+                time.sleep(SESSION_TIMEOUT_MS / 1000)  # ZooKeeper still has its id until then
             self._launch(broker)
         self.wait_ready()
 
@@ -388,8 +403,8 @@ class KafkaCluster:
             ConfigurationError: no such tool.
             ToolError: it failed or took too long.
         """
-        java_class = tool_class(name)
         runtime = self._require_started().runtime
+        java_class = tool_class_of(name, runtime)
         command = [
             *(runtime.java, *JVM_OPTIONS, "-Xmx256m", *LOG_OPTIONS),
             *("-cp", runtime.classpath, java_class),
@@ -417,7 +432,8 @@ class KafkaCluster:
 
     def _prepare(self, runtime: KafkaRuntime) -> Started:
         """Make folder, reaper, ports, certificates and formatted storage; nothing runs yet."""
-        ensure_class_archive(runtime, (f"-Xmx{self._heap}", *self._jvm_options))
+        if self._release.version == KAFKA_VERSION:  # others are started too seldom to be worth it
+            ensure_class_archive(runtime, (f"-Xmx{self._heap}", *self._jvm_options))
         folder = make_folder(self._data_dir, len(self._broker_ids))
         started = Started(runtime=runtime, folder=folder, reaper=Reaper(folder))
         try:

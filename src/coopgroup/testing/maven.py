@@ -24,16 +24,18 @@ from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
-from attrs import frozen
+import attrs
+from attrs import field, frozen
 
 from coopgroup.testing.errors import KafkaFetchError, ToolMissingError
+from coopgroup.testing.releases import KAFKA_VERSION, KafkaRelease, read_release
 
 __all__ = ["KAFKA_VERSION", "KafkaRuntime", "fetch_kafka", "kafka_runtime_path"]
 
-KAFKA_VERSION = "4.3.0"
 FETCH_TIMEOUT_S = 600
 FORMAT_TIMEOUT_S = 60
 REASON_LENGTH_MAX = 300
+OTHER_LOG_BINDINGS = ("slf4j-log4j12-*.jar", "slf4j-reload4j-*.jar")
 
 # The storage tool wants a whole configuration; of this one only the roles matter to what it writes.
 FORMAT_PROPERTIES = """\
@@ -41,6 +43,7 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:1
 controller.listener.names=CONTROLLER
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 listeners=PLAINTEXT://127.0.0.1:2,CONTROLLER://127.0.0.1:1
 log.dirs={log_dir}
 """
@@ -52,11 +55,13 @@ class KafkaRuntime:
 
     Attributes:
         java: path of the `java` program.
-        folder: cache folder that holds `jars` and `bootstrap.checkpoint`.
+        folder: cache folder that holds `jars` and, for KRaft, `bootstrap.checkpoint`.
+        release: of Kafka.
     """
 
     java: str
     folder: Path
+    release: KafkaRelease = field(factory=lambda: read_release(KAFKA_VERSION))
 
     @property
     def classpath(self) -> str:
@@ -69,15 +74,17 @@ class KafkaRuntime:
         return self.folder / "bootstrap.checkpoint"
 
 
-def fetch_kafka() -> KafkaRuntime:
+def fetch_kafka(version: str = KAFKA_VERSION) -> KafkaRuntime:
     """Give the cached Kafka; fetch it first if it is not there.
 
     Raises:
+        ConfigurationError: there is no such release.
         ToolMissingError: no Java, or no Maven while the jars are not in the cache.
         KafkaFetchError: Maven or the making of the bootstrap checkpoint failed.
     """
     java = find_java()
-    runtime = KafkaRuntime(java=java, folder=kafka_runtime_path())
+    release = read_release(version)
+    runtime = KafkaRuntime(java=java, folder=kafka_runtime_path(release), release=release)
     if runtime.folder.is_dir():
         return runtime
     maven = find_program("mvn", "Maven (mvn)", "apt-get install maven")
@@ -90,10 +97,11 @@ def fetch_kafka() -> KafkaRuntime:
     return runtime
 
 
-def kafka_runtime_path() -> Path:
+def kafka_runtime_path(release: KafkaRelease | None = None) -> Path:
     """Folder of the jars: below COOPGROUP_CACHE_DIR, else XDG_CACHE_HOME, else ~/.cache."""
-    digest = hashlib.sha256(pom_bytes()).hexdigest()[:12]
-    return cache_root() / f"kafka-{KAFKA_VERSION}-{digest}"
+    release = release or read_release(KAFKA_VERSION)
+    digest = hashlib.sha256(pom_of(release)).hexdigest()[:12]
+    return cache_root() / f"kafka-{release.version}-{digest}"
 
 
 def cache_root() -> Path:
@@ -108,8 +116,24 @@ def cache_root() -> Path:
 
 
 def pom_bytes() -> bytes:
-    """Text of the pom, which is package data."""
+    """Text of the pom, which is package data, for the release of all tests that name none."""
     return resources.files("coopgroup.testing").joinpath("kafka-pom.xml").read_bytes()
+
+
+def pom_of(release: KafkaRelease) -> bytes:
+    """Text of the pom for a release."""
+    text = pom_bytes().decode()
+    written = read_release(KAFKA_VERSION)
+    for artifact, scala, version in (
+        ("kafka_", release.scala, release.version),
+        ("kafka-tools", "", release.tools_version),
+    ):
+        before = written.scala if scala else ""
+        text = text.replace(
+            f"<artifactId>{artifact}{before}</artifactId>\n      <version>{written.version}<",
+            f"<artifactId>{artifact}{scala}</artifactId>\n      <version>{version}<",
+        )
+    return text.encode()
 
 
 def find_java() -> str:
@@ -159,28 +183,35 @@ def build_runtime(runtime: KafkaRuntime, maven: str) -> None:
         shutil.rmtree(stale, ignore_errors=True)
     building = Path(tempfile.mkdtemp(prefix=f"{final.name}.building-", dir=final.parent))
     try:
-        copy_jars(maven, building)
-        make_bootstrap_checkpoint(KafkaRuntime(java=runtime.java, folder=building))
+        copy_jars(maven, building, runtime.release)
+        if runtime.release.is_kraft:
+            make_bootstrap_checkpoint(attrs.evolve(runtime, folder=building))
         building.chmod(0o755)
         building.rename(final)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def copy_jars(maven: str, folder: Path) -> None:
+def copy_jars(maven: str, folder: Path, release: KafkaRelease) -> None:
     """Let Maven copy the pom's dependencies into `folder/jars`.
+
+    Releases before 4.0 bring a binding of slf4j to log4j 1, which wants a configuration file and
+    would compete with the pom's own binding.
 
     Raises:
         KafkaFetchError: Maven failed; the message has its reason.
     """
     pom = folder / "pom.xml"
-    pom.write_bytes(pom_bytes())
+    pom.write_bytes(pom_of(release))
     command = [
         *(maven, "--batch-mode", "--quiet", "-Dstyle.color=never", "--file", str(pom)),
         *("dependency:copy-dependencies", "-DincludeScope=runtime"),
         f"-DoutputDirectory={folder / 'jars'}",
     ]
     run_step(command, "Maven could not fetch Kafka's jars", FETCH_TIMEOUT_S)
+    for pattern in OTHER_LOG_BINDINGS:
+        for binding in sorted((folder / "jars").glob(pattern)):
+            binding.unlink()
 
 
 def make_bootstrap_checkpoint(runtime: KafkaRuntime) -> None:
@@ -198,7 +229,7 @@ def make_bootstrap_checkpoint(runtime: KafkaRuntime) -> None:
         *("--cluster-id", "AAAAAAAAAAAAAAAAAAAAAQ", "--config", str(properties)),
     ]
     run_step(command, "Kafka's storage tool failed (Java 17 or newer?)", FORMAT_TIMEOUT_S)
-    (log_dir / "bootstrap.checkpoint").rename(runtime.bootstrap_checkpoint)
+    (log_dir / runtime.release.checkpoint_path).rename(runtime.bootstrap_checkpoint)
     shutil.rmtree(log_dir)
     properties.unlink()
 

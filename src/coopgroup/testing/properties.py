@@ -17,6 +17,7 @@ from typing import Literal, get_args
 from attrs import frozen
 
 from coopgroup.errors import ConfigurationError
+from coopgroup.testing.zookeeper import SESSION_TIMEOUT_MS
 
 __all__ = [
     "BROKERS_MAX",
@@ -51,6 +52,9 @@ OWN_PROPERTIES = frozenset(
         "metadata.log.dir",
         "node.id",
         "process.roles",
+        "zookeeper.connect",
+        "zookeeper.connection.timeout.ms",
+        "zookeeper.session.timeout.ms",
     }
 )
 
@@ -99,6 +103,7 @@ def broker_properties(
     security: Security | None,
     tls_folder: Path,
     user_properties: Mapping[str, str],
+    zookeeper_port: int | None = None,
 ) -> dict[str, str]:
     """Settings of one broker: defaults for fast tests, then the user's, then the cluster's own.
 
@@ -109,12 +114,13 @@ def broker_properties(
         security: how clients connect; None is plaintext.
         tls_folder: folder of `server.pem` and `ca.pem`, read only with TLS.
         user_properties: checked by `check_user_properties`.
+        zookeeper_port: of the cluster's ZooKeeper; None with KRaft.
     """
     return {
         **speed_properties(len(addresses)),
         **security_properties(security, tls_folder),
         **user_properties,
-        **network_properties(address, addresses, security),
+        **network_properties(address, addresses, security, zookeeper_port),
         "log.dirs": str(log_dir),
     }
 
@@ -171,7 +177,10 @@ def security_properties(security: Security | None, tls_folder: Path) -> dict[str
 
 
 def network_properties(
-    address: BrokerAddress, addresses: tuple[BrokerAddress, ...], security: Security | None
+    address: BrokerAddress,
+    addresses: tuple[BrokerAddress, ...],
+    security: Security | None,
+    zookeeper_port: int | None,
 ) -> dict[str, str]:
     """Role, quorum and listeners of one broker."""
     quorum = voters(addresses)
@@ -181,6 +190,17 @@ def network_properties(
         listeners.append(f"CLIENT://127.0.0.1:{address.client_port}")
         protocols.append(f"CLIENT:{security}")
     advertised = tuple(listeners)
+    if zookeeper_port is not None:
+        return {
+            "advertised.listeners": ",".join(advertised),
+            "broker.id": str(address.broker_id),
+            "inter.broker.listener.name": "INTERNAL",
+            "listener.security.protocol.map": ",".join(protocols),
+            "listeners": ",".join(listeners),
+            "zookeeper.connect": f"127.0.0.1:{zookeeper_port}",
+            "zookeeper.connection.timeout.ms": "30000",
+            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+        }
     is_voter = address in quorum
     if is_voter:
         listeners.append(f"CONTROLLER://127.0.0.1:{address.controller_port}")

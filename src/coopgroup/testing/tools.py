@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+import zipfile
+from typing import TYPE_CHECKING, Final
 
 from coopgroup.errors import ConfigurationError
 
-__all__ = ["TOOL_CLASSES", "tool_class"]
+if TYPE_CHECKING:
+    from coopgroup.testing.maven import KafkaRuntime
+
+__all__ = ["TOOL_CLASSES", "tool_class", "tool_class_of", "with_bootstrap"]
 
 # Java class behind each script of Kafka 4.3's bin folder that makes sense against a test cluster.
 TOOL_CLASSES: Final = {
@@ -35,6 +39,9 @@ TOOL_CLASSES: Final = {
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
 }
 
+# Kafka 3.4 to 4.0 moved the tools one by one from these packages of the broker's jar.
+_OLD_PACKAGES: Final = ("kafka.admin", "kafka.tools")
+
 # These take no --bootstrap-server: they read files, or have another name for it.
 OFFLINE_TOOLS: Final = frozenset({"kafka-dump-log"})
 BOOTSTRAP_OPTIONS: Final = ("--bootstrap-server", "--bootstrap-servers", "--bootstrap-controller")
@@ -52,6 +59,25 @@ def tool_class(name: str) -> str:
     if plain not in TOOL_CLASSES:
         raise ConfigurationError("tool", name, f"one of {', '.join(sorted(TOOL_CLASSES))}")
     return TOOL_CLASSES[plain]
+
+
+def tool_class_of(name: str, runtime: KafkaRuntime) -> str:
+    """Java class of a tool in a release of Kafka.
+
+    Raises:
+        ConfigurationError: no such tool, or not in this release.
+    """
+    newest = tool_class(name)
+    plain = newest.rpartition(".")[2]
+    candidates = (newest, *(f"{package}.{plain}" for package in _OLD_PACKAGES))
+    files: set[str] = set()
+    for jar in sorted((runtime.folder / "jars").glob("kafka*.jar")):
+        with zipfile.ZipFile(jar) as archive:
+            files.update(archive.namelist())
+    for java_class in candidates:
+        if f"{java_class.replace('.', '/')}.class" in files:
+            return java_class
+    raise ConfigurationError("tool", name, f"a tool of Kafka {runtime.release.version}")
 
 
 def with_bootstrap(name: str, arguments: tuple[str, ...], bootstrap: str) -> tuple[str, ...]:

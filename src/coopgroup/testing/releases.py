@@ -1,0 +1,96 @@
+"""What a test broker has to know of its release of Kafka.
+
+Kafka has run without ZooKeeper (KRaft) since 3.3. Older releases are started with a ZooKeeper of
+their own. The rest of the differences are small: the Scala version of the jars, and what came to
+the security settings when.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from attrs import frozen
+
+from coopgroup.errors import ConfigurationError
+
+__all__ = ["KAFKA_VERSION", "KafkaRelease", "read_release"]
+
+KAFKA_VERSION: Final = "4.3.0"
+"""The release of all tests that name none."""
+_OLDEST: Final = (1, 0)
+_FIRST_KRAFT: Final = (3, 3)
+_FIRST_SCALA_2_13: Final = (2, 4)
+_FIRST_PEM: Final = (2, 7)  # KIP-651; SCRAM users over Kafka's protocol came with it (KIP-554)
+_FIRST_BOOTSTRAP_IN_LOG: Final = (4, 4)
+_FIRST_KRAFT_SCRAM: Final = (3, 5)  # KIP-900
+# Maven Central has no kafka-tools of these: the tools come from the release before.
+_TOOLS_OF: Final = {"4.4.0": "4.3.1"}
+
+
+@frozen(kw_only=True)
+class KafkaRelease:
+    """A release of Kafka.
+
+    Attributes:
+        version: such as "4.3.0".
+        line: the first two numbers.
+    """
+
+    version: str
+    line: tuple[int, int]
+
+    @property
+    def is_kraft(self) -> bool:
+        """Whether its brokers run without ZooKeeper."""
+        return self.line >= _FIRST_KRAFT
+
+    @property
+    def checkpoint_path(self) -> str:
+        """Where its storage tool leaves the bootstrap snapshot, below the log folder."""
+        if self.line >= _FIRST_BOOTSTRAP_IN_LOG:
+            return "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+        return "bootstrap.checkpoint"
+
+    @property
+    def scala(self) -> str:
+        """Scala version in the name of the broker's jar."""
+        return "2.13" if self.line >= _FIRST_SCALA_2_13 else "2.12"
+
+    @property
+    def tools_version(self) -> str:
+        """Version of the jar with the command-line tools."""
+        return _TOOLS_OF.get(self.version, self.version)
+
+    def check_security(self, security: str | None) -> None:
+        """Refuse a kind of security that the release cannot be given.
+
+        Raises:
+            ConfigurationError: PEM files or SCRAM users came later.
+        """
+        if security is None:
+            return
+        if self.line < _FIRST_PEM:
+            raise ConfigurationError(
+                "security", security, f"None with Kafka {self.version}, which reads no PEM files"
+            )
+        if "SASL" in security and _FIRST_KRAFT <= self.line < _FIRST_KRAFT_SCRAM:
+            raise ConfigurationError(
+                "security", security, f"no SASL with Kafka {self.version}: its KRaft has no SCRAM"
+            )
+
+
+def read_release(version: str) -> KafkaRelease:
+    """Read the name of a release.
+
+    Raises:
+        ConfigurationError: it is no release, or an older one than the harness can start.
+    """
+    numbers = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", version, re.ASCII)
+    expected = f"a release of Kafka from {_OLDEST[0]}.{_OLDEST[1]}.0 on, such as {KAFKA_VERSION}"
+    if numbers is None:
+        raise ConfigurationError("version", version, expected)
+    line = (int(numbers[1]), int(numbers[2]))
+    if line < _OLDEST:
+        raise ConfigurationError("version", version, expected)
+    return KafkaRelease(version=version, line=line)

@@ -1,0 +1,266 @@
+"""Our members on one release of Kafka after the other: what users with older brokers get.
+
+`make brokers` plays the scenarios on all releases that `COOPGROUP_KAFKA_VERSIONS` names, and leaves
+what was seen in `build/brokers/`. Without that variable the release of all other tests is played.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from attrs import define, field
+from confluent_kafka import KafkaException
+
+from coopgroup import CooperativeConsumer, DeferredPolicy
+from coopgroup.kafka.connection_settings import read_connection_settings
+from coopgroup.kafka.describing import describe_group
+from coopgroup.telemetry import MembershipLost, ResourcesStopped, RoundLed
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.releases import KAFKA_VERSION, read_release
+from tests.support.live_group import Crew, produce, unique
+
+VERSIONS: Final = os.environ.get("COOPGROUP_KAFKA_VERSIONS", KAFKA_VERSION).split()
+RESULTS: Final = Path(__file__).parents[2] / "build" / "brokers"
+PARTITIONS: Final = 4
+WAIT_S: Final = 60.0
+DELAY_MS: Final = 2_000
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+FIRST_WITH_STATIC_MEMBERS: Final = (2, 3)
+
+
+@define
+class Stage:
+    """A cluster of one release, and what was seen on it so far.
+
+    Attributes:
+        cluster: two brokers.
+        folder: for telemetry.
+        seen: words for the matrix, by scenario.
+    """
+
+    cluster: KafkaCluster
+    folder: Path
+    seen: dict[str, str] = field(factory=dict)
+
+    def crew(self, name: str) -> _Members:
+        """A group of a topic that bears the group's name."""
+        group_id = unique(name)
+        self.cluster.create_topic(group_id, PARTITIONS, 2)
+        folder = self.folder / group_id
+        folder.mkdir()
+        return _Members(self.cluster, folder, group_id)
+
+
+class _Members(Crew):
+    """A crew with the deferred policy, on a slow machine."""
+
+    def join(self, name: str, seat: str | None = None) -> CooperativeConsumer:
+        """Add a member that subscribes to the topic of the group; with a seat it is static."""
+        policy = DeferredPolicy(scheduled_rebalance_timeout_ms=DELAY_MS)
+        configuration = {} if seat is None else {"group.instance.id": seat}
+        consumer = self.add(name, policy=policy, configuration=configuration)
+        consumer.subscribe([self.group_id])
+        return consumer
+
+    def until(self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
+        """Wait for longer than other tests: `make brokers` runs on busy machines."""
+        super().until(condition, what, timeout_s)
+
+    def shared(self, *counts: int) -> bool:
+        """Whether the members hold so many partitions, each once."""
+        held = [one for name in sorted(self.members) for one in self.held(name)]
+        return self.counts() == list(counts) and len(set(held)) == PARTITIONS
+
+
+# --- scenarios ----------------------------------------------------------------------------------
+
+
+def two_members(stage: Stage) -> str:
+    """Two members share; what a closed one held waits for the delay of the deferred policy."""
+    with stage.crew("two") as crew:
+        crew.join("a")
+        crew.join("b")
+        crew.until(lambda: crew.shared(2, 2), "two each")
+        produce(stage.cluster, crew.group_id, [3] * PARTITIONS)
+        crew.until(lambda: sum(map(len, crew.messages.values())) == 12, "all records")
+        kept = set(crew.held("b"))
+        began_s = time.monotonic()
+        crew.remove("a")
+        crew.until(lambda: crew.shared(4), "all of it")
+        assert time.monotonic() - began_s >= DELAY_MS / 1000
+        assert kept <= set(crew.held("b"))
+        assert crew.telemetry("b", ResourcesStopped) == []
+    return "yes"
+
+
+def commits(stage: Stage) -> str:
+    """Commits are accepted, are read again, and a new member goes on from them."""
+    with stage.crew("commits") as crew:
+        consumer = crew.join("a")
+        crew.until(lambda: crew.shared(4), "all of it")
+        produce(stage.cluster, crew.group_id, [5] * PARTITIONS)
+        crew.until(lambda: len(crew.messages["a"]) == 20, "all records")
+        consumer.commit(asynchronous=False)
+        assert crew.committed(crew.group_id, PARTITIONS) == [5] * PARTITIONS
+        crew.remove("a")
+        crew.join("b")
+        produce(stage.cluster, crew.group_id, [1] * PARTITIONS)
+        crew.until(lambda: len(crew.messages["b"]) == 4, "the new records")
+        crew.during(0.5)
+        assert [message.offset() for message in crew.messages["b"]] == [5] * 4
+    return "yes"
+
+
+def describe(stage: Stage) -> str:
+    """`coopgroup group` and Kafka's own tool see members and assignments."""
+    with stage.crew("describe") as crew:
+        crew.join("a")
+        crew.join("b")
+        crew.until(lambda: crew.shared(2, 2), "two each")
+        settings = read_connection_settings(stage.cluster.client_config())
+        described = describe_group(settings, crew.group_id)
+        assert described.state == "Stable"
+        assert [one.client_id for one in described.members] == ["a", "b"]
+        arguments = ("--describe", "--group", crew.group_id)
+        done = stage.cluster.run_tool("kafka-consumer-groups", *arguments)
+        lines = [line.split() for line in done.stdout.splitlines()]
+        rows = [line for line in lines if crew.group_id in line[:2]]
+        assert sorted((row[-1], len(row) > PARTITIONS) for row in rows) == [
+            ("a", True),
+            ("a", True),
+            ("b", True),
+            ("b", True),
+        ]
+    return "yes"
+
+
+def hand_over(stage: Stage) -> str:
+    """A member that leaves passes its partitions on first; no partition is lost."""
+    with stage.crew("hand-over") as crew:
+        crew.join("a")
+        crew.join("b")
+        crew.until(lambda: crew.shared(2, 2), "two each")
+        crew.members["a"].hand_over()
+        crew.until(lambda: crew.shared(0, 4), "the other has all of it")
+        crew.remove("a")
+        crew.during(1.0)
+        assert crew.shared(4)
+        assert crew.telemetry("a", MembershipLost) == []
+    return "yes"
+
+
+def static_return(stage: Stage) -> str:
+    """A static member that returns has its partitions again; the others hear of nothing."""
+    with stage.crew("static") as crew:
+        if stage.cluster.release.line < FIRST_WITH_STATIC_MEMBERS:
+            return _refused(crew)
+        crew.join("a", "seat-a")
+        crew.join("b", "seat-b")
+        crew.until(lambda: crew.shared(2, 2), "two each")
+        crew.during(1.0)
+        held, generation = crew.held("a"), crew.generation("b")
+        rounds = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
+        crew.remove("a")
+        crew.join("a", "seat-a")
+        crew.until(lambda: crew.held("a") == held, "its own partitions")
+        crew.during(1.5)
+        assert crew.shared(2, 2)
+        again = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
+        if (again, crew.generation("b")) == (rounds, generation):
+            return "yes"
+        assert crew.telemetry("b", ResourcesStopped) == []
+        return f"yes, with {again - rounds} round(s)"
+
+
+def _refused(crew: _Members) -> str:
+    """A static member on brokers that know none fails in one line."""
+    consumer = crew.join("a", "seat-a")
+    deadline_s = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline_s:
+        try:
+            consumer.poll(0.1)
+        except KafkaException as error:
+            said = error.args[0].str()
+            assert "\n" not in said
+            return f"refused: {said}"
+    raise AssertionError("the static member was not refused")
+
+
+def coordinator_move(stage: Stage) -> str:
+    """The coordinator is killed: partitions stay, records flow, and commits are accepted again."""
+    with stage.crew("move") as crew:
+        while _coordinator(stage.cluster, crew.group_id) != 2:  # in KRaft broker 1 controls
+            crew.group_id = unique("move")
+            stage.cluster.create_topic(crew.group_id, PARTITIONS, 2)
+        crew.join("a")
+        crew.join("b")
+        crew.until(lambda: crew.shared(2, 2), "two each")
+        crew.during(1.0)
+        held = [crew.held("a"), crew.held("b")]
+        stage.cluster.kill(2)
+        try:
+            crew.until(lambda: _coordinator(stage.cluster, crew.group_id) == 1, "another one")
+            produce(stage.cluster, crew.group_id, [2] * PARTITIONS)
+            crew.until(lambda: sum(map(len, crew.messages.values())) == 8, "all records")
+            for consumer in crew.members.values():
+                consumer.commit(asynchronous=False)
+            assert [crew.held("a"), crew.held("b")] == held
+            assert crew.telemetry("a", MembershipLost) + crew.telemetry("b", MembershipLost) == []
+            assert crew.committed(crew.group_id, PARTITIONS) == [2] * PARTITIONS
+        finally:
+            crew.__exit__()
+            stage.cluster.start_broker(2)
+    return "yes"
+
+
+def _coordinator(cluster: KafkaCluster, group_id: str) -> int:
+    """The broker that leads the group's partition of the offsets topic (4 partitions)."""
+    number = 0
+    for letter in group_id:
+        number = (31 * number + ord(letter)) & 0xFFFFFFFF
+    return cluster.leader_of(OFFSETS_TOPIC, (number & 0x7FFFFFFF) % 4)
+
+
+SCENARIOS: Final[tuple[Callable[[Stage], str], ...]] = (
+    two_members,
+    commits,
+    describe,
+    hand_over,
+    static_return,
+    coordinator_move,
+)
+
+
+# --- the test -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=VERSIONS)
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    """Two brokers of a release."""
+    version = read_release(request.param).version
+    with KafkaCluster(brokers=2, version=version, start_timeout_ms=120_000) as cluster:
+        yield Stage(cluster, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_members_work_on_a_release_of_kafka(stage: Stage) -> None:
+    """Each scenario is played also where an earlier one failed; all that failed is shown."""
+    failed = []
+    version = stage.cluster.release.version
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for scenario in SCENARIOS:
+        try:
+            stage.seen[scenario.__name__] = scenario(stage)
+        except Exception as error:  # noqa: BLE001 -- the matrix wants the others, too
+            stage.seen[scenario.__name__] = f"NO: {type(error).__name__}: {error}".split("\n")[0]
+            failed.append(error)
+        (RESULTS / f"{version}.json").write_text(json.dumps(stage.seen, indent=1))
+    if failed:
+        raise ExceptionGroup(f"Kafka {version}", failed)

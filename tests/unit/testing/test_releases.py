@@ -1,0 +1,84 @@
+"""Releases of Kafka: what each needs to be started, and what is refused in one line."""
+
+import re
+
+import pytest
+
+from coopgroup.errors import ConfigurationError
+from coopgroup.testing import KafkaCluster
+from coopgroup.testing.maven import kafka_runtime_path, pom_bytes, pom_of
+from coopgroup.testing.releases import KAFKA_VERSION, read_release
+
+
+def artifacts(version: str) -> list[tuple[str, str]]:
+    """What Maven is asked for."""
+    pattern = r"<artifactId>([^<]+)</artifactId>\s+<version>([^<]+)<"
+    return re.findall(pattern, pom_of(read_release(version)).decode())[1:]
+
+
+def test_pom_of_the_usual_release_is_the_file() -> None:
+    assert pom_of(read_release(KAFKA_VERSION)) == pom_bytes()
+    assert kafka_runtime_path() == kafka_runtime_path(read_release(KAFKA_VERSION))
+
+
+@pytest.mark.parametrize(
+    ("version", "broker", "tools"),
+    [
+        ("2.3.1", "kafka_2.12", "2.3.1"),
+        ("2.4.1", "kafka_2.13", "2.4.1"),
+        ("4.3.1", "kafka_2.13", "4.3.1"),
+        ("4.4.0", "kafka_2.13", "4.3.1"),
+    ],
+)
+def test_pom_of_a_release_names_its_jars(version: str, broker: str, tools: str) -> None:
+    assert artifacts(version) == [
+        (broker, version),
+        ("kafka-tools", tools),
+        ("slf4j-simple", "1.7.36"),
+    ]
+    assert kafka_runtime_path(read_release(version)).name.startswith(f"kafka-{version}-")
+
+
+@pytest.mark.parametrize(
+    ("version", "is_kraft", "checkpoint"),
+    [
+        ("3.2.3", False, "bootstrap.checkpoint"),
+        ("3.3.2", True, "bootstrap.checkpoint"),
+        ("4.3.0", True, "bootstrap.checkpoint"),
+        ("4.4.0", True, "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"),
+    ],
+)
+def test_release_says_how_it_is_started(version: str, is_kraft: bool, checkpoint: str) -> None:
+    release = read_release(version)
+    assert (release.is_kraft, release.checkpoint_path) == (is_kraft, checkpoint)
+
+
+@pytest.mark.parametrize("version", ["", "4.3", "4.3.0-rc1", "latest", "0.10.2", "0.11.0", "٤.3.0"])
+def test_version_that_is_no_release_is_refused(version: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"version: got .* such as 4\.3\.0"):
+        KafkaCluster(version=version)
+
+
+@pytest.mark.parametrize(
+    ("version", "security", "reason"),
+    [
+        ("2.6.3", "SSL", "PEM"),
+        ("2.6.3", "SASL_PLAINTEXT", "PEM"),
+        ("3.3.2", "SASL_SSL", "SCRAM"),
+        ("3.4.1", "SASL_PLAINTEXT", "SCRAM"),
+        ("2.8.2", "SASL_SSL", None),
+        ("3.4.1", "SSL", None),
+        ("3.5.2", "SASL_SSL", None),
+        ("2.1.1", None, None),
+    ],
+)
+def test_security_that_a_release_lacks_is_refused(
+    version: str, security: str | None, reason: str | None
+) -> None:
+    release = read_release(version)
+    if reason is None:
+        release.check_security(security)
+        return
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        release.check_security(security)
+    assert "\n" not in str(caught.value)
