@@ -39,10 +39,10 @@ def launch_zookeeper(
     Raises:
         ClusterStartError: it does not listen in time.
     """
-    data = folder / "zookeeper"
-    data.mkdir()
+    kept = folder / "zookeeper"
+    kept.mkdir()
     config = folder / "zookeeper.properties"
-    config.write_text(_CONFIG.format(port=port, folder=data))
+    config.write_text(_CONFIG.format(port=port, folder=kept))
     log = folder / "zookeeper.log"
     command = [
         *(runtime.java, "-Xmx64m", *options, "-cp", runtime.classpath),
