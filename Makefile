@@ -18,7 +18,7 @@ WORKERS ?= 2
 SPHINX = $(BIN)/python -m sphinx -n -W --keep-going -q -d build/doctrees
 
 # Releases of Kafka for `make brokers`, the oldest line that works first.
-VERSIONS ?= 2.1.1 2.3.1 2.8.2 3.0.2 3.3.2 3.5.2 3.7.2 3.9.1 4.0.0 4.1.1 4.2.0 4.3.0 4.3.1 4.4.0
+VERSIONS ?= 2.5.1 2.8.2 3.0.2 3.3.2 3.5.2 3.7.2 3.9.1 4.0.0 4.1.1 4.2.0 4.3.0 4.3.1 4.4.0
 
 # The modules below tests/ are found by their path from here, also where PYTHONSAFEPATH is set.
 FROM_ROOT := PYTHONPATH=$(CURDIR)

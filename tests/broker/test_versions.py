@@ -15,7 +15,6 @@ from typing import Final
 
 import pytest
 from attrs import define, field
-from confluent_kafka import KafkaException
 
 from coopgroup import CooperativeConsumer, DeferredPolicy
 from coopgroup.kafka.connection_settings import read_connection_settings
@@ -31,7 +30,6 @@ PARTITIONS: Final = 4
 WAIT_S: Final = 60.0
 DELAY_MS: Final = 2_000
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-FIRST_WITH_STATIC_MEMBERS: Final = (2, 3)
 
 
 @define
@@ -158,8 +156,6 @@ def hand_over(stage: Stage) -> str:
 def static_return(stage: Stage) -> str:
     """A static member that returns has its partitions again; the others hear of nothing."""
     with stage.crew("static") as crew:
-        if stage.cluster.release.line < FIRST_WITH_STATIC_MEMBERS:
-            return _refused(crew)
         crew.join("a", "seat-a")
         crew.join("b", "seat-b")
         crew.until(lambda: crew.shared(2, 2), "two each")
@@ -176,20 +172,6 @@ def static_return(stage: Stage) -> str:
             return "yes"
         assert crew.telemetry("b", ResourcesStopped) == []
         return f"yes, with {again - rounds} round(s)"
-
-
-def _refused(crew: _Members) -> str:
-    """A static member on brokers that know none fails in one line."""
-    consumer = crew.join("a", "seat-a")
-    deadline_s = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline_s:
-        try:
-            consumer.poll(0.1)
-        except KafkaException as error:
-            said = error.args[0].str()
-            assert "\n" not in said
-            return f"refused: {said}"
-    raise AssertionError("the static member was not refused")
 
 
 def coordinator_move(stage: Stage) -> str:

@@ -24,7 +24,7 @@ from coopgroup.testing.properties import (
     broker_properties,
     render_properties,
 )
-from coopgroup.testing.zookeeper import ZOOKEEPER_CLIENT_OPTIONS, launch_zookeeper
+from coopgroup.testing.zookeeper import launch_zookeeper
 
 __all__ = [
     "LOG_OPTIONS",
@@ -162,10 +162,8 @@ def launch(started: Started, broker: Broker, java_options: tuple[str, ...]) -> N
     for port in (address.internal_port, address.client_port, address.controller_port):
         if is_listening(port):
             raise ClusterStartError(f"broker {broker.broker_id}: port {port} is taken")
-    more = () if started.zookeeper_port is None else ZOOKEEPER_CLIENT_OPTIONS
-    options = (*java_options, *LOG_OPTIONS, *more)
     command = [
-        *(started.runtime.java, *options, "-cp", started.runtime.classpath),
+        *(started.runtime.java, *java_options, *LOG_OPTIONS, "-cp", started.runtime.classpath),
         *("kafka.Kafka", str(broker.folder / "server.properties")),
     ]
     broker.process = BrokerProcess(command, broker.log_path, started.reaper)

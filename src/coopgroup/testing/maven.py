@@ -123,16 +123,12 @@ def pom_bytes() -> bytes:
 def pom_of(release: KafkaRelease) -> bytes:
     """Text of the pom for a release."""
     text = pom_bytes().decode()
-    written = read_release(KAFKA_VERSION)
-    for artifact, scala, version in (
-        ("kafka_", release.scala, release.version),
-        ("kafka-tools", "", release.tools_version),
+    for artifact, version in (
+        ("kafka_2.13", release.version),
+        ("kafka-tools", release.tools_version),
     ):
-        before = written.scala if scala else ""
-        text = text.replace(
-            f"<artifactId>{artifact}{before}</artifactId>\n      <version>{written.version}<",
-            f"<artifactId>{artifact}{scala}</artifactId>\n      <version>{version}<",
-        )
+        head = f"<artifactId>{artifact}</artifactId>\n      <version>"
+        text = text.replace(f"{head}{KAFKA_VERSION}<", f"{head}{version}<")
     return text.encode()
 
 

@@ -1,8 +1,8 @@
 """What a test broker has to know of its release of Kafka.
 
 Kafka has run without ZooKeeper (KRaft) since 3.3. Older releases are started with a ZooKeeper of
-their own. The rest of the differences are small: the Scala version of the jars, and what came to
-the security settings when.
+their own. The rest of the differences are small: where the bootstrap snapshot is, and when the
+security settings of the tests came.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ __all__ = ["KAFKA_VERSION", "KafkaRelease", "read_release"]
 
 KAFKA_VERSION: Final = "4.3.0"
 """The release of all tests that name none."""
-_OLDEST: Final = (1, 0)
+# ZooKeeper clients before 3.5.8 find no address on Java 14 and newer (ZOOKEEPER-3779), and Kafka
+# 2.1.1, which has 3.4.13, did not start.
+_OLDEST: Final = (2, 4)
 _FIRST_KRAFT: Final = (3, 3)
-_FIRST_SCALA_2_13: Final = (2, 4)
 _FIRST_PEM: Final = (2, 7)  # KIP-651; SCRAM users over Kafka's protocol came with it (KIP-554)
 _FIRST_BOOTSTRAP_IN_LOG: Final = (4, 4)
 _FIRST_KRAFT_SCRAM: Final = (3, 5)  # KIP-900
@@ -51,11 +52,6 @@ class KafkaRelease:
         if self.line >= _FIRST_BOOTSTRAP_IN_LOG:
             return "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
         return "bootstrap.checkpoint"
-
-    @property
-    def scala(self) -> str:
-        """Scala version in the name of the broker's jar."""
-        return "2.13" if self.line >= _FIRST_SCALA_2_13 else "2.12"
 
     @property
     def tools_version(self) -> str:

@@ -13,12 +13,10 @@ if TYPE_CHECKING:
     from coopgroup.testing.maven import KafkaRuntime
     from coopgroup.testing.processes import Reaper
 
-__all__ = ["SESSION_TIMEOUT_MS", "ZOOKEEPER_CLIENT_OPTIONS", "launch_zookeeper"]
+__all__ = ["SESSION_TIMEOUT_MS", "launch_zookeeper"]
 
 SESSION_TIMEOUT_MS: Final = 3_000
 """After so long without its process a broker is gone; until then its id is taken."""
-ZOOKEEPER_CLIENT_OPTIONS: Final = ("-Dzookeeper.sasl.client=false",)
-"""Of brokers: with SASL, clients before 3.5.8 fail on Java 14 and newer (ZOOKEEPER-3779)."""
 _START_TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.02
 _CONFIG: Final = """\
