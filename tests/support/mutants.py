@@ -213,6 +213,10 @@ MUTANTS: Final = (
     Mutant("contested resources are granted", "policies.simple:SimplePolicy.stage",
            "free = ~group.claimed() & ~unclaimed.withheld",
            "free = ~group.claimed() & ~unclaimed.withheld | group.contested"),
+    # --- what a host makes of a connection: the channel of the driver does the same
+    Mutant("a commit is failed with its connection and arrives last",
+           "simulator.network:Network._give_up",
+           "continue  # it waits for its answer there", "self._tell_failed(call); continue"),
 )
 # Bugs that need so rare a run that few of the first 500 seeds, or none, have it.
 RARE_MUTANTS: Final = (

@@ -7,10 +7,12 @@ authentication failure for ever, has no bound on the TLS handshake, and reaches 
 connection only.
 
 Theory of operation. A call waits in the queue until the connection stands; a call whose deadline
-passes is answered with a failure wherever it is. If it had been sent, the connection is closed
+passes is answered with a failure wherever it is. If it had been sent, the connection is given up
 too: a broker serves one request of a connection at a time, so whatever stands behind it would wait
 as well. When the connection is lost or cannot be made, all its calls fail at once and the next
 call connects again, not before the backoff is over.
+
+A connection that is given up stays open for the calls on it that `outlive` it (`given_up`).
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from coopgroup.kafka.broker_connection import (
     outcome_of,
 )
 from coopgroup.kafka.connection_settings import ConnectionSettings
+from coopgroup.kafka.given_up import GivenUpConnections, abort
 
 __all__ = ["Call", "Channel", "FailureKind", "TransportFailure"]
 
@@ -102,12 +105,14 @@ class Call:
         message: kafka-python's message.
         deadline: end of the wait, in seconds of the monotonic clock.
         on_done: gets kafka-python's response or a failure.
+        outlives: it goes on waiting for its answer on a connection that is given up.
         sent: the message has been given to the connection.
     """
 
     message: Any
     deadline: float
     on_done: Callable[[Outcome], None]
+    outlives: bool = False
     sent: bool = False
     timer: Any = None
     _done: bool = field(default=False, init=False)
@@ -143,6 +148,7 @@ class Channel:
     # In the order of sending, so that failures are told in that order.
     _in_flight: dict[Call, None] = field(factory=dict, init=False)
     _connection: KafkaConnection | None = field(default=None, init=False)
+    _given_up: GivenUpConnections[Call] = field(factory=GivenUpConnections, init=False)
     _attempt: Any = field(default=None, init=False)
     _attempt_timer: Any = field(default=None, init=False)
     _flush_timer: Any = field(default=None, init=False)
@@ -169,9 +175,12 @@ class Channel:
         self._advance()
 
     def close(self, reason: str) -> None:
-        """Close the connection and fail all its calls; a later call connects again."""
+        """Close all connections and fail all calls; a later call connects again."""
         self._stop_attempt()
-        self._drop(TransportFailure(kind=FailureKind.DISCONNECTED, message=reason))
+        failure = TransportFailure(kind=FailureKind.DISCONNECTED, message=reason)
+        for call in self._given_up.close(reason):
+            self._finish(call, failure)
+        self._drop(failure)
 
     def _advance(self) -> None:
         if self.is_connected:
@@ -214,25 +223,33 @@ class Channel:
         self._in_flight.pop(call, None)
         self.net.cancel(call.timer)
         call.finish(outcome)
+        self._given_up.end(call)
 
     def _expire(self, call: Call) -> None:
         if call.is_done:
             return
-        self._in_flight.pop(call, None)
-        was_sent = call.sent
+        is_current = self._in_flight.pop(call, call) is None
         call.finish(
             TransportFailure(
                 kind=FailureKind.TIMED_OUT,
                 message=f"no answer from {self.host}:{self.port} in time",
             )
         )
-        if was_sent:
-            self._drop(
-                TransportFailure(
-                    kind=FailureKind.DISCONNECTED,
-                    message=f"closed {self.host}:{self.port}: a request before timed out",
-                )
-            )
+        self._given_up.end(call)
+        if is_current:
+            self._give_up_connection()
+
+    def _give_up_connection(self) -> None:
+        """Fail the calls of the connection, but for those that outlive it."""
+        outliving = [call for call in self._in_flight if call.outlives]
+        for call in outliving:
+            del self._in_flight[call]
+        connection = self._connection
+        if outliving and connection is not None:
+            self._given_up.keep(connection, outliving)
+            self._connection = None
+        reason = f"closed {self.host}:{self.port}: a request before timed out"
+        self._drop(TransportFailure(kind=FailureKind.DISCONNECTED, message=reason))
 
     def _drop(self, failure: TransportFailure) -> None:
         """Close the connection, if there is one, and fail every call."""
@@ -243,8 +260,7 @@ class Channel:
         for call in calls:
             self._finish(call, failure)
         if connection is not None:
-            # Not a close without an error: that one waits for what a dead peer never takes.
-            connection.close(wire_errors.KafkaConnectionError(failure.message))
+            abort(connection, failure.message)
 
     # --- connecting ------------------------------------------------------------------------------
 

@@ -13,8 +13,10 @@ connection of its own to every broker it talks to:
   whatever must go through meanwhile.
 
 The lanes are the caller's choice, request by request. Requests of one lane to one broker are sent
-and answered in order. To end a join that waits, close its lane (`close_lane`) and send LeaveGroup
-on the other one.
+and answered in order. An OffsetCommit keeps its connection until it has its answer, or its time is
+over, also if another request there times out: until then nobody can tell what became of it.
+
+To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the other one.
 
 The lease of a member counts from the SENDING of a heartbeat: read the monotonic clock before
 calling `send`, which is earlier than the moment the bytes leave and hence safe.
@@ -50,6 +52,7 @@ from coopgroup.model.group_api import (
     Coordinator,
     FindCoordinatorRequest,
     GroupRequest,
+    OffsetCommitRequest,
 )
 
 __all__ = ["FailureKind", "GroupTransport", "OnAnswer", "TransportFailure"]
@@ -272,7 +275,12 @@ class GroupTransport:
             on_done(TransportFailure(kind=FailureKind.UNSUPPORTED, message=str(error)))
             return
         self._channel(job.lane, address).submit(
-            Call(message=message, deadline=deadline, on_done=on_done)
+            Call(
+                message=message,
+                deadline=deadline,
+                on_done=on_done,
+                outlives=isinstance(job.request, OffsetCommitRequest),
+            )
         )
 
     def _answer(self, job: _Job) -> Callable[[Outcome], None]:

@@ -3,7 +3,9 @@
 Rules of this file (KAFKA commits in a rebalance, peers: librdkafka#4059, zio-kafka#413):
 
 - one OffsetCommit is under way at a time, and what waits is merged into the next one, the newest
-  offset of a partition wins: a retried commit can never overtake a later one;
+  offset of a partition wins. The next one is sent when the last one has its answer, or when its
+  connection was lost or its time is over; only in the last two cases it could still arrive after
+  the next one (docs/member.md says when);
 - a commit that meets a round waits for its end and is sent again under the new generation;
 - only what is owned is sent, first or again, or a late commit would overwrite that of the new
   owner: the rest gets ILLEGAL_GENERATION. So does what was asked for before a partition was

@@ -150,7 +150,12 @@ def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, in
             joins = _JOIN in member.outstanding or _SYNC in member.outstanding
             return Lane.COMMIT if joins else Lane.JOIN, _heartbeat_request(member), timeout_ms
         case RequestKind.OFFSET_COMMIT:
-            return Lane.COMMIT, _commit_request(turn), config.request_timeout_ms
+            # A coordinator that stands still may serve a commit that timed out after newer ones. So
+            # the next commit waits until the lease, and with it the generation, is over: it counts
+            # from a heartbeat, which may have been sent and answered a little after this commit.
+            fenced_ms = config.session_timeout_ms + config.heartbeat_interval_ms
+            timeout_ms = max(config.request_timeout_ms, fenced_ms)
+            return Lane.COMMIT, _commit_request(turn), timeout_ms
         case RequestKind.FIND_COORDINATOR:
             request = FindCoordinatorRequest(group_id=config.group_id)
             return Lane.COMMIT, request, config.request_timeout_ms

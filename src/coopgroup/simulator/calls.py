@@ -69,11 +69,13 @@ class Connection:
         waiting: calls that wait for those before them.
         serving: the one that the broker works on.
         free_at_ms: nothing that is sent now arrives before.
+        held_until_ms: nothing arrives before, once the connection was given up.
     """
 
     waiting: deque[Call] = field(factory=deque)
     serving: Call | None = None
     free_at_ms: int = 0
+    held_until_ms: int = 0
 
 
 @define(eq=False)

@@ -7,6 +7,8 @@ Rules of this file:
 - what is lost breaks its call, and the process learns that no answer will come;
 - a cut is no loss: what is sent meanwhile arrives after it, unless its time-out ran out before
   (TCP sends again); one connection alone may be held up likewise;
+- a connection on which a call times out is given up, and the next call takes a new one. An
+  OffsetCommit that is on the old one goes on; it may arrive after all that the new one brings;
 - what a process had sent before it died arrives all the same, as its kernel sees to that;
 - every `Send` of a session that lives is answered exactly once.
 
@@ -118,7 +120,10 @@ class Network:
         self._cut_until_ms[client] = max(until_ms, self._cut_until_ms.get(client, 0))
 
     def hold_up(self, client: str, lane: Lane, for_ms: int) -> None:
-        """Nothing gets through on one connection of a process for a while, on others it does."""
+        """Nothing gets through on one connection of a process for a while, on others it does.
+
+        Once the connection is given up, the next one of its lane gets through.
+        """
         until_ms = self.world.now_ms + for_ms
         self._held_up_until_ms[client, lane] = until_ms
 
@@ -127,6 +132,9 @@ class Network:
         self.request_loss = self.answer_loss = 0.0
         self._cut_until_ms.clear()
         self._held_up_until_ms.clear()
+        for calls in self._calls.values():
+            for call in calls:
+                call.connection.held_until_ms = 0
         self.upsets.clear()
 
     def break_all(self) -> None:
@@ -202,7 +210,30 @@ class Network:
         """Let a call that has to wait fail in time."""
         if not call.is_timed:
             call.is_timed = True
-            self.world.at(call.due_ms, self.fail, call)
+            self.world.at(call.due_ms, self._expire, call)
+
+    def _expire(self, call: Call) -> None:
+        """No answer came in time: what stands behind the call would wait as well."""
+        if call.is_over:
+            return
+        lane = call.process, call.send.lane
+        is_current = self._lanes.get(lane) is call.connection
+        if is_current:
+            del self._lanes[lane]
+            held = call.process.name, call.send.lane
+            call.connection.held_until_ms = self._held_up_until_ms.pop(held, 0)
+        self.fail(call)
+        if is_current:
+            self._give_up(call.process, call.connection)
+
+    def _give_up(self, process: Client, connection: Connection) -> None:
+        """Fail the calls of a connection, but for commits: these may still arrive."""
+        for call in tuple(self._calls.get(process, ())):
+            if call.connection is not connection:
+                continue
+            if isinstance(call.send.request, OffsetCommitRequest):
+                continue  # it waits for its answer there
+            self.fail(call)
 
     def _held_until_ms(self, call: Call) -> int:
         name, until_ms = call.process.name, 0
@@ -210,7 +241,7 @@ class Network:
             until_ms = self._cut_until_ms.get(name, 0)
         if self._held_up_until_ms:
             until_ms = max(until_ms, self._held_up_until_ms.get((name, call.send.lane), 0))
-        return until_ms
+        return max(until_ms, call.connection.held_until_ms)
 
     def _arrive(self, call: Call) -> None:
         if call.is_over:
@@ -274,6 +305,9 @@ class Network:
         if call.is_over:
             return
         self._finish(call)
+        self._tell_failed(call)
+
+    def _tell_failed(self, call: Call) -> None:
         if not call.process.alive:
             return
         if self.world.transcript is not None:

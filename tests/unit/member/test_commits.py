@@ -344,3 +344,13 @@ def test_100_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> N
     assert asked == {0: count // 2, 1: count // 2}
     assert [commit_id for commit_id, _ in finished] == list(range(count))
     assert (commits, actions) == (Commits(), frozenset({Action.PROCEED}))
+
+
+def test_commit_without_an_answer_is_waited_for_until_the_lease_is_over() -> None:
+    """A frozen coordinator may serve it after newer ones, unless their generation is another."""
+    driven = stable()
+    send = driven.give(commit(1, (0, 10))).request(COMMIT)
+    until_ms = driven.now_ms + send.timeout_ms
+    driven.heartbeat()  # the last that is answered, sent right after the commit
+    assert until_ms >= driven.member.lease_until_ms
+    assert send.timeout_ms >= driven.member.config.request_timeout_ms

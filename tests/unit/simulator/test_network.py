@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from coopgroup.member import ErrorCode
+from coopgroup.member import ErrorCode, MemberState
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
     HeartbeatRequest,
@@ -12,12 +12,13 @@ from coopgroup.model.group_api import (
     OffsetCommitRequest,
     SyncGroupRequest,
 )
-from coopgroup.simulator.checkers import check_instants, check_single_owner
+from coopgroup.simulator.checkers import check_commits, check_instants, check_single_owner
 from coopgroup.simulator.network import Mishap, Upset
 from coopgroup.simulator.scenario import Identity
 from coopgroup.simulator.transcript import Transcript
 from coopgroup.simulator.world import late_commit_of
 from coopgroup.telemetry import FaultInjected, MembershipLost, OffsetsCommitted, RequestRefused
+from tests.support.mutants import MUTANTS, broken
 from tests.support.simulated import REBALANCE_MS, SESSION_MS, quiet_group
 
 
@@ -155,3 +156,32 @@ def test_cut_process_loses_what_it_holds_in_time() -> None:
     assert not other.application.working
     assert group.run_until_rest(10_000, 200)
     assert len(other.application.working) == 2
+
+
+LAST_COMMIT = "a commit is failed with its connection and arrives last"
+
+
+def _goes_back() -> bool:
+    """Whether an offset goes back where a heartbeat times out beside a commit that is held up.
+
+    Another member's join is late, so the round stays open and its generation fences nothing.
+    """
+    group = quiet_group()
+    a, b = group.start("a", ("T",)), group.start("b", ("T",))
+    assert group.run_until_rest(5_000, 200)
+    late = Upset(request=JoinGroupRequest, mishap=Mishap.DELAYED, client=b.name, delay_ms=1_200)
+    group.network.upset(late)
+    group.start("c", ("T",))
+    while a.state is not MemberState.JOINING:
+        group.run(10)
+    group.hold_up(a, Lane.COMMIT, 500)
+    group.run(2 * REBALANCE_MS)
+    return bool(list(check_commits(group.world.telemetry)))
+
+
+def test_commit_on_a_connection_that_is_given_up_is_waited_for() -> None:
+    """It may arrive after all that the next connection brings, and the offset would go back."""
+    assert not _goes_back()
+    mutant = next(one for one in MUTANTS if one.name == LAST_COMMIT)
+    with broken(mutant):
+        assert _goes_back()

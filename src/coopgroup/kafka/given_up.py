@@ -1,0 +1,69 @@
+"""Connections that were given up for new calls, while some of their calls still wait for answers.
+
+A closed connection takes no request back: the broker, or a proxy before it, may hold an
+OffsetCommit and serve it after newer ones of the next connection. The committed offset would go
+back. So the old connection stays open until each such call has its answer, or its own deadline has
+passed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import kafka.errors as wire_errors
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafka.net.connection import KafkaConnection
+
+__all__ = ["GivenUpConnections", "abort"]
+
+_Call = TypeVar("_Call")
+
+
+@define(eq=False)
+class GivenUpConnections(Generic[_Call]):
+    """Those of one channel."""
+
+    _calls: dict[KafkaConnection, dict[_Call, None]] = field(factory=dict, init=False)
+
+    def keep(self, connection: KafkaConnection, calls: Iterable[_Call]) -> None:
+        """Keep a connection open for some calls."""
+        self._calls[connection] = dict.fromkeys(calls)
+
+    def end(self, call: _Call) -> None:
+        """Close a connection when the last call on it has ended."""
+        for connection, calls in tuple(self._calls.items()):
+            if call in calls:
+                del calls[call]
+                if not calls:
+                    del self._calls[connection]
+                    abort(connection, "given up, and no call waits there any longer")
+
+    def close(self, reason: str) -> list[_Call]:
+        """Close all connections; returns the calls that waited there."""
+        kept, self._calls = self._calls, {}
+        for connection in kept:
+            abort(connection, reason)
+        return [call for calls in kept.values() for call in calls]
+
+
+def abort(connection: KafkaConnection, reason: str) -> None:
+    """Close a connection at once; the kernel discards what the other end has not yet taken.
+
+    Without the linger option the kernel goes on sending for minutes, and an OffsetCommit that timed
+    out would arrive after newer ones when a cut of the network ends.
+    """
+    if connection.closed:
+        return
+    sock = getattr(connection.transport, "_sock", None)
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    # Not a close without an error: that one waits for what a dead peer never takes.
+    connection.close(wire_errors.KafkaConnectionError(reason))
