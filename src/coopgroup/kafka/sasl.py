@@ -24,6 +24,7 @@ TOKEN_LIFE_SHARE: Final = 0.8
 TOKEN_PATIENCE_S: Final = 30.0
 TOKEN_THREADS_MAX: Final = 3
 TOKENS_REFUSED_MAX: Final = 2
+_OAUTH_ANSWER: Final = "(token, expiry_s) or (token, expiry_s, principal, extensions)"
 OAUTH_PLAIN_RESULT: Final = 2
 OAUTH_FULL_RESULT: Final = 4
 _PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -99,11 +100,16 @@ class OAuthTokenSource:
             raise ConfigurationError(
                 "oauth_cb",
                 f"{len(answer)} values",
-                "(token, expiry_s) or (token, expiry_s, principal, extensions)",
+                _OAUTH_ANSWER,
             )
-        expires_at = float(answer[1])
-        given = answer[3] if len(answer) == OAUTH_FULL_RESULT else {}
-        extensions = {str(key): str(value) for key, value in given.items()}
+        try:
+            expires_at = float(answer[1])
+            given = answer[3] if len(answer) == OAUTH_FULL_RESULT else {}
+            extensions = {str(key): str(value) for key, value in given.items()}
+        except (ValueError, TypeError, AttributeError):
+            # Python's message would show the token if it stands in the place of its expiry.
+            kinds = ", ".join(type(one).__name__ for one in answer)
+            raise ConfigurationError("oauth_cb", f"({kinds})", _OAUTH_ANSWER) from None
         with self._lock:
             if self._last is not None and self._last.expires_at > expires_at:
                 return  # this call hung, and a later one was quicker

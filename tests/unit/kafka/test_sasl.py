@@ -224,3 +224,16 @@ def test_settings_have_a_token_source_when_it_is_oauthbearer() -> None:
     assert settings.token_source is not None
     settings.token_source.renew()
     assert settings.token_source.take().text == "scope=x"
+
+
+@pytest.mark.parametrize(
+    "answer", [(4e9, "token-canary"), ("t", 4e9, "me", "token-canary"), ("t", ["token-canary"])]
+)
+def test_callback_that_returns_a_token_in_the_wrong_place_shows_it_nowhere(
+    answer: tuple[Any, ...],
+) -> None:
+    source = OAuthTokenSource(callback=lambda _: answer, argument="")
+    with pytest.raises(ConfigurationError, match="oauth_cb: got") as caught:
+        source.renew()
+    assert "token-canary" not in f"{caught.value} {caught.value.value!r}"
+    assert caught.value.__suppress_context__
