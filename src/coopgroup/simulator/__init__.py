@@ -4,9 +4,9 @@
 
     run = simulate(scenario, policy="deferred", seed=7)
 
-What is simulated runs the session, the member, the leader, the policies and the assignors of
-production, not models of them. What is modelled: the group coordinator (`coordinator`, with the
-list of what it leaves out), the network, processes and applications, and the data plane.
+It runs the session, the member, the leader, the policies and the assignors of production. It models
+the group coordinator (`coordinator` lists what it lacks), the network, processes and applications,
+and the data plane.
 """
 
 from coopgroup.simulator.load import LagHistory

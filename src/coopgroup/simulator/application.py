@@ -1,14 +1,15 @@
-"""`Application`: what stands behind a consumer: callbacks, work, commits.
+"""`Application`: the user of a consumer, with its callbacks, work and commits.
 
-Rules of this file, which are the host's duties 5 and 6 of `coopgroup.session`:
+It fulfils the host's duties 5 and 6 of `coopgroup.session`:
 
-- callbacks run one after the other, a moment after they are due, as in an application that polls;
-- every resource is stopped, committed, given up and restored on its own: a heavy one holds back no
-  other;
-- what is lost is worked on no longer, at once, and whatever was under way for it is void
-  (`_epoch` tells what belongs to an earlier time);
-- what is not stopped within `max.poll.interval.ms` is lost, and then said to have stopped;
-- offsets are committed on a clock, before a resource is given up, and never after it was lost.
+- callbacks run one after the other, shortly after they are due, as in an application that polls;
+- every resource is stopped, committed, given up and restored separately, so that a heavy resource
+  delays no other;
+- work on a lost resource ends immediately, and all its pending actions are void (`_epoch`
+  identifies actions of an earlier time);
+- a resource that is not stopped within `max.poll.interval.ms` is lost, and then reported as
+  stopped;
+- offsets are committed periodically and before a resource is given up, and never after a loss.
 """
 
 from __future__ import annotations
@@ -57,12 +58,12 @@ class Host(Protocol):
 
     @property
     def world(self) -> World:
-        """Time and dice."""
+        """Time and random numbers."""
         ...
 
     @property
     def habits(self) -> Habits:
-        """Of all processes."""
+        """Settings of all processes."""
         ...
 
     @property
@@ -72,7 +73,7 @@ class Host(Protocol):
 
     @property
     def state(self) -> MemberState:
-        """Where the member stands."""
+        """State of the member."""
         ...
 
     def give(self, event: SessionEvent) -> None:
@@ -80,11 +81,11 @@ class Host(Protocol):
         ...
 
     def later(self, delay_ms: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - any action
-        """Run something after a time, if the process lives and is not paused then."""
+        """Run an action after some time, if the process is then alive and not paused."""
         ...
 
     def write(self, record: Record) -> None:
-        """Write a record down."""
+        """Write a record."""
         ...
 
 
@@ -93,17 +94,17 @@ class Application:
     """The application of one process.
 
     Attributes:
-        process: whose it is.
+        process: its process.
         load: the data plane.
         costs: times to stop and restore.
-        callback_ms: from the moment in which a callback is due to its call.
-        commit_interval_ms: pace of commits, 0 for none by the clock.
-        capacity_per_s: records that it can work off, over all its resources.
-        held: granted, and not given up or lost.
-        working: what it works on; a part of `held`.
-        stopping: told to stop, and not given up yet; a part of `held`.
+        callback_ms: time from when a callback is due to its call.
+        commit_interval_ms: time between commits, 0 for no periodic commits.
+        capacity_per_s: records that it can process, over all its resources.
+        held: assigned, and not given up or lost.
+        working: resources that it works on; a part of `held`.
+        stopping: revoked, and not given up yet; a part of `held`.
         closing: whether it closes the consumer.
-        rate_per_s: how fast it works while there is always more to do; None until there was.
+        rate_per_s: its speed while records always wait; None until that happened.
     """
 
     process: Host
@@ -117,7 +118,7 @@ class Application:
     stopping: ResourceSet = EMPTY
     closing: bool = False
     rate_per_s: float | None = None
-    # What it takes records from, with the places in the load: `working` less `stopping`.
+    # The source of its records, with positions in the load: `working` without `stopping`.
     _fed: ResourceSet = EMPTY
     _fed_numbers: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
     _fed_since_ms: int = 0
@@ -126,7 +127,7 @@ class Application:
     _commits: dict[int, Callable[[], None]] = field(factory=dict)
 
     def start(self) -> None:
-        """Begin to commit on a clock."""
+        """Start the periodic commits."""
         if self.commit_interval_ms:
             first_ms = self.process.world.dice("commits").randint(1, self.commit_interval_ms)
             self.process.later(first_ms, self._commit_by_clock)
@@ -134,18 +135,18 @@ class Application:
     # --- what the session asks for -------------------------------------------------------------
 
     def grant(self, resources: ResourceSet) -> None:
-        """Resources were assigned: `on_assign`, restore, then work."""
+        """Handle assigned resources: `on_assign`, restore, then work."""
         self.held |= resources
         if not self.closing:
             self._call(self._restore, resources)
 
     def revoke(self, resources: ResourceSet) -> None:
-        """Resources were revoked: stop, commit, give up."""
-        if not self.closing:  # else all is being stopped already
+        """Handle revoked resources: stop, commit, give up."""
+        if not self.closing:  # otherwise everything is already being stopped
             self._call(self._stop, resources, StopReason.REVOKED)
 
     def lose(self) -> None:
-        """All is lost: stop at once, commit nothing."""
+        """Handle the loss of everything: stop immediately, commit nothing."""
         self._drop_all(StopReason.LOST)
         if self.closing:
             self.process.later(0, self._leave)
@@ -153,7 +154,7 @@ class Application:
             self._call(self._learn_of_loss)
 
     def finish_commit(self, effect: FinishCommit) -> None:
-        """A commit came to its end."""
+        """Handle the end of a commit."""
         refused = [(topic, partition) for topic, partition, code in effect.codes if code]
         if refused:
             code = next(code for _, _, code in effect.codes if code)
@@ -165,7 +166,7 @@ class Application:
     # --- what its host does --------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop all, commit, leave the group."""
+        """Stop everything, commit, leave the group."""
         self.closing = True
         self._epoch += 1
         self.stopping = EMPTY
@@ -175,7 +176,7 @@ class Application:
             self.process.later(0, self._leave)
 
     def settle(self) -> None:
-        """Bring the positions of what it works on up to date."""
+        """Advance the positions of its resources."""
         now_ms = self.process.world.now_ms
         if now_ms > self._fed_since_ms:
             since_ms, capacity_per_s = self._fed_since_ms, self.capacity_per_s
@@ -185,20 +186,20 @@ class Application:
             self._fed_since_ms = now_ms
 
     def renumber(self) -> None:
-        """Find its resources again: others were added to the load."""
+        """Look up the positions of its resources again, after the load has grown."""
         self._fed_numbers = self.load.numbers(self._fed)
 
     def freeze(self) -> None:
-        """The process stands still from now on."""
+        """Pause all work."""
         self.settle()
         self._fed_since_ms = _FOR_EVER_MS
 
     def thaw(self) -> None:
-        """The process goes on."""
+        """Continue all work."""
         self._fed_since_ms = self.process.world.now_ms
 
     def _feed(self) -> None:
-        """Work on something else from now on."""
+        """Update the set of resources that it takes records from."""
         self.settle()
         self._fed = self.working - self.stopping if self.stopping else self.working
         self._fed_numbers = self.load.numbers(self._fed)
@@ -206,7 +207,7 @@ class Application:
     # --- callbacks -----------------------------------------------------------------------------
 
     def _call(self, callback: Callable[..., None], *arguments: object) -> None:
-        """Run a callback when the application polls next, after those before it."""
+        """Run a callback at the application's next poll, after all earlier callbacks."""
         world = self.process.world
         due_ms = world.now_ms + between(
             world.dice("callbacks"), self.callback_ms.low, self.callback_ms.high
@@ -239,7 +240,7 @@ class Application:
         self.process.write(ResourcesStarted(resources=resources))
 
     def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
-        """Stop work; what never began is given up without further ado."""
+        """Stop work; resources without work are given up immediately."""
         resources &= self.held
         resources -= self.stopping
         self.stopping |= resources
@@ -259,7 +260,7 @@ class Application:
         epoch = self._epoch
 
         def given_up() -> None:
-            # The outcome comes in the middle of a step of the session: go on after it.
+            # The result arrives during a step of the session: continue after the step.
             self.process.later(0, self._committed, epoch, resources, reason, began_ms)
 
         numbers = self.load.numbers(resources)
@@ -275,7 +276,7 @@ class Application:
         if epoch == self._epoch:
             self._give_up(resources, reason, began_ms)
         elif reason is StopReason.REVOKED and self.process.state is MemberState.LOSING:
-            # The callback ran while all was lost; its end is said all the same.
+            # The callback ran during a loss; report its end nevertheless.
             self.process.give(RevocationCompleted(resources=resources))
 
     def _give_up(self, resources: ResourceSet, reason: StopReason, began_ms: int) -> None:
@@ -302,7 +303,7 @@ class Application:
             self.process.give(LossHandled())
 
     def _leave(self) -> None:
-        if self.held:  # granted while it stopped the rest
+        if self.held:  # assigned while the rest was being stopped
             self._drop_all(StopReason.CLOSED)
         if self.process.state is not MemberState.LEAVING:
             self.process.give(LeaveRequested(reason="the consumer is being closed"))
@@ -331,4 +332,4 @@ class Application:
 
 
 def _nothing() -> None:
-    """Nothing is to be done."""
+    pass

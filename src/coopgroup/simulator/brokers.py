@@ -1,7 +1,7 @@
-"""`Brokers`: where the group coordinator is, which topics exist, and who answers a request.
+"""`Brokers`: location of the group coordinator, existing topics, and answers to requests.
 
-Rules of this file: a request reaches whatever broker it was sent to; only the one that has the
-group answers for it. Answers go back through `reply`, which is the network's.
+A request reaches the broker to which it was sent. Only the broker that has the group answers for
+it. Answers return through `reply` of the network.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ NODES: Final = (1, 2, 3)
 
 @define(kw_only=True, eq=False)
 class Brokers:
-    """The cluster, as far as the group sees it.
+    """The cluster, as the group sees it.
 
     Attributes:
         world: the world.
-        coordinator: of the group.
-        topics: partition count of every topic that exists.
-        reply: takes an answer to its sender.
+        coordinator: coordinator of the group.
+        topics: partition count of every existing topic.
+        reply: sends an answer to its receiver.
         break_off: ends a call without an answer.
-        index_min: first index of each topic: -1 where the group shares connectors.
+        index_min: first index of each topic: -1 in groups of connectors.
     """
 
     world: World
@@ -48,18 +48,18 @@ class Brokers:
     break_off: Callable[[Call], None]
     index_min: int = 0
     topics: dict[str, int] = field(factory=dict)
-    # What exists, and of which topics: they seldom change, and leaders look all the time.
+    # The existing resources with their topics: they rarely change, and leaders look them up often.
     _existing: tuple[dict[str, int], ResourceSet] = field(init=False, factory=lambda: ({}, EMPTY))
     _down_until_ms: int = 0
     _wakes_at_ms: int | None = None
 
     @property
     def is_up(self) -> bool:
-        """Whether some broker has the group."""
+        """Whether a broker has the group."""
         return self.world.now_ms >= self._down_until_ms
 
     def existing(self) -> ResourceSet:
-        """Every partition of every topic; every connector with its tasks."""
+        """Return every partition of every topic; every connector with its tasks."""
         topics, resources = self._existing
         if topics != self.topics:
             first, topics = self.index_min, dict(self.topics)
@@ -68,7 +68,7 @@ class Brokers:
         return resources
 
     def serve(self, call: Call) -> None:
-        """Take a request that has arrived."""
+        """Process a request that has arrived."""
         request, to = call.send.request, call.send.coordinator
         if isinstance(request, FindCoordinatorRequest):
             self.reply(call, find_coordinator(self.coordinator.node_id, is_up=self.is_up))
@@ -81,9 +81,9 @@ class Brokers:
             self._send_answers()
 
     def move(self, node_id: int, down_ms: int = 0) -> None:
-        """Another broker takes the group over; after `down_ms`, if the old one died.
+        """Let another broker take over the group, after `down_ms` if the old one died.
 
-        Where the old broker lives, it refuses the calls that wait.
+        If the old broker is alive, it refuses the waiting calls.
         """
         world = self.world
         before = self.coordinator.node_id
@@ -105,7 +105,7 @@ class Brokers:
         self._wake_in_time()
 
     def _wake_in_time(self) -> None:
-        """Wake the coordinator for what ends by itself."""
+        """Wake the coordinator for its next deadline."""
         deadline_ms = self.coordinator.deadline_ms()
         if deadline_ms is None:
             return
@@ -115,7 +115,7 @@ class Brokers:
 
     def _wake(self, at_ms: int) -> None:
         if self._wakes_at_ms != at_ms:
-            return  # an earlier one was wanted after this one
+            return  # replaced by an earlier wake-up
         self._wakes_at_ms = None
         if self.is_up:
             self.coordinator.advance(self.world.now_ms)

@@ -1,8 +1,8 @@
-"""Policies side by side: the same scenario with each policy and each seed, median and range.
+"""Compare policies: play a scenario with each policy and each seed; median and range.
 
-Who runs the jobs is the caller's to say: one after the other, or in a pool of processes. A job is
-a value that can be sent to another process, and so is its run, whose history is left behind where
-nobody is going to look at it: a large one takes longer to send than to make.
+The caller decides how jobs run: one after the other, or in a pool of processes. Jobs and runs are
+values that can be sent to another process. A run leaves its history behind if it is not needed,
+because sending a large history takes longer than computing it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MEASURES: Final = tuple(one.name for one in attrs.fields(Measures) if one.name !
 
 @frozen(kw_only=True)
 class Job:
-    """One run to make.
+    """One run to play.
 
     Attributes:
-        scenario: what to play, with the policy and the assignor in it.
-        seed: of the dice.
-        keeps_history: whether the run keeps telemetry and lag, or only what was measured.
+        scenario: the scenario, including policy and assignor.
+        seed: seed of the random numbers.
+        keeps_history: whether the run keeps telemetry and lag, or only the measures.
     """
 
     scenario: Scenario
@@ -51,9 +51,9 @@ class Spread:
     """A measure over several runs.
 
     Attributes:
-        median: infinite where half of the runs or more have no value, as they never converged.
-        low: lowest value; infinite where no run has one.
-        high: highest value; infinite where some run has none.
+        median: infinite if at least half of the runs have no value because they never converged.
+        low: lowest value; infinite if no run has one.
+        high: highest value; infinite if a run has none.
     """
 
     median: float
@@ -72,17 +72,17 @@ def compare(
     """Play a scenario with each policy and each seed.
 
     Args:
-        scenario: what to play; its own policy plays no role.
-        policies: by the name under which their runs are returned.
-        seeds: of the dice; at least one.
+        scenario: the scenario; its own policy is ignored.
+        policies: by the name used in the result.
+        seeds: at least one.
         keeps_first: whether the first run of each policy keeps its telemetry and lag.
-        run_all: applies a function to jobs and gives the runs in the order of the jobs.
+        run_all: applies a function to jobs and returns the runs in the order of the jobs.
 
     Returns:
         The runs of each policy, in the order of the seeds.
 
     Raises:
-        ConfigurationError: a policy is unknown or has a wrong option, or the scenario cannot be.
+        ConfigurationError: a policy is unknown or has a wrong option, or the scenario is invalid.
     """
     jobs = [
         Job(
@@ -100,7 +100,7 @@ def compare(
 
 
 def play(job: Job) -> Run:
-    """Make one run; what it does depends on the job alone."""
+    """Play one run; the result depends only on the job."""
     run = simulate(job.scenario, seed=job.seed)
     if job.keeps_history:
         return run
@@ -109,7 +109,7 @@ def play(job: Job) -> Run:
 
 
 def spread_of(measure: str, runs: Sequence[Run]) -> Spread:
-    """Median and range of a measure.
+    """Return median and range of a measure.
 
     Args:
         measure: one of `MEASURES`.

@@ -1,4 +1,4 @@
-"""`Costs`: how long it takes to stop, to commit and to restore resources, each on its own."""
+"""`Costs`: the times to stop, to commit and to restore each resource."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Costs:
     """Draws times.
 
     Attributes:
-        dice: of the times.
-        costs: rules of the scenario; at most one without resources, for all that no other names.
-        slow: part of the resources whose stop takes long, drawn each time.
-        slow_ms: how long that is.
+        dice: random numbers for the times.
+        costs: rules of the scenario; at most one without resources, for all other resources.
+        slow: share of resources with a slow stop, drawn each time.
+        slow_ms: duration of a slow stop.
     """
 
     dice: random.Random
@@ -36,13 +36,13 @@ class Costs:
     _other: Cost = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Tell the rule without resources from the others."""
+        """Separate the rule without resources from the others."""
         self._named = tuple(cost for cost in self.costs if cost.resources is not None)
         others = (cost for cost in self.costs if cost.resources is None)
         self._other = next(others, Cost())
 
     def to_stop(self, resources: ResourceSet) -> list[tuple[int, ResourceSet]]:
-        """Split resources by the time from their revocation to their commit, ascending."""
+        """Group resources by the time from revocation to commit, ascending."""
         groups: dict[int, list[ResourceSet]] = {}
         for cost, part in self._by_cost(resources):
             for stop_ms, some in self._draw(cost.stop_ms, part, may_be_slow=True):
@@ -51,7 +51,7 @@ class Costs:
         return _joined(groups)
 
     def to_restore(self, resources: ResourceSet) -> list[tuple[int, ResourceSet]]:
-        """Split resources by the time from their assignment to the first record, ascending."""
+        """Group resources by the time from assignment to the first record, ascending."""
         groups: dict[int, list[ResourceSet]] = {}
         for cost, part in self._by_cost(resources):
             for restore_ms, some in self._draw(cost.restore_ms, part):

@@ -1,8 +1,7 @@
-"""`Deployment`: plays a scenario: starts its processes and lets its events happen.
+"""`Deployment`: play a scenario by starting its processes and triggering its events.
 
-Rules of this file: everything is put into the world's queue in advance, in the order of the
-scenario; who is meant by a name is found out when the event strikes. What a name stands for and is
-not there (a process that is down already, a leader where there is none) is passed over.
+All events are queued in advance, in the order of the scenario. Names are resolved when an event
+happens. A name without a living process (an ended process, a missing leader) is ignored.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ __all__ = ["Deployment"]
 
 @define
 class _Place:
-    """A process that is meant to run, alive or not.
+    """A process of the scenario, alive or not.
 
     Attributes:
-        members: the set that it belongs to.
-        skew_ppm: of its clock, the same in all its lives.
-        wanted: whether it is to be started again when it is down.
+        members: its set.
+        skew_ppm: skew of its clock, the same after restarts.
+        wanted: whether to start it again when it is down.
     """
 
     members: MemberSet
@@ -62,11 +61,11 @@ class _Place:
 
 @define(eq=False)
 class Deployment:
-    """The processes of a scenario, and what happens to them.
+    """The processes of a scenario and their events.
 
     Attributes:
-        scenario: what is played.
-        simulation: where.
+        scenario: the scenario.
+        simulation: the simulation.
     """
 
     scenario: Scenario
@@ -76,7 +75,7 @@ class Deployment:
     _capacities: dict[str, float] = field(factory=dict)
 
     def plan(self) -> None:
-        """Put everything that will happen into the queue."""
+        """Queue all events."""
         world, scenario = self.simulation.world, self.scenario
         for topic in scenario.topics:
             self._create(topic)
@@ -90,7 +89,7 @@ class Deployment:
         world.at(scenario.duration_ms, self._end_faults)
 
     def _end_faults(self) -> None:
-        """The second part of a run is undisturbed."""
+        """End all faults for the undisturbed second part of a run."""
         self.simulation.network.heal()
         for process in self.simulation.alive:
             process.resume()
@@ -98,7 +97,7 @@ class Deployment:
     # --- who is meant --------------------------------------------------------------------------
 
     def _named(self, name: str) -> list[Process]:
-        """Living processes that a name stands for now."""
+        """Return the living processes of a name."""
         simulation = self.simulation
         if name == LEADER:
             leader = simulation.leader
@@ -109,7 +108,7 @@ class Deployment:
         return [] if process is None or not process.alive else [process]
 
     def _names_of(self, name: str) -> list[str]:
-        """Processes of a set, those that are down included, or the process of that name."""
+        """Return all processes of a set, living or not, or the process of that name."""
         if name in self._places or name not in self._counts:
             return [name]
         members = next(one for one in self.scenario.members if one.name == name)
@@ -139,7 +138,7 @@ class Deployment:
         )
 
     def _end(self, process: Process, how: How, back_after_ms: int | None) -> None:
-        """End a process; it starts again so long after its end."""
+        """End a process, and start it again some time after its end."""
         if back_after_ms is not None:
             process.on_end = lambda: self.simulation.world.later(
                 back_after_ms, self._start_again, process.name
@@ -262,7 +261,7 @@ class Deployment:
         self._weigh(topic.name, 0, topic.weights)
 
     def _weigh(self, name: str, first: int, weights: tuple[int, ...]) -> None:
-        """New resources of a name, from a number on, have these weights, if any."""
+        """Set the weights of new resources of a name, from a number on, if there are any."""
         if weights:
             new = ResourceSet({name: range(first, first + len(weights))})
             self.simulation.load.weigh(new, weights)
@@ -280,7 +279,7 @@ class Deployment:
         simulation.set_rate(event.topic, partitions, event.rate_per_s)
 
     def _set_weight(self, event: Weight) -> None:
-        """What changed in the catalogue its readers notice as they notice new resources."""
+        """Change weights; readers of the catalogue notice this like new resources."""
         simulation, name = self.simulation, event.topic
         partitions = event.partitions
         if partitions is None:

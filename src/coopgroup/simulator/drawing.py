@@ -1,4 +1,4 @@
-"""How a whole number is drawn, the same in every release of Python."""
+"""Draw an integer, with the same result in every release of Python."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["between"]
 
 
 def between(dice: random.Random, low: int, high: int) -> int:
-    """A number from `low` to `high`, both included, as `randint` draws it in half of the time.
+    """Return a number from `low` to `high`, both included, twice as fast as `randint`.
 
-    Every request and every answer draws how long it takes.
+    Every request and every answer draws its delay.
 
     Raises:
         ValueError: `high` is less than `low`.

@@ -1,4 +1,4 @@
-"""`Habits`: what is alike for all processes of a run, and may change while it runs."""
+"""`Habits`: settings that all processes of a run share, and that can change during the run."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ __all__ = ["Habits"]
 
 @define(kw_only=True)
 class Habits:
-    """What is alike for all processes of a run, and may change while it runs.
+    """Settings that all processes of a run share, and that can change during the run.
 
     Attributes:
-        assignor: says where.
-        policy: says when.
-        callback_ms: from the moment in which a callback is due to its call.
-        lead_ms: that a leader takes for a round.
-        notice_ms: until a leader notices that partitions changed.
-        retry_ms: after a round that was refused, until the leader asks for another.
-        jitter_ms: by which a retry may come later.
-        no_metadata: part of the rounds whose leader gets no metadata in time.
-        awaits_commits: whether an application waits for its commit of what it has to stop; else it
-            asks for it and says at once that it has stopped, which a consumer allows.
+        assignor: decides where.
+        policy: decides when.
+        callback_ms: time from when a callback is due to its call.
+        lead_ms: time that a leader needs for a round.
+        notice_ms: time until a leader notices a change of partitions.
+        retry_ms: time from a refused round until the leader starts another.
+        jitter_ms: random delay of a retry.
+        no_metadata: share of rounds without metadata.
+        awaits_commits: whether an application waits for the commit of a resource that it stops.
+            Otherwise it requests the commit and immediately reports the stop, which a consumer
+            allows.
     """
 
     assignor: Assignor

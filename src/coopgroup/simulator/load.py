@@ -1,12 +1,12 @@
-"""The data plane: what is produced, worked off and committed, between events in closed form.
+"""The data plane: produced, processed and committed records, in closed form between events.
 
-Theory of operation. Every partition has an end that grows at its rate and a position that moves
-while a process works on it. Nothing happens record by record: when somebody asks (a commit, a
-change of rates or of what a process works on), positions are brought up to date from the last
-time on. A process shares its capacity fairly: each partition gets the same, those without a backlog
-no more than what is produced to them, and what they leave goes to the others.
+Theory of operation. Every partition has an end that grows at its rate, and a position that moves
+while a process works on it. Records are not simulated singly: positions are computed when they are
+needed (a commit, a change of rates or of a process's partitions). A process shares its capacity
+fairly. Each partition gets an equal share; a partition without a backlog gets at most its
+production rate, and the others get the rest.
 
-Lag is what the group's committed offsets leave behind the ends.
+Lag is the end minus the group's committed offset.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ __all__ = ["LagHistory", "Load"]
 
 Float64Array = npt.NDArray[np.float64]
 
-# Partitions of one process that run dry within one interval are taken one after the other up to
-# here; more than that differ by less than anybody looks at.
+# Partitions of one process that run dry within an interval are handled one after the other up to
+# this number. More of them differ negligibly.
 _STEPS_MAX: Final = 64
 _NOTHING: Final = 1e-6
 
@@ -40,9 +40,9 @@ class LagHistory:
     """Lag of every partition over time.
 
     Attributes:
-        times_ms: int64 (S,): when it was looked at, ascending.
-        lags: int64 (S, R): records that are not committed yet, 0 where a partition did not exist.
-        resources: R partitions, all that existed at any time.
+        times_ms: int64 (S,): sample times, ascending.
+        lags: int64 (S, R): uncommitted records, 0 while a partition did not exist.
+        resources: R partitions that existed at any time.
     """
 
     times_ms: Int64Array
@@ -52,15 +52,15 @@ class LagHistory:
 
 @define(eq=False)
 class Load:
-    """Everything that is produced and worked off.
+    """All produced and processed records.
 
     Attributes:
-        resources: partitions that exist, or existed: R of them.
+        resources: R partitions that exist or existed.
         rates: float64 (R,): records per ms, 0 for a deleted partition.
-        positions: float64 (R,): next record of whoever works on it.
+        positions: float64 (R,): next record of the owner.
         committed: int64 (R,): offsets that the group coordinator accepted.
-        weights: int64 (R,): what leaders see in place of lags, 1 unless it is said.
-        weighs: whether they do: in groups of named resources.
+        weights: int64 (R,): values that leaders see instead of lags, default 1.
+        weighs: whether they do, in groups of named resources.
     """
 
     resources: ResourceSet = EMPTY
@@ -70,7 +70,7 @@ class Load:
     weights: Int64Array = field(factory=lambda: np.zeros(0, dtype=np.int64))
     weighs: bool = False
     _produced: Float64Array = field(factory=lambda: np.zeros(0))
-    # Place of each partition in the arrays, by topic and number; -1 where there is none.
+    # Position of each partition in the arrays, by topic and number; -1 for none.
     _places: dict[str, Int64Array] = field(factory=dict)
     _since_ms: int = 0
     _sampled: list[tuple[int, ResourceSet, Int64Array]] = field(factory=list)
@@ -78,9 +78,9 @@ class Load:
     # --- what exists ---------------------------------------------------------------------------
 
     def produce(self, name: str, first: int, rates_per_s: Sequence[float], now_ms: int) -> None:
-        """Partitions of a topic, from number `first` on, get so many records from now on.
+        """Set the rates of a topic's partitions, from number `first` on.
 
-        Partitions that are not known yet begin with offset 0.
+        New partitions start with offset 0.
         """
         self._settle_production(now_ms)
         fresh = ResourceSet({name: range(first, first + len(rates_per_s))})
@@ -88,17 +88,17 @@ class Load:
         self.rates[self.numbers(fresh)] = np.asarray(rates_per_s, dtype=np.float64) / 1_000
 
     def set_rate(self, resources: ResourceSet, rate_per_s: float, now_ms: int) -> None:
-        """So many records per second go to each of some partitions from now on."""
+        """Set the rate of some partitions, in records per second."""
         self._settle_production(now_ms)
         self.rates[self.numbers(resources & self.resources)] = rate_per_s / 1_000
 
     def weigh(self, resources: ResourceSet, weights: Sequence[int]) -> None:
-        """So much does each of some resources weigh from now on."""
+        """Set the weights of some resources."""
         self.weighs = True
         self.weights[self.numbers(resources)] = weights
 
     def delete(self, name: str, now_ms: int) -> None:
-        """A topic is gone: nothing is produced to it, nothing of it lags."""
+        """Delete a topic: it gets no records and has no lag."""
         self._settle_production(now_ms)
         gone = self.numbers(self.resources.restrict_names([name]))
         self.rates[gone] = 0
@@ -106,9 +106,9 @@ class Load:
         self.positions[gone] = self.committed[gone]
 
     def numbers(self, resources: ResourceSet) -> Int64Array:
-        """Places of some of the resources in the arrays, which must be among them.
+        """Return the positions in the arrays of some known resources.
 
-        Processes look up a few of many partitions all the time: a table takes no search.
+        Processes look up a few of many partitions very often, so a table replaces a search.
         """
         found = [self._places[name][indices] for name, indices in resources.items()]
         if len(found) == 1:
@@ -128,7 +128,7 @@ class Load:
         self.resources = resources
         self._places = {}
         for (name, indices), first in zip(resources.items(), resources.starts, strict=False):
-            # One place more than there are partitions: a connector itself has index -1.
+            # One more entry than partitions, because a connector itself has index -1.
             table = np.full(int(indices[-1]) + 2, -1, dtype=np.int64)
             table[indices] = np.arange(first, first + indices.size)
             self._places[name] = table
@@ -138,26 +138,26 @@ class Load:
         self._since_ms = now_ms
 
     def ends(self, now_ms: int) -> Float64Array:
-        """End of every partition: float64 (R,)."""
+        """Return the end of every partition: float64 (R,)."""
         return self._produced + self.rates * (now_ms - self._since_ms)
 
     # --- what is worked off --------------------------------------------------------------------
 
     def begin(self, numbers: Int64Array) -> None:
-        """Somebody begins to work on partitions, from the committed offsets on."""
+        """Start work on partitions from their committed offsets."""
         self.positions[numbers] = self.committed[numbers]
 
     def work(self, numbers: Int64Array, capacity_per_s: float, since_ms: int, now_ms: int) -> bool:
-        """Bring the positions of what one process works on up to date.
+        """Advance the positions of one process.
 
         Args:
-            numbers: what it works on, all the time from `since_ms` to `now_ms`.
-            capacity_per_s: of the process.
-            since_ms: when they were up to date last.
-            now_ms: until when.
+            numbers: partitions that it worked on from `since_ms` to `now_ms`.
+            capacity_per_s: capacity of the process.
+            since_ms: time of the last update.
+            now_ms: the present time.
 
         Returns:
-            Whether something was left to do all the time, so that all of the capacity was used.
+            Whether records waited all the time, so that the whole capacity was used.
         """
         if not numbers.size or now_ms <= since_ms:
             return False
@@ -172,11 +172,11 @@ class Load:
         return float(backlog.sum()) > _NOTHING
 
     def to_commit(self, resources: ResourceSet, numbers: Int64Array) -> list[tuple[str, int, int]]:
-        """Topic, partition and position of what is ahead of its committed offset.
+        """Return topic, partition and position of partitions ahead of their committed offset.
 
         Args:
-            resources: which of them to look at.
-            numbers: their places, as `numbers` says.
+            resources: partitions to look at.
+            numbers: their positions from `numbers`.
         """
         positions = (self.positions[numbers] + _NOTHING).astype(np.int64)
         ahead = positions > self.committed[numbers]
@@ -189,13 +189,13 @@ class Load:
         return [(name, index, position) for (name, index), position in rows]
 
     def note_commit(self, numbers: Int64Array, offsets: Sequence[int]) -> None:
-        """The group coordinator accepted offsets of the partitions in these places."""
+        """Store accepted offsets of the partitions at these positions."""
         self.committed[numbers] = offsets
 
     # --- what is left --------------------------------------------------------------------------
 
     def lags(self, resources: ResourceSet, now_ms: int) -> Lags:
-        """Lags of some resources, and what comes in to them, as a leader looks them up."""
+        """Return lags and arrival rates of some resources, as a leader looks them up."""
         numbers = self.numbers(resources)
         if self.weighs:
             return Lags(resources=resources, values=self.weights[numbers])
@@ -206,11 +206,11 @@ class Load:
         )
 
     def sample(self, now_ms: int) -> None:
-        """Keep the lags of this instant for the history."""
+        """Store the present lags for the history."""
         self._sampled.append((now_ms, self.resources, self._lags(now_ms)))
 
     def history(self) -> LagHistory:
-        """All samples."""
+        """Return all samples."""
         lags = np.zeros((len(self._sampled), len(self.resources)), dtype=np.int64)
         for row, (_, resources, sampled) in zip(lags, self._sampled, strict=True):
             row[self.numbers(resources)] = sampled
@@ -226,19 +226,19 @@ class Load:
 def _worked_off(
     backlog: Float64Array, rates: Float64Array, capacity: float, duration_ms: float
 ) -> Float64Array:
-    """What is left of each backlog after a time, under fair shares.
+    """Return each backlog after some time, with fair shares.
 
     Args:
-        backlog: float64 (N,): records at the begin.
-        rates: float64 (N,): records per ms that come in.
+        backlog: float64 (N,): records at the start.
+        rates: float64 (N,): arriving records per ms.
         capacity: records per ms of the process.
-        duration_ms: how long.
+        duration_ms: duration.
 
     Returns:
         float64 (N,).
     """
     if float(backlog.sum()) + float(rates.sum()) * duration_ms <= capacity * duration_ms:
-        return np.zeros(rates.size)  # the common case: no share is left idle while anything waits
+        return np.zeros(rates.size)  # the usual case: no share is idle while records wait
     left_ms = float(duration_ms)
     for _ in range(_STEPS_MAX):
         waits = backlog > _NOTHING
@@ -260,7 +260,7 @@ def _worked_off(
 def _fair_shares(
     waits: npt.NDArray[np.bool_], rates: Float64Array, capacity: float
 ) -> Float64Array:
-    """Records per ms that each partition gets: float64 (N,)."""
+    """Return the records per ms that each partition gets: float64 (N,)."""
     content = np.zeros(waits.size, dtype=np.bool_)
     while True:
         hungry = ~content

@@ -1,13 +1,13 @@
-"""What a run cost, in a few numbers computed from its telemetry (docs: scenarios).
+"""The costs of a run, computed from its telemetry (docs: scenarios).
 
-- The *window* of a run begins with the first event of the scenario, or later: when every partition
-  has had an owner at one moment for the first time, if that ever happens. It ends with the run.
-  What the group did to get going is no part of it.
-- A partition is **unavailable** while there is the partition and nobody works on it. An **outage**
-  is one stretch of that.
-- A partition **moves** when the next process that works on it is another one than before. A process
-  that comes back under its name is the same one, as in the measurements on real brokers.
-- The group **converges** when for the last time somebody starts or stops to work on something.
+- The *window* of a run begins with the first event of the scenario, or when all partitions first
+  have an owner at the same time, if that is later. It ends with the run. The start of the group
+  does not count.
+- A partition is **unavailable** while it exists and has no owner. An **outage** is one such
+  interval.
+- A partition **moves** if its next owner is another process. A process that returns under its name
+  is the same process, as in the measurements on real brokers.
+- The group **converges** with the last start or stop of work.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _MS_PER_S: Final = 1_000
 
 
 class LagSamples(Protocol):
-    """Lags of all resources at some moments."""
+    """Lags of all resources at some times."""
 
     @property
     def times_ms(self) -> Int64Array:
-        """When: int64 (S,), ascending."""
+        """Times: int64 (S,), ascending."""
         ...
 
     @property
@@ -50,21 +50,21 @@ class LagSamples(Protocol):
 
 @frozen(kw_only=True)
 class Measures:
-    """What a run cost; the module's docstring defines the words.
+    """The costs of a run; the module's docstring defines the terms.
 
     Attributes:
-        unavailable_partition_s: seconds in which a partition was unavailable, summed over
-            partitions.
-        unavailable_peak: most partitions that were unavailable at one moment.
-        moved: how often a partition moved.
+        unavailable_partition_s: unavailable seconds, summed over partitions.
+        unavailable_peak: highest number of partitions that were unavailable at the same time.
+        moved: number of moves.
         moved_twice: partitions that moved more than once.
-        rounds: rounds that a leader decided.
-        converge_ms: time from the end of the last event until the group converged; None where a
-            partition has no owner at the end.
+        rounds: number of rounds.
+        converge_ms: time from the end of the last event until convergence; None if a partition has
+            no owner at the end.
         lag_peak: highest lag of all partitions together, in records.
         lag_final: lag of all partitions together at the end, in records.
-        worst_outage_ms: longest outage of any partition.
-        worst_resource: the partition that had it, the first one of several; None for none.
+        worst_outage_ms: longest outage of a partition.
+        worst_resource: partition with that outage, the first one of several; None without an
+            outage.
     """
 
     unavailable_partition_s: float
@@ -81,7 +81,7 @@ class Measures:
 
 @frozen(kw_only=True, eq=False)
 class Outages:
-    """Times in which there was a resource and nobody worked on it, by resource, then by begin.
+    """Intervals in which an existing resource had no owner, by resource, then by begin.
 
     Attributes:
         resource: int64 (O,): number of the resource in the lifetimes.
@@ -98,9 +98,9 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagSamples) 
     """Measure a run.
 
     Args:
-        scenario: what was played; its events stand in order of time.
-        telemetry: of the whole run.
-        lag: of the whole run.
+        scenario: the scenario; its events are in order of time.
+        telemetry: telemetry of the whole run.
+        lag: lag over the whole run.
     """
     end_ms = scenario.end_ms
     lives = lifetimes(scenario)
@@ -131,13 +131,13 @@ def measure(scenario: Scenario, telemetry: Sequence[Envelope], lag: LagSamples) 
 
 
 def find_outages(ownership: Ownership, lives: Lifetimes, begin_ms: int, end_ms: int) -> Outages:
-    """Find what nobody worked on, and when.
+    """Find the times without an owner.
 
     Args:
-        ownership: who worked on what.
-        lives: since when and until when there is each of R resources.
-        begin_ms: outages before do not count.
-        end_ms: nor do those after.
+        ownership: intervals of work.
+        lives: lifetime of each of R resources.
+        begin_ms: earlier outages do not count.
+        end_ms: later outages do not count.
     """
     opens = np.clip(lives.begin_ms, begin_ms, end_ms)
     closes = np.clip(lives.end_ms, opens, end_ms)
@@ -146,14 +146,15 @@ def find_outages(ownership: Ownership, lives: Lifetimes, begin_ms: int, end_ms: 
     number = number[known]
     starts = np.clip(ownership.start_ms[known], opens[number], closes[number])
     ends = np.clip(ownership.end_ms[known], opens[number], closes[number])
-    # Between two bounds without length every gap lies between two neighbours.
+    # With two empty intervals as bounds, every gap is between two neighbours.
     bounds = np.arange(opens.size)
     number = np.concatenate([bounds, number, bounds])
     starts = np.concatenate([opens, starts, closes])
     ends = np.concatenate([opens, ends, closes])
     order = np.lexsort((ends, starts, number))
     number, starts, ends = number[order], starts[order], ends[order]
-    # The highest end so far of each resource: as numbers ascend, no resource reaches into the next.
+    # The running maximum of the ends per resource: an offset per resource keeps the resources
+    # apart.
     base = number * (end_ms - begin_ms + 1)
     reached = np.maximum.accumulate(base + ends) - base
     gaps = np.flatnonzero((number[1:] == number[:-1]) & (starts[1:] > reached[:-1]))
@@ -163,12 +164,12 @@ def find_outages(ownership: Ownership, lives: Lifetimes, begin_ms: int, end_ms: 
 def _most_at_once(outages: Outages) -> int:
     times = np.concatenate([outages.start_ms, outages.end_ms])
     steps = np.repeat(np.array([1, -1]), outages.start_ms.size)
-    order = np.lexsort((steps, times))  # at one moment, ends come before begins
+    order = np.lexsort((steps, times))  # at equal times, ends precede begins
     return int(np.cumsum(steps[order]).max(initial=0))
 
 
 def _all_owned_ms(outages: Outages, end_ms: int) -> int:
-    """The first moment in which everything had an owner; `end_ms` for never."""
+    """Return when all resources first had an owner; `end_ms` for never."""
     order = np.argsort(outages.start_ms, kind="stable")
     starts = np.append(outages.start_ms[order], end_ms)
     reached = np.maximum.accumulate(np.append(0, outages.end_ms[order]))
@@ -176,7 +177,7 @@ def _all_owned_ms(outages: Outages, end_ms: int) -> int:
 
 
 def _moves_by_resource(ownership: Ownership, begin_ms: int) -> Int64Array:
-    """How often each resource moved: int64 (R,)."""
+    """Return the number of moves of each resource: int64 (R,)."""
     after, before = ownership.resource[1:], ownership.resource[:-1]
     moved: BoolArray = (
         (after == before)
@@ -187,7 +188,7 @@ def _moves_by_resource(ownership: Ownership, begin_ms: int) -> Int64Array:
 
 
 def _converge_ms(ownership: Ownership, outages: Outages, last_event_ms: int) -> int | None:
-    """Time from the last event to the last change; None if something has no owner at the end."""
+    """Return the time from the last event to the last change; None if a resource is unowned."""
     if (outages.end_ms == ownership.until_ms).any():
         return None
     changes = np.concatenate([ownership.start_ms, ownership.end_ms])

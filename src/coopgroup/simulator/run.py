@@ -1,4 +1,4 @@
-"""`simulate`: a scenario, a policy, an assignor and a seed, played to the end."""
+"""`simulate`: play a scenario with a policy, an assignor and a seed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ __all__ = ["Run", "simulate"]
 
 _SAMPLES: Final = 300
 _SAMPLE_MS_MIN: Final = 100
-# At the end of a run the group must have been at rest for this part of the settling, or so long.
+# At the end of a run the group must have been settled for this part of the settling time, or for
+# the following time.
 _QUIET_SHARE: Final = 8
 _QUIET_MS_MAX: Final = 5_000
 _EAGER: Final = "eager"
@@ -42,18 +43,18 @@ _EAGER: Final = "eager"
 
 @frozen(kw_only=True, eq=False)
 class Run:
-    """What a simulated run was.
+    """A simulated run.
 
     Attributes:
-        scenario: what was played, with the policy and the assignor that it was played with.
-        policy: its name.
-        assignor: its name.
-        seed: of everything that happened by chance.
-        telemetry: everything that was written down, in order of time, in virtual ms.
-        transcript: the run as lines for people; empty where nobody asked for it.
-        violations: rules that the run broke, in order of time.
-        lag: of every partition over time.
-        measures: what the run cost.
+        scenario: the scenario, with the policy and the assignor of the run.
+        policy: name of the policy.
+        assignor: name of the assignor.
+        seed: seed of all random events.
+        telemetry: all records in order of time, in virtual ms.
+        transcript: readable lines; empty if not wanted.
+        violations: violated rules, in order of time.
+        lag: lag of every partition over time.
+        measures: costs of the run.
     """
 
     scenario: Scenario
@@ -79,16 +80,15 @@ def simulate(
     """Play a scenario.
 
     Args:
-        scenario: what to play.
-        policy: another one than the scenario's; one that is only named gets the options that the
-            scenario has for it.
-        assignor: another one than the scenario's.
-        seed: of everything that happens by chance, 0 if None.
-        transcript: whether to write the run down for people, which takes time.
+        scenario: the scenario.
+        policy: replaces the scenario's policy; a name alone gets the scenario's options for it.
+        assignor: replaces the scenario's assignor.
+        seed: seed of all random events, None for 0.
+        transcript: whether to write readable lines, which takes time.
 
     Raises:
-        ConfigurationError: a policy, an assignor or one of their options does not exist, or the
-            settings of the group contradict each other.
+        ConfigurationError: a policy, an assignor or an option is unknown, or the settings of the
+            group contradict each other.
     """
     scenario = _with_choices(scenario, policy, assignor)
     seed = 0 if seed is None else seed
@@ -105,7 +105,7 @@ def simulate(
         commit_interval_ms=group.commit_interval_ms,
     )
     written = Transcript() if transcript else None
-    # It looks while the run goes on, in the place of a transcript, and passes all on to that.
+    # It observes the run in place of a transcript, and forwards every event to the transcript.
     simulation.world.transcript = HandOvers(simulation, written)
     Deployment(scenario, simulation).plan()
     _play(scenario, simulation)
@@ -127,9 +127,9 @@ def simulate(
 
 
 def member_config(group: Group) -> MemberConfig:
-    """Settings of a member, as the group wants them.
+    """Return the configuration of a member.
 
-    The eager baseline needs other members too: such that give everything up before they join.
+    The eager baseline needs members that give up everything before they join.
     """
     return MemberConfig(
         group_id="group",
@@ -161,7 +161,7 @@ def _with_choices(
 
 
 def _play(scenario: Scenario, simulation: Simulation) -> None:
-    """Let all the time pass, with a look at the lags now and then."""
+    """Advance the time to the end, and sample the lags regularly."""
     step_ms = max(_SAMPLE_MS_MIN, -(-scenario.end_ms // _SAMPLES))
     for at_ms in (*range(0, scenario.end_ms, step_ms), scenario.end_ms):
         simulation.world.run(at_ms)
@@ -181,7 +181,7 @@ def _expectations(scenario: Scenario, policy: Policy, simulation: Simulation) ->
         slack_ms=group.session_timeout_ms + 2 * group.rebalance_timeout_ms,
         stop_max_ms=group.rebalance_timeout_ms,
         delay_ms=getattr(policy, "scheduled_rebalance_timeout_ms", None),
-        # With other subscriptions no record shows what had to be stopped anyway, and what moved.
+        # With different subscriptions the records do not show which moves were necessary.
         with_losses=policy.name != _EAGER and len({one.topics for one in scenario.members}) == 1,
         max_moves_per_round=None if ration is None else ration.moves_max,
         move_interval_ms=0 if ration is None else ration.interval_ms,

@@ -1,7 +1,7 @@
-"""`Simulation`: a world with brokers, a network, a load and processes, and what may happen to them.
+"""`Simulation`: a world with brokers, a network, a load and processes.
 
-This is what tests and deployments drive: start, close, crash, pause and resume processes, move the
-group coordinator, change topics, let time pass, heal. Nothing here decides what happens when.
+Tests and deployments drive it: start, close, crash, pause and resume processes, move the group
+coordinator, change topics, advance time, end faults. Nothing here decides when things happen.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Simulation"]
 
-# How often it is looked whether a healed group has come to rest.
+# Time between two checks whether a healed group has settled.
 _LOOK_MS = 100
-# A process that must not go on is started again by whatever keeps processes running.
+# A process supervisor restarts a process that must not continue.
 _RESTART_MS = 50
 
 
@@ -47,17 +47,17 @@ class Simulation:
     """A group in virtual time.
 
     Attributes:
-        config: of every member, but for its static id.
-        habits: of all processes.
-        world: time, dice, telemetry.
+        config: configuration of every member, except its static id.
+        habits: settings of all processes.
+        world: time, random numbers, telemetry.
         network: connections.
         brokers: group coordinator and topics.
         load: the data plane.
         costs: times to stop and restore.
-        commit_interval_ms: pace of commits by the clock, 0 for none.
-        processes: every life of every process, in the order in which they began.
-        kept: the state directory of each process: who it was in its last life, and what it saw if
-            it led then.
+        commit_interval_ms: time between commits, 0 for no periodic commits.
+        processes: every process, including restarts, in the order of their starts.
+        kept: state directory of each process: the identity of its last run, and its memory as
+            leader.
     """
 
     config: MemberConfig
@@ -71,7 +71,8 @@ class Simulation:
     processes: list[Process] = field(factory=list)
     kept: dict[str, tuple[KeptIdentity | None, Seen | None]] = field(factory=dict)
     _by_name: dict[str, Process] = field(factory=dict)
-    # Partitions of a commit with their places in the load: the same ones come again and again.
+    # Partitions of a commit with their positions in the load: the same ones are committed
+    # repeatedly.
     _committed: dict[tuple[tuple[str, int], ...], tuple[ResourceSet, Int64Array]] = field(
         factory=dict
     )
@@ -89,17 +90,17 @@ class Simulation:
         commit_interval_ms: int = 5_000,
         coordinator: GroupCoordinator | None = None,
     ) -> Simulation:
-        """Put the parts together.
+        """Build a simulation.
 
         Args:
-            config: of every member.
-            habits: of all processes.
-            seed: of everything that happens by chance.
-            delay_ms: of a request or an answer; None for 1 ms.
-            loss: part of the requests, and of the answers, that is lost.
-            costs: to stop and restore resources.
-            commit_interval_ms: pace of commits by the clock, 0 for none.
-            coordinator: another one than the default.
+            config: configuration of every member.
+            habits: settings of all processes.
+            seed: seed of all random events.
+            delay_ms: delay of a request or an answer; None for 1 ms.
+            loss: share of requests, and of answers, that are lost.
+            costs: times to stop and restore resources.
+            commit_interval_ms: time between commits, 0 for no periodic commits.
+            coordinator: replaces the default coordinator.
         """
         world = World(seed=seed, group_id=config.group_id)
         made = cls(config=config, habits=habits, world=world, commit_interval_ms=commit_interval_ms)
@@ -132,7 +133,7 @@ class Simulation:
         capacity_per_s: float = math.inf,
         skew_ppm: int = 0,
     ) -> Process:
-        """Start a process; one of the same name must have ended."""
+        """Start a process; an earlier one of the same name must have ended."""
         config = self.config
         if identity is Identity.STATIC:
             config = attrs.evolve(config, instance_id=name)
@@ -170,7 +171,7 @@ class Simulation:
         self.kept[name] = (identity, seen)
 
     def start_again(self, before: Process) -> Process | None:
-        """Start a process again after its end; None where it lives already."""
+        """Start a process again after its end; return None if it is alive."""
         if self._by_name[before.name].alive:
             return None
         return self.start(
@@ -188,17 +189,17 @@ class Simulation:
             self.world.later(down_ms, self.start_again, process)
 
     def process(self, name: str) -> Process | None:
-        """The newest life of a process, None where it never lived."""
+        """Return the last process of a name, or None."""
         return self._by_name.get(name)
 
     @property
     def alive(self) -> list[Process]:
-        """Processes that live, in the order in which they began."""
+        """Return the living processes in the order of their starts."""
         return [process for process in self._by_name.values() if process.alive]
 
     @property
     def leader(self) -> Process | None:
-        """The process whose member leads the group as the group coordinator sees it."""
+        """Return the process of the leader, as the group coordinator sees it."""
         leader_id = self.brokers.coordinator.group.leader_id
         found = (p for p in self.alive if p.session.member.member_id == leader_id)
         return next(found, None) if leader_id else None
@@ -206,30 +207,29 @@ class Simulation:
     # --- surroundings --------------------------------------------------------------------------
 
     def move_coordinator(self, node_id: int, down_ms: int = 0) -> None:
-        """Another broker takes the group over; after `down_ms`, if the old one died."""
+        """Let another broker take over the group, after `down_ms` if the old one died."""
         self.brokers.move(node_id, down_ms)
         if down_ms:
             self.network.break_all()
 
     def cut(self, process: Process, for_ms: int) -> None:
-        """Nothing gets through between a process and the brokers for a while."""
+        """Cut a process off from all brokers for some time."""
         self.world.fault(f"{process.name} is cut off for {for_ms} ms")
         self.network.cut(process.name, for_ms)
 
     def hold_up(self, process: Process, lane: Lane, for_ms: int) -> None:
-        """Nothing gets through on one connection of a process for a while."""
+        """Block one connection of a process for some time."""
         connection = lane.value
         self.world.fault(f"{process.name}'s {connection} connection is held up for {for_ms} ms")
         self.network.hold_up(process.name, lane, for_ms)
 
     def set_topic(self, name: str, partitions: int, rate_per_s: Sequence[float] = ()) -> None:
-        """A topic has so many partitions from now on; leaders notice it a little later.
+        """Set the number of a topic's partitions; leaders notice it a little later.
 
         Args:
-            name: of the topic.
-            partitions: how many; fewer than before is a topic made anew, 0 none at all.
-            rate_per_s: records per second to each new partition, one number a partition; none
-                for no records.
+            name: name of the topic.
+            partitions: number of partitions; fewer than before recreates the topic, 0 deletes it.
+            rate_per_s: records per second of each new partition; empty for no records.
         """
         before = self.brokers.topics.get(name, 0)
         self.change_load(
@@ -246,13 +246,13 @@ class Simulation:
             process.notice()
 
     def set_rate(self, topic: str, partitions: tuple[int, ...], rate_per_s: float) -> None:
-        """So many records per second go to each of some partitions from now on."""
+        """Set the rate of some partitions, in records per second."""
         resources = ResourceSet({topic: partitions})
         now_ms = self.world.now_ms
         self.change_load(lambda: self.load.set_rate(resources, rate_per_s, now_ms))
 
     def change_load(self, change: Callable[[], None]) -> None:
-        """Change what is produced or worked off: until now it counts as it was."""
+        """Change production or capacity, after all positions are up to date."""
         for process in self.alive:
             process.application.settle()
         change()
@@ -266,7 +266,7 @@ class Simulation:
             self.load.delete(name, now_ms)
             before = 0
         if after > before:
-            # What begins with a connector begins with nothing to produce to.
+            # Resources that begin with a connector itself have no records.
             first = before or self.config.index_min
             rates = rates or (0.0,) * (after - before)
             self.load.produce(name, first, (0.0,) * (before - first) + rates, now_ms)
@@ -274,11 +274,11 @@ class Simulation:
     # --- time ----------------------------------------------------------------------------------
 
     def run(self, duration_ms: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.world.run(self.world.now_ms + duration_ms)
 
     def heal(self) -> None:
-        """No more faults; who is paused goes on."""
+        """End all faults and resume paused processes."""
         self.world.fault("all faults end")
         self.network.heal()
         self.habits.no_metadata = 0.0
@@ -287,23 +287,23 @@ class Simulation:
             process.resume()
 
     def is_at_rest(self) -> bool:
-        """Whether nothing is to be expected of the group, as long as nothing happens."""
+        """Return whether the group has settled: nothing will change without a new event."""
         group = self.brokers.coordinator.group
         alive = self.alive
         if group.state is not (GroupState.STABLE if alive else GroupState.EMPTY):
-            return not alive  # sessions of the dead run out, and nobody is there to care
+            return not alive  # only sessions of dead members are left to expire
         seated = len(group.seats) == len(alive)
         return seated and all(process.is_at_rest for process in alive)
 
     def run_until_rest(self, within_ms: int, quiet_ms: int) -> bool:
-        """Let time pass until the group has been at rest for a while.
+        """Advance the time until the group has been settled for a while.
 
         Args:
-            within_ms: how long at most.
-            quiet_ms: for how long it has to stay at rest, in the same generation.
+            within_ms: maximum time.
+            quiet_ms: how long it must stay settled in the same generation.
 
         Returns:
-            Whether it came to rest.
+            Whether it settled.
         """
         end_ms = self.world.now_ms + within_ms
         rest_since: tuple[int, int] | None = None
@@ -323,7 +323,7 @@ class Simulation:
     def _on_commit(self, request: OffsetCommitRequest) -> None:
         offsets = tuple(
             row[2] for row in request.offsets
-        )  # ascending by partition, as all requests
+        )  # ascending by partition, like all requests
         pairs = tuple(row[:2] for row in request.offsets)
         known = self._committed.get(pairs)
         if known is None:
@@ -338,9 +338,9 @@ class Simulation:
         )
 
     def _on_failure(self, process: Process, code: int) -> None:
-        """A member failed: a static one that was fenced starts again, anything else is a bug.
+        """Handle a failed member: restart a fenced static member; anything else is a bug.
 
-        A fail-over of the group coordinator can forget the newest id of a static member.
+        A fail-over of the group coordinator can forget the newest member id of a static member.
         """
         if code == ErrorCode.FENCED_INSTANCE_ID and process.is_static:
             process.later(1, self.bounce, process, _RESTART_MS)

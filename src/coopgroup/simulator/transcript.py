@@ -1,11 +1,11 @@
-"""`Transcript`: a run as lines for people, one an event.
+"""`Transcript`: a run as readable lines, one per event.
 
     12.345 a-2 > JoinGroup of a-2-00000000-0000-0000-0000-000000000003, claims of generation 4: T 7
     12.351 a-2 < JoinGroup: generation 5, led by a-1-00000000-0000-0000-0000-000000000001
     12.351 a-2   state joining -> syncing: joined
 
-`>` is a request, `<` its outcome, everything else a record of the telemetry. A heartbeat that says
-nothing new, and a commit that was accepted, are left out: they would bury the rest.
+`>` is a request and `<` its outcome; other lines are telemetry records. Routine heartbeats and
+accepted commits are left out, because they would hide the rest.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Transcript", "resources_in_words"]
 
-_INDEX_MIN: Final = -1  # a connector itself; nobody is told of one in a group of partitions
+_INDEX_MIN: Final = -1  # index of a connector itself; does not occur in a group of partitions
 
 
 @define(eq=False)
@@ -54,7 +54,7 @@ class Transcript:
     lines: list[str] = field(factory=list)
 
     def recorded(self, envelope: Envelope) -> None:
-        """Something was written down."""
+        """A record was written."""
         record = envelope.record
         if not isinstance(record, OffsetsCommitted):
             who = envelope.client or "*"
@@ -68,7 +68,7 @@ class Transcript:
             self._say(process.world.now_ms, process.name, ">", _request_in_words(request))
 
     def answered(self, call: Call, answer: Answer) -> None:
-        """A process has its answer."""
+        """A process received its answer."""
         if _says_something(answer):
             process = call.process
             words = f"{_name(call.send.request)}: {_answer_in_words(answer)}"
@@ -85,7 +85,7 @@ class Transcript:
 
 
 def resources_in_words(resources: ResourceSet) -> str:
-    """Names with ranges of indices: `orders 0-3 7, payments 1`."""
+    """Format names with ranges of indices: `orders 0-3 7, payments 1`."""
     if not resources:
         return "nothing"
     return ", ".join(
@@ -191,5 +191,5 @@ def _record_in_words(record: Record) -> str:
 
 
 def _goes_without_saying(name: str, value: object) -> bool:
-    """Whether a round was in our own protocol, as nearly all are."""
+    """Return whether a field is the usual one: a round in our own protocol."""
     return name == "protocol" and kafka_protocol(str(value)) is None

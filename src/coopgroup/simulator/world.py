@@ -1,9 +1,8 @@
-"""`World`: virtual time, one queue of timed actions, dice, and what is written down.
+"""`World`: virtual time, one queue of timed actions, random numbers, and the telemetry.
 
-Rules of this file: nothing here knows of groups. A run depends on its seed and on what is put into
-the queue, and on nothing else: actions of one instant run in the order in which they were put
-there, and each purpose has dice of its own, so that a change of one part does not shift the luck of
-all others.
+Nothing here knows of groups. A run depends only on its seed and on the queued actions. Actions with
+equal times run in the order in which they were queued. Each purpose has its own random numbers, so
+that a change in one part does not change the numbers of the others.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ __all__ = ["Violation", "Watcher", "World", "late_commit_of"]
 
 @frozen(kw_only=True)
 class Violation:
-    """A rule that a run broke.
+    """A rule that a run violated.
 
     Attributes:
         checker: name of the rule.
-        at_ms: when, in virtual ms.
-        message: what, in one line.
+        at_ms: time, in virtual ms.
+        message: the violation, in one line.
     """
 
     checker: str
@@ -43,10 +42,10 @@ class Violation:
 
 
 class Watcher(Protocol):
-    """Who is told everything while the run goes on; a transcript, say."""
+    """Receives every event during the run, for example to write a transcript."""
 
     def recorded(self, envelope: Envelope) -> None:
-        """Something was written down."""
+        """A record was written."""
         ...
 
     def sent(self, call: Call) -> None:
@@ -58,21 +57,21 @@ class Watcher(Protocol):
         ...
 
     def failed(self, call: Call) -> None:
-        """No answer will come."""
+        """A request will get no answer."""
         ...
 
 
 @define(kw_only=True, eq=False)
 class World:
-    """Virtual time and everything that happens in it.
+    """Virtual time and all its events.
 
     Attributes:
-        seed: of all dice.
-        group_id: of the group, for the telemetry.
+        seed: seed of all random numbers.
+        group_id: the group, for the telemetry.
         now_ms: virtual time, in ms.
-        telemetry: everything written so far, in order.
-        transcript: for people; None where nobody asked for it.
-        violations: rules broken where no record can show it.
+        telemetry: all records so far, in order.
+        transcript: readable lines; None if not wanted.
+        violations: violated rules that no record can show.
     """
 
     seed: int = 0
@@ -86,7 +85,7 @@ class World:
     _dice: dict[str, random.Random] = field(factory=dict)
 
     def dice(self, purpose: str) -> random.Random:
-        """The dice for one purpose."""
+        """Return the random numbers for one purpose."""
         found = self._dice.get(purpose)
         if found is None:
             seed = f"{self.seed}/{purpose}"
@@ -94,22 +93,22 @@ class World:
         return found
 
     def number(self) -> int:
-        """A number that nobody had before."""
+        """Return a new number."""
         return next(self._numbers)
 
-    # The annotations name no types of arguments: an action is called with what was given for it.
+    # The arguments are untyped: an action is called with the arguments queued for it.
     def at(self, at_ms: int, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401
-        """Run an action at a time; at once, but after all that is due, if that is over."""
+        """Run an action at a time; for a past time now, after all due actions."""
         due_ms = max(at_ms, self.now_ms)
         heapq.heappush(self._queue, (due_ms, next(self._numbers), action, arguments))
 
     def later(self, delay_ms: int, action: Callable[..., object], *arguments: Any) -> None:  # noqa: ANN401
-        """Run an action after a time."""
+        """Run an action after some time."""
         due_ms = self.now_ms + delay_ms
         heapq.heappush(self._queue, (due_ms, next(self._numbers), action, arguments))
 
     def run(self, until_ms: int) -> None:
-        """Let time pass, up to and with that instant."""
+        """Run all actions up to and including a time."""
         queue = self._queue
         while queue and queue[0][0] <= until_ms:
             self.now_ms, _, action, arguments = heapq.heappop(queue)
@@ -119,7 +118,7 @@ class World:
     def write(
         self, record: Record, *, client: str = "", member: str = "", generation: int = -1
     ) -> None:
-        """Write a record down."""
+        """Write a record."""
         envelope = Envelope(
             at_ms=self.now_ms,
             group=self.group_id,
@@ -133,17 +132,17 @@ class World:
             self.transcript.recorded(envelope)
 
     def fault(self, description: str) -> None:
-        """Write down that the surroundings changed."""
+        """Record a change of the environment."""
         self.write(FaultInjected(description=description))
 
     def object_to(self, checker: str, message: str) -> None:
-        """Write down that a rule was broken."""
+        """Record a violated rule."""
         self.violations.append(Violation(checker=checker, at_ms=self.now_ms, message=message))
 
 
 def late_commit_of(member_id: str) -> str:
-    """How the telemetry says that a commit arrives after the end of the process that sent it.
+    """Return the telemetry text for a commit that arrives after the end of its process.
 
-    It is said of members with a kept identity only, right before the commit is served.
+    It is written only for members with a kept identity, right before the commit is served.
     """
     return f"a commit of {member_id} arrives after the end of its process"

@@ -1,4 +1,4 @@
-"""Answers of the group coordinator, as far as more than one request needs them."""
+"""Answers of the group coordinator that several requests share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["join_refusal", "joined", "refusal", "sync_refusal"]
 
 
 def refusal(request: GroupRequest, code: int) -> Answer:
-    """The answer to a request that is refused with a code."""
+    """Return the answer to a request that is refused with a code."""
     match request:
         case JoinGroupRequest():
             return join_refusal(code, request.member_id)
@@ -47,7 +47,7 @@ def refusal(request: GroupRequest, code: int) -> Answer:
 
 
 def join_refusal(code: int, member_id: str) -> JoinGroupAnswer:
-    """A join that is refused; `member_id` is the one to go on with."""
+    """Return a refused join; `member_id` is the id for the next try."""
     return JoinGroupAnswer(
         error_code=code,
         generation=-1,
@@ -60,12 +60,12 @@ def join_refusal(code: int, member_id: str) -> JoinGroupAnswer:
 
 
 def sync_refusal(code: int) -> SyncGroupAnswer:
-    """A sync that is refused."""
+    """Return a refused sync."""
     return SyncGroupAnswer(error_code=code, assignment=b"")
 
 
 def joined(group: ClassicGroup, seat: Seat, *, skip_assignment: bool = False) -> JoinGroupAnswer:
-    """A member is in the generation; the leader learns who else is."""
+    """Return a successful join; the leader's answer has all members."""
     members: tuple[JoinedMember, ...] = ()
     if seat.member_id == group.leader_id:
         members = tuple(

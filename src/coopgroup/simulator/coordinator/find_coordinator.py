@@ -9,10 +9,10 @@ __all__ = ["find_coordinator"]
 
 
 def find_coordinator(node_id: int, *, is_up: bool) -> FindCoordinatorAnswer:
-    """Say where the group coordinator is.
+    """Return the location of the group coordinator.
 
     Args:
-        node_id: of the broker that has the group.
+        node_id: broker that has the group.
         is_up: whether it has loaded the group.
     """
     if not is_up:

@@ -1,7 +1,7 @@
 """`GroupCoordinator`: the model of Kafka's coordinator for one classic group.
 
-Rules of this file: a request comes in with a token, answers go out in `outbox` with the token that
-they belong to, maybe much later; nothing else ties a request to its sender.
+A request comes in with a token. Its answer appears in `outbox` with the same token, perhaps much
+later. Nothing else connects a request with its sender.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class GroupCoordinator:
     """One classic group on one broker at a time.
 
     Attributes:
-        settings: of the brokers.
+        settings: settings of the brokers.
         node_id: broker that has the group.
         group: the group in memory.
-        committed: offsets by topic and partition; they outlive every broker.
-        on_commit: called with each commit that is accepted, before its answer goes out.
+        committed: offsets by topic and partition; they survive every broker.
+        on_commit: called with each accepted commit, before its answer is sent.
     """
 
     settings: CoordinatorSettings = field(factory=CoordinatorSettings)
@@ -57,20 +57,20 @@ class GroupCoordinator:
     _stored: ClassicGroup = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin with a group that nobody ever joined."""
+        """Start with a group without members."""
         self.group = ClassicGroup(settings=self.settings)
         self._stored = self.group.stored()
 
     def receive(
         self, token: Token, request: GroupRequest, now_ms: int, *, client_id: str = "client"
     ) -> None:
-        """Take a request; answers appear in the outbox, now or later.
+        """Process a request; answers appear in the outbox, now or later.
 
         Args:
-            token: that its answer will have.
-            request: what is asked.
+            token: token of the answer.
+            request: the request.
             now_ms: virtual time.
-            client_id: `client.id` of who asks, which the header of a request has.
+            client_id: `client.id` of the sender, from the request header.
         """
         self.advance(now_ms)
         group = self.group
@@ -91,11 +91,11 @@ class GroupCoordinator:
             case FindCoordinatorRequest():
                 group.answer(token, find_coordinator(self.node_id, is_up=True))
         self._write_log(generation, due=writes)
-        if group.round_ends_at_ms == now_ms:  # a first round that waits for nobody
+        if group.round_ends_at_ms == now_ms:  # a first round without a wait
             self.advance(now_ms)
 
     def advance(self, now_ms: int) -> None:
-        """Let time pass: sessions, ids, rounds and syncs come to their end, in order."""
+        """Advance the time: end sessions, ids, rounds and syncs in order."""
         group = self.group
         while (at_ms := group.deadline_ms()) is not None and at_ms <= now_ms:
             group.now_ms = max(group.now_ms, at_ms)
@@ -110,19 +110,19 @@ class GroupCoordinator:
         group.now_ms = max(group.now_ms, now_ms)
 
     def deadline_ms(self) -> int | None:
-        """When `advance` is due at the latest, None for never."""
+        """Return when `advance` is due at the latest, None for never."""
         return self.group.deadline_ms()
 
     def take_answers(self) -> list[tuple[Token, Answer]]:
-        """Answers since the last time."""
+        """Return the answers since the last call."""
         answers, self.group.outbox = self.group.outbox, []
         return answers
 
     def fail_over(self, node_id: int, now_ms: int) -> tuple[Token, ...]:
-        """Another broker takes the group over from the log, at a time that may be in the future.
+        """Let another broker take over the group from the log, at a time that may be in the future.
 
         Returns:
-            Tokens of the requests that waited; nobody will answer them.
+            Tokens of the waiting requests; they will get no answer.
         """
         seats = self.group.seats.values()
         waiting = [t for seat in seats for t in (seat.join, seat.sync) if t is not None]
@@ -136,7 +136,7 @@ class GroupCoordinator:
         self.on_commit(request)
 
     def _write_log(self, generation: int, *, due: bool) -> None:
-        """A group is written when it has its assignment, a new static id, or nobody left."""
+        """Write a group that has its assignment, a new static id, or no members left."""
         group = self.group
         if due or (group.generation != generation and group.state is GroupState.EMPTY):
             self._stored = group.stored()

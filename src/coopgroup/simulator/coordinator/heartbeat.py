@@ -19,7 +19,7 @@ _REJOIN: Final = HeartbeatAnswer(error_code=int(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def heartbeat(group: ClassicGroup, token: Token, request: HeartbeatRequest) -> None:
-    """Begin the member's session anew, and say whether a round is being prepared."""
+    """Renew the member's session, and report whether a round is being prepared."""
     code = group.fence_code(request.member_id, request.group_instance_id, request.generation)
     if code:
         group.answer(token, HeartbeatAnswer(error_code=int(code)))

@@ -1,8 +1,7 @@
 """JoinGroup (`classicGroupJoin`).
 
-Version notes: as v9: an id is required before a dynamic member may join (KIP-394, v4), a static
-leader that came back is told to skip the assignment (KIP-814, v9), a reason is taken and ignored
-(KIP-800, v8).
+Version notes: as v9. A dynamic member needs an id before it may join (KIP-394, v4). A static leader
+that returned is told to skip the assignment (KIP-814, v9). A reason is ignored (KIP-800, v8).
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ __all__ = ["join_group"]
 def join_group(
     group: ClassicGroup, token: Token, request: JoinGroupRequest, client_id: str
 ) -> bool:
-    """Take a join; it is answered now, or when the round is complete.
+    """Process a join; it is answered now, or when the round is complete.
 
     Args:
-        group: to join.
-        token: of the request.
+        group: group to join.
+        token: token of the request.
         request: the join.
-        client_id: with which the ids of its dynamic members begin.
+        client_id: prefix of the ids of dynamic members.
 
     Returns:
-        Whether the log must be written: a static member has a new id.
+        Whether the log must be written, because a static member has a new id.
     """
     code = _session_code(group, request)
     if not code and not request.member_id:
-        group.exists = True  # a newcomer makes the group, whatever becomes of its join
+        group.exists = True  # a first join creates the group, even if it is refused
     code = code or _refused_code(group, request)
     if code:
         is_failure = code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -71,7 +70,7 @@ def _refused_code(group: ClassicGroup, request: JoinGroupRequest) -> int:
     if not request.member_id:
         return 0
     if request.member_id in group.pending:
-        # Ids are never given in advance to static members; a broker trips over one that has one.
+        # Static members never get an id in advance; a broker fails on one that has one.
         is_static = request.group_instance_id is not None
         return ErrorCode.UNKNOWN_SERVER_ERROR if is_static else 0
     return group.identity_code(request.member_id, request.group_instance_id)
@@ -120,7 +119,7 @@ def _join_known(group: ClassicGroup, token: Token, request: JoinGroupRequest) ->
         _update(group, token, request, seat)
         prepare_or_complete(group)
     else:
-        # Its answer may have been lost: this generation once more.
+        # The first answer may have been lost: send this generation again.
         group.answer(token, joined(group, seat))
 
 
@@ -134,7 +133,7 @@ def _update(group: ClassicGroup, token: Token, request: JoinGroupRequest, seat: 
 def _replace(
     group: ClassicGroup, token: Token, request: JoinGroupRequest, before: Seat, member_id: str
 ) -> bool:
-    """A static member came back (KIP-345): a new id for the old seat."""
+    """Replace a returned static member (KIP-345): a new id for the same seat."""
     led = group.leader_id == before.member_id
     waiting = group.take_join(before)
     if waiting is not None:
@@ -154,7 +153,7 @@ def _replace(
         group.answer(token, joined(group, seat, skip_assignment=led))
         return True
     if group.state is GroupState.COMPLETING:
-        # The leader may have been told the old id, and the new one would get no assignment.
+        # The leader may know only the old id, and the new one would get no assignment.
         prepare_round(group)
     else:
         prepare_or_complete(group)

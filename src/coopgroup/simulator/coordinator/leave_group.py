@@ -1,6 +1,6 @@
 """LeaveGroup (`classicGroupLeave`) of one member.
 
-Version notes: as v5, with one member a request.
+Version notes: as v5, with one member per request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["leave_group"]
 
 
 def leave_group(group: ClassicGroup, token: Token, request: LeaveGroupRequest) -> None:
-    """Drop a member, or give an id back that was not used."""
+    """Remove a member, or release an unused id."""
     code = _drop(group, request.member_id, request.group_instance_id)
     group.answer(token, LeaveGroupAnswer(error_code=int(code)))
     if not code and group.state is not GroupState.EMPTY:

@@ -16,10 +16,10 @@ __all__ = ["offset_commit"]
 
 
 def offset_commit(group: ClassicGroup, token: Token, request: OffsetCommitRequest) -> bool:
-    """Check the fence of a commit.
+    """Check the generation and the member id of a commit.
 
     Returns:
-        Whether it is accepted; the host of the group keeps the offsets.
+        Whether the commit is accepted; the host of the group stores the offsets.
     """
     code = _refused_code(group, request)
     group.answer(token, refusal(request, int(code)))
@@ -27,17 +27,17 @@ def offset_commit(group: ClassicGroup, token: Token, request: OffsetCommitReques
         return False
     group.exists = True
     seat = group.seats.get(request.member_id)
-    if seat is not None:  # in Stable and PreparingRebalance a commit keeps the session alive
+    if seat is not None:  # in Stable and PreparingRebalance a commit renews the session
         group.touch(seat)
     return True
 
 
 def _refused_code(group: ClassicGroup, request: OffsetCommitRequest) -> int:
     if request.generation < 0 and group.state is GroupState.EMPTY:
-        # A consumer that assigns itself its partitions, or a tool; nobody asks who it is.
+        # A consumer with manual assignment, or a tool: the broker does not check its identity.
         return 0
     if not group.exists:
-        return ErrorCode.GROUP_ID_NOT_FOUND  # below v9 it is ILLEGAL_GENERATION
+        return ErrorCode.GROUP_ID_NOT_FOUND  # before v9: ILLEGAL_GENERATION
     member_id, instance_id = request.member_id, request.group_instance_id
     code = group.fence_code(member_id, instance_id, request.generation)
     if not code and group.state is GroupState.COMPLETING:

@@ -1,4 +1,4 @@
-"""Begin and end of a round, whoever asked for it (`prepareRebalance` and what follows it)."""
+"""Begin and end of a round (`prepareRebalance` and the following functions)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def prepare_or_complete(group: ClassicGroup) -> None:
-    """Begin a round, or end the one that is being prepared if nobody is missing any more."""
+    """Begin a round, or complete the present one if all members have joined."""
     if group.state is not GroupState.PREPARING:
         prepare_round(group)
     elif not group.is_initial and group.has_all_joined:
@@ -31,7 +31,7 @@ def prepare_or_complete(group: ClassicGroup) -> None:
 
 
 def prepare_round(group: ClassicGroup) -> None:
-    """Begin a round: whoever waits in a sync must join again."""
+    """Begin a round: members that wait in a sync must join again."""
     if group.state is GroupState.COMPLETING:
         for seat in group.seats.values():
             seat.assignment = b""
@@ -55,7 +55,7 @@ def prepare_round(group: ClassicGroup) -> None:
 
 
 def end_round_in_time(group: ClassicGroup) -> None:
-    """The time to join is over; the first round of a group is held open while newcomers come."""
+    """End the time to join; the first round of a group is extended while new members come."""
     if group.is_initial and group.newcomer and group.initial_left_ms:
         delay_ms = min(group.settings.initial_rebalance_delay_ms, group.initial_left_ms)
         group.newcomer = False
@@ -66,7 +66,7 @@ def end_round_in_time(group: ClassicGroup) -> None:
 
 
 def complete_round(group: ClassicGroup) -> None:
-    """End the join phase: who has not rejoined is dropped, but for static members."""
+    """End the join phase: remove members that have not rejoined, except static ones."""
     group.round_ends_at_ms = None
     for seat in tuple(group.seats.values()):
         if seat.join is None and seat.instance_id is None:
@@ -95,7 +95,7 @@ def complete_round(group: ClassicGroup) -> None:
 
 
 def drop_unsynced(group: ClassicGroup) -> None:
-    """The time to sync is over: who was silent is dropped."""
+    """End the time to sync: remove members that have not synced."""
     group.sync_ends_at_ms = None
     for member_id in tuple(group.unsynced):
         group.unseat(member_id)
@@ -103,7 +103,7 @@ def drop_unsynced(group: ClassicGroup) -> None:
 
 
 def expire(group: ClassicGroup, member_id: str) -> None:
-    """A session, or the time to use a given id, is over."""
+    """End a session, or the time to use a given id."""
     if group.pending.pop(member_id, None) is None:
         remove_member(group, member_id)
         if group.state is not GroupState.PREPARING:
@@ -114,7 +114,7 @@ def expire(group: ClassicGroup, member_id: str) -> None:
 
 
 def remove_member(group: ClassicGroup, member_id: str) -> None:
-    """Drop a member. Its join is refused; a sync that waits is never answered, as on a broker."""
+    """Remove a member. Its join is refused; a waiting sync is never answered, as on a broker."""
     token = group.take_join(group.seats[member_id])
     if token is not None:
         group.answer(token, join_refusal(ErrorCode.UNKNOWN_MEMBER_ID, ""))

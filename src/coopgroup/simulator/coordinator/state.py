@@ -1,13 +1,13 @@
-"""What the group coordinator knows of one classic group, and the questions asked of it.
+"""The group coordinator's state of one classic group.
 
-Rules of this file: values that change in place, as the coordinator's own do, and no requests; who
-waits for an answer is a token. The order of members is that in which they came, where Kafka's is
-that of a hash table; nothing depends on either but which member follows a leader that went away.
+Values change in place, as in the coordinator. A token stands for a waiting request. Members are in
+the order of their joins, while Kafka uses a hash table. Only the choice of a leader's successor
+depends on it.
 
-Timers of members (sessions, ids given and not used yet) stand in one heap, one for each member: a
-heartbeat only moves the end of a session, and the timer that fires too early is set again. An end
-that comes before the timer (a newcomer's is minutes away) gets one of its own, and the timer that
-it replaces means nothing when it fires.
+Timers of members (sessions, unused ids) are in one heap, one timer per member. A heartbeat only
+moves the end of a session, and a timer that fires too early is set again. If an end moves before
+the timer (a new member's is minutes away), it gets a second timer, and the old one is ignored when
+it fires.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class GroupState(enum.Enum):
 
 @frozen(kw_only=True)
 class CoordinatorSettings:
-    """The broker's configuration, as far as groups see it.
+    """The broker's configuration for groups.
 
     Attributes:
-        initial_rebalance_delay_ms: `group.initial.rebalance.delay.ms`, by which the first round of
-            an empty group waits for more members; 3,000 on a broker that is not told otherwise.
-        session_timeout_min_ms: `group.min.session.timeout.ms`; 6,000 on such a broker.
+        initial_rebalance_delay_ms: `group.initial.rebalance.delay.ms`: how long the first round of
+            an empty group waits for more members; 3,000 by default on a broker.
+        session_timeout_min_ms: `group.min.session.timeout.ms`; 6,000 by default on a broker.
         session_timeout_max_ms: `group.max.session.timeout.ms`.
     """
 
@@ -83,15 +83,15 @@ class Seat:
     Attributes:
         member_id: its id.
         instance_id: its static id.
-        session_ms: its session time-out.
-        rebalance_ms: its rebalance time-out.
-        protocols: of its last join: names with subscriptions, most wanted first.
+        session_ms: its session timeout.
+        rebalance_ms: its rebalance timeout.
+        protocols: protocols of its last join with subscriptions, preferred first.
         expires_at_ms: end of its session.
-        join: token of the join that waits, None for none.
-        sync: token of the sync that waits, None for none.
-        assignment: what the leader gave it.
+        join: token of the waiting join, or None.
+        sync: token of the waiting sync, or None.
+        assignment: assignment from the leader.
         is_new: whether it has not been in a generation yet.
-        timer_at_ms: when its timer fires, None for no timer.
+        timer_at_ms: when its timer fires, or None.
     """
 
     member_id: str
@@ -107,11 +107,11 @@ class Seat:
     timer_at_ms: int | None = None
 
     def metadata(self, protocol_name: str) -> bytes:
-        """Its subscription under a protocol."""
+        """Return its subscription for a protocol."""
         return next((message for name, message in self.protocols if name == protocol_name), b"")
 
     def stored(self) -> Seat:
-        """What the log says of it: nothing waits and no timer runs."""
+        """Return the seat as in the log, without waiting requests and timers."""
         return Seat(
             member_id=self.member_id,
             instance_id=self.instance_id,
@@ -125,7 +125,7 @@ class Seat:
 
     @property
     def can_expire(self) -> bool:
-        """Whether its silence counts: while a join or sync waits, a known member is alive."""
+        """Return whether its session can expire: not while a known member's join or sync waits."""
         return self.is_new or (self.join is None and self.sync is None)
 
 
@@ -135,25 +135,25 @@ class ClassicGroup:
 
     Attributes:
         now_ms: virtual time.
-        settings: of the broker.
-        outbox: answers with the tokens of their requests, to be taken by the host.
-        exists: whether anybody ever joined; before, requests are refused in their own way.
-        state: of the group.
-        is_initial: whether the round that is being prepared is the first of an empty group.
-        generation: of the group.
-        leader_id: who leads, "" for nobody.
-        protocol_type: of all members, "" before the first.
-        protocol_name: chosen for the generation.
+        settings: settings of the broker.
+        outbox: answers with the tokens of their requests, for the host.
+        exists: whether any member ever joined; before that, requests are refused differently.
+        state: state of the group.
+        is_initial: whether the present round is the first of an empty group.
+        generation: generation of the group.
+        leader_id: the leader, or "".
+        protocol_type: type of all members, "" before the first.
+        protocol_name: protocol of the generation.
         seats: members by id.
         static_ids: member id of each static id.
         pending: ids given with MEMBER_ID_REQUIRED and not used yet, with the end of each.
         unsynced: members of the generation that have not sent their sync.
-        joins: count of joins that wait.
-        round_ends_at_ms: when whoever has not rejoined is dropped, None for never.
-        initial_left_ms: how much longer the first round may still be held open for newcomers.
-        newcomer: whether one joined since the first round was held open last.
-        sync_ends_at_ms: when whoever has not synced is dropped, None for never.
-        led_by: which leader's assignment each generation has; for tests and checkers.
+        joins: number of waiting joins.
+        round_ends_at_ms: when members that have not rejoined are removed, None for never.
+        initial_left_ms: how much longer the first round may be extended.
+        newcomer: whether a member joined since the last extension of the first round.
+        sync_ends_at_ms: when members that have not synced are removed, None for never.
+        led_by: leader of each generation's assignment, for tests and checkers.
     """
 
     now_ms: int = 0
@@ -178,7 +178,7 @@ class ClassicGroup:
     led_by: dict[int, str] = field(factory=dict)
     _numbers: Iterator[int] = field(factory=lambda: count(1))
     _timers: list[tuple[int, str]] = field(factory=list)
-    # How many members speak exactly these protocols, by name.
+    # Number of members for each list of protocol names.
     _spoken: dict[tuple[str, ...], int] = field(factory=dict)
 
     def answer(self, token: Token, answer: Answer) -> None:
@@ -186,27 +186,27 @@ class ClassicGroup:
         self.outbox.append((token, answer))
 
     def new_member_id(self, name: str) -> str:
-        """An id that nobody had, which looks as a broker's does; their UUIDs are random.
+        """Return a new id in the form of a broker's id, with a counter instead of a random UUID.
 
         Args:
-            name: the static id of the member, or the client id of one that has none.
+            name: static id of the member, or the client id without one.
         """
         return f"{name}-00000000-0000-0000-0000-{next(self._numbers):012x}"
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is waited for: each member's join waits, and no given id is unused."""
+        """Return whether every member's join waits and no given id is unused."""
         return self.joins == len(self.seats) and not self.pending
 
     @property
     def rebalance_ms(self) -> int:
-        """The longest rebalance time-out of a member."""
+        """Return the longest rebalance timeout of a member."""
         return max((seat.rebalance_ms for seat in self.seats.values()), default=0)
 
     # --- who is who ----------------------------------------------------------------------------
 
     def identity_code(self, member_id: str, instance_id: str | None) -> int:
-        """0 for a member of the group, else why it is none (KIP-345)."""
+        """Return 0 for a member of the group, otherwise the error code (KIP-345)."""
         if instance_id is not None:
             known = self.static_ids.get(instance_id)
             if known is None:
@@ -216,7 +216,7 @@ class ClassicGroup:
         return 0 if member_id in self.seats else ErrorCode.UNKNOWN_MEMBER_ID
 
     def fence_code(self, member_id: str, instance_id: str | None, generation: int) -> int:
-        """The same, for requests that must carry the present generation."""
+        """Return the same for requests that must carry the present generation."""
         code = self.identity_code(member_id, instance_id)
         if not code and generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
@@ -225,16 +225,16 @@ class ClassicGroup:
     # --- protocols -----------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member that speaks these can be in the group."""
+        """Return whether a member with these protocols can be in the group."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
-        if not self.seats:  # all have left while the round was being prepared
+        if not self.seats:  # all members left during the round
             return protocol_type == self.protocol_type and bool(protocols)
         common = self._common_protocols()
         return protocol_type == self.protocol_type and any(name in common for name, _ in protocols)
 
     def select_protocol(self) -> str:
-        """The one that most members want most, of those that all speak; "" without members."""
+        """Return the common protocol that most members prefer; "" without members."""
         common = self._common_protocols()
         votes: dict[str, int] = {}
         for seat in self.seats.values():
@@ -247,7 +247,7 @@ class ClassicGroup:
         return set.intersection(*names) if names else set()
 
     def change_protocols(self, seat: Seat, protocols: Protocols) -> None:
-        """A member joins with others than before."""
+        """Change the protocols of a member that joins again."""
         self._unspeak(seat.protocols)
         seat.protocols = protocols
         self._speak(protocols)
@@ -278,7 +278,7 @@ class ClassicGroup:
         self._set_timer(seat)
 
     def unseat(self, member_id: str) -> Seat:
-        """Drop a member; another one leads if it led."""
+        """Remove a member; if it led, another member leads."""
         seat = self.seats.pop(member_id)
         self._unspeak(seat.protocols)
         if seat.join is not None:
@@ -297,7 +297,7 @@ class ClassicGroup:
         seat.join = token
 
     def take_join(self, seat: Seat) -> Token | None:
-        """The join that waits, which does so no more."""
+        """Take the waiting join from a member."""
         token, seat.join = seat.join, None
         if token is not None:
             self.joins -= 1
@@ -306,24 +306,24 @@ class ClassicGroup:
     # --- time ----------------------------------------------------------------------------------
 
     def touch(self, seat: Seat, for_ms: int | None = None) -> None:
-        """Begin a member's session anew.
+        """Renew a member's session.
 
         Args:
-            seat: whose.
-            for_ms: how long it lasts, None for its session time-out.
+            seat: the member.
+            for_ms: length of the session, None for its session timeout.
         """
         seat.expires_at_ms = self.now_ms + (seat.session_ms if for_ms is None else for_ms)
         self._set_timer(seat)
 
     def expect(self, member_id: str, for_ms: int) -> None:
-        """Keep a given id open for so long."""
+        """Keep a given id valid for some time."""
         self.pending[member_id] = self.now_ms + for_ms
         heapq.heappush(self._timers, (self.now_ms + for_ms, member_id))
 
     def deadline_ms(self) -> int | None:
-        """When something may end by itself at the earliest, None for never."""
+        """Return the earliest time at which something ends by itself, None for never."""
         first_ms = self._timers[0][0] if self._timers else None
-        if self.round_ends_at_ms is None and self.sync_ends_at_ms is None:  # as nearly always
+        if self.round_ends_at_ms is None and self.sync_ends_at_ms is None:  # the usual case
             return first_ms
         for end_ms in (self.round_ends_at_ms, self.sync_ends_at_ms):
             if end_ms is not None and (first_ms is None or end_ms < first_ms):
@@ -331,7 +331,7 @@ class ClassicGroup:
         return first_ms
 
     def take_expired(self) -> Iterator[str]:
-        """Ids whose time is over now: of members, and of those given and not used."""
+        """Yield the ids that expire now: of members, and unused ones."""
         while self._timers and self._timers[0][0] <= self.now_ms:
             at_ms, member_id = heapq.heappop(self._timers)
             if self.pending.get(member_id, at_ms + 1) <= at_ms:
@@ -354,7 +354,7 @@ class ClassicGroup:
     # --- the log -------------------------------------------------------------------------------
 
     def stored(self) -> ClassicGroup:
-        """What a broker finds in the log if this state is the last one written."""
+        """Return the group that a broker loads if this state is the last one in the log."""
         return ClassicGroup(
             settings=self.settings,
             exists=self.exists,
@@ -371,7 +371,7 @@ class ClassicGroup:
         )
 
     def start_sessions(self, now_ms: int) -> None:
-        """Begin every member's session: a broker took the group over."""
+        """Start every member's session, because a broker took over the group."""
         self.now_ms = now_ms
         for seat in self.seats.values():
             self.touch(seat)

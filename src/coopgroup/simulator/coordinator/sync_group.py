@@ -20,10 +20,10 @@ __all__ = ["sync_group"]
 
 
 def sync_group(group: ClassicGroup, token: Token, request: SyncGroupRequest) -> bool:
-    """Take a sync; a follower's is answered when the leader's has come.
+    """Process a sync; a follower's sync is answered after the leader's.
 
     Returns:
-        Whether the log must be written: the generation has its assignment.
+        Whether the log must be written, because the generation has its assignment.
     """
     code = _refused_code(group, request)
     if code:
@@ -34,7 +34,7 @@ def sync_group(group: ClassicGroup, token: Token, request: SyncGroupRequest) -> 
     if not group.unsynced:
         group.sync_ends_at_ms = None
     if group.state is GroupState.STABLE:
-        # The session does not begin anew: only the sync that waited does that.
+        # This does not renew the session: only a sync that waited does.
         group.answer(token, SyncGroupAnswer(error_code=0, assignment=seat.assignment))
         return False
     seat.sync = token
@@ -56,7 +56,7 @@ def _refused_code(group: ClassicGroup, request: SyncGroupRequest) -> int:
 
 
 def _spread(group: ClassicGroup, given: dict[str, bytes]) -> None:
-    """The leader has decided: everybody who waits gets its assignment."""
+    """Send the leader's assignments to all waiting members."""
     group.state = GroupState.STABLE
     group.led_by[group.generation] = group.leader_id
     for seat in group.seats.values():
