@@ -23,7 +23,8 @@ from coopgroup.member.error_actions import (
     error_name,
 )
 from coopgroup.member.events import Answered, RequestFailed
-from coopgroup.member.identity import keep_identity
+from coopgroup.member.identity import doubt_id, keep_identity, unless_forgotten
+from coopgroup.member.member import IdStanding
 from coopgroup.member.protocols import read_assignment
 from coopgroup.member.revocation import make_way
 from coopgroup.member.transitions import AT_WORK, SETTLED, MemberState, Trigger
@@ -141,6 +142,8 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
     if answer.generation != member.generation:
         # Else it is the same round once more, and its time to sync has begun long ago.
         turn.set(settled_at_ms=member.round_ended_after_ms)
+    if answer.member_id != member.member_id and member.id_standing is IdStanding.STORED:
+        turn.set(id_standing=IdStanding.GIVEN)
     leads = answer.leader_id == answer.member_id and not answer.skip_assignment
     turn.set(
         member_id=answer.member_id,
@@ -192,6 +195,7 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
     _renew_lease(turn, sent.sent_at_ms if member.leads else member.settled_at_ms)
     turn.set(
         claim_generation=member.generation,
+        id_standing=IdStanding.STORED,
         # It may have waited long for the leader's; no round had begun when heartbeats said so.
         settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms, member.round_open_at_ms),
         commits=attrs.evolve(turn.member.commits, await_sync=False),
@@ -326,7 +330,7 @@ def _renew_lease(turn: Turn, proof_ms: int) -> None:
 
 def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: str) -> None:
     """Do what the table says about an error code of anything but a commit."""
-    action = action_for(kind, code)
+    action = unless_forgotten(turn, action_for(kind, code))
     if kind is RequestKind.HEARTBEAT and _heartbeat_needs_nothing(turn, sent, action):
         return
     cause = f"{kind.value} answered {error_name(code)}"
@@ -346,7 +350,7 @@ def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: s
         case Action.YIELD:
             make_way(turn, code, cause)
         # The last three have no rows in the tables of the requests that come here.
-        case Action.FAIL | Action.TAKE_ID | Action.AFTER_SYNC | Action.REFUSE:
+        case Action.FAIL | Action.FENCED | Action.TAKE_ID | Action.AFTER_SYNC | Action.REFUSE:
             turn.fail(code, f"{cause}: {message}" if message else cause)
         case _:
             assert_never(action)
@@ -380,6 +384,7 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
 def _try_again(turn: Turn, kind: RequestKind, action: Action, cause: str) -> None:
     if action is Action.SEEK:
         turn.set(coordinator=None)
+        doubt_id(turn, kind)
     if action is not Action.REJOIN:
         turn.back_off()
     if kind is RequestKind.HEARTBEAT and turn.member.attempts == 1:

@@ -103,6 +103,10 @@ class Action(enum.Enum):
     LOSE_ID = "lose member id"
     """The coordinator has dropped the member: everything is lost; join again as a new one."""
 
+    FENCED = "fenced"
+    """Another process has the static id: fail. If the coordinator may have forgotten the id that
+    it gave to this one, join again as a new member, once."""
+
     AFTER_SYNC = "retry after sync"
     """The round must end first; then send again what is still owned (commits only)."""
 
@@ -166,7 +170,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.INVALID_SESSION_TIMEOUT:        _A.FAIL,
         _C.INCONSISTENT_GROUP_PROTOCOL:    _A.YIELD,
         _C.GROUP_MAX_SIZE_REACHED:         _A.FAIL,
-        _C.FENCED_INSTANCE_ID:             _A.FAIL,   # another process has the static id
+        _C.FENCED_INSTANCE_ID:             _A.FENCED,
         _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
     },
     _K.SYNC_GROUP: {
@@ -190,7 +194,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.UNSUPPORTED_VERSION:            _A.FAIL,
         _C.INVALID_GROUP_ID:               _A.FAIL,
         _C.INCONSISTENT_GROUP_PROTOCOL:    _A.FAIL,
-        _C.FENCED_INSTANCE_ID:             _A.FAIL,
+        _C.FENCED_INSTANCE_ID:             _A.FENCED,
         _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
     },
     _K.HEARTBEAT: {
@@ -211,7 +215,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.UNSUPPORTED_VERSION:            _A.FAIL,
         _C.INVALID_REQUEST:                _A.FAIL,
         _C.INVALID_GROUP_ID:               _A.FAIL,
-        _C.FENCED_INSTANCE_ID:             _A.FAIL,
+        _C.FENCED_INSTANCE_ID:             _A.FENCED,
         _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
     },
     # A leave is a courtesy: the session time-out does the same, later. So any answer ends it.

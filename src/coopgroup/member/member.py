@@ -5,6 +5,7 @@ Rules of this file: values and questions about them; nothing here moves a member
 
 from __future__ import annotations
 
+import enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from coopgroup.member.kept_identity import KeptIdentity
     from coopgroup.model.group_api import Coordinator
 
-__all__ = ["Member", "MemberConfig", "Outstanding", "lease_is_over", "new_member"]
+__all__ = ["IdStanding", "Member", "MemberConfig", "Outstanding", "lease_is_over", "new_member"]
 
 # Looked up once: what follows is asked for in every step, and a member of an enum, or a method of
 # `object`, costs as much to look up as a call does.
@@ -109,6 +110,24 @@ class MemberConfig:
         return timeout_ms - min(self.heartbeat_interval_ms, timeout_ms // 10)
 
 
+class IdStanding(enum.Enum):
+    """Whether the group's log has the id of a static member: a round must be complete for that.
+
+    A coordinator keeps a new id in memory until then. If the group moves to another broker, that
+    one reads the id of the member's earlier life, and refuses the new one as fenced.
+    """
+
+    STORED = "stored"
+    """A round with this id is complete, or there is no id yet."""
+
+    GIVEN = "given"
+    """The coordinator has given the id in a round that is not complete."""
+
+    DOUBTFUL = "doubtful"
+    """The same, and the coordinator was lost since; or a join without an id was lost, which gives
+    the place to an id that this member never hears of if it is served late (KAFKA-20985)."""
+
+
 @frozen(kw_only=True)
 class Outstanding:
     """A request whose answer has not come yet.
@@ -141,6 +160,7 @@ class Member:
         identity: who it was in the last round that it completed, as long as the group may know
             it; None where that is not kept.
         member_id: id that the coordinator gave, "" before.
+        id_standing: whether the group's log has the id of a static member.
         generation: of the round that it is in (from the answer to the join on).
         claim_generation: of the last round that it completed; what its claims carry.
         owned: what it holds, and claims in the next join.
@@ -193,6 +213,7 @@ class Member:
     joined_catalogue_version: int | None = None
     identity: KeptIdentity | None = None
     member_id: str = ""
+    id_standing: IdStanding = IdStanding.STORED
     generation: int = NO_GENERATION
     claim_generation: int = NO_GENERATION
     owned: ResourceSet = EMPTY

@@ -23,6 +23,7 @@ from coopgroup.member.effects import (
     RevokeResources,
 )
 from coopgroup.member.error_actions import ErrorCode, RequestKind
+from coopgroup.member.member import IdStanding
 from coopgroup.member.transitions import TRANSITIONS, MemberState, Trigger
 from coopgroup.model import EMPTY
 from coopgroup.model.claims import NO_GENERATION
@@ -173,7 +174,7 @@ class Turn:
 
     def leave_group_behind(self) -> None:
         """The member is out of the group and may subscribe again as a new one."""
-        self.set(member_id="", rejoin_reason="")
+        self.set(member_id="", id_standing=IdStanding.STORED, rejoin_reason="")
         self.move(Trigger.LEFT, "left the group")
 
     def end_identity(self) -> None:
@@ -204,4 +205,5 @@ class Turn:
             member_id=self.member.member_id if keep_id else "",
         )
         if not keep_id:
+            self.set(id_standing=IdStanding.STORED)
             self.end_identity()

@@ -12,7 +12,7 @@ from coopgroup.member import (
     new_member,
     next_deadline_ms,
 )
-from coopgroup.member.effects import GrantResources, KeepIdentity, Lane, LoseResources
+from coopgroup.member.effects import FailMember, GrantResources, KeepIdentity, Lane, LoseResources
 from coopgroup.member.events import (
     ApplicationStalled,
     LeaveRequested,
@@ -20,7 +20,13 @@ from coopgroup.member.events import (
     SubscriptionChanged,
 )
 from coopgroup.model import EMPTY, ResourceSet
-from coopgroup.model.group_api import HeartbeatRequest, JoinGroupRequest, SyncGroupRequest
+from coopgroup.model.group_api import (
+    HeartbeatAnswer,
+    HeartbeatRequest,
+    JoinGroupAnswer,
+    JoinGroupRequest,
+    SyncGroupRequest,
+)
 from coopgroup.protocol import decode_subscription
 from coopgroup.simulator.scenario import Identity
 from tests.support.members import (
@@ -28,6 +34,7 @@ from tests.support.members import (
     HELD,
     KEEPING,
     KEPT,
+    OTHER_NODE,
     DrivenMember,
     joined,
     played_group,
@@ -301,3 +308,61 @@ def test_process_that_is_back_too_late_joins_as_a_new_member() -> None:
     assert group.run_until_rest(10_000, 500)
     assert again.session.member.member_id != process.session.member.member_id
     assert len(again.session.member.owned) == 2
+
+
+# --- a static member whose coordinator moves ---------------------------------------------------
+
+FENCED = ErrorCode.FENCED_INSTANCE_ID
+
+
+def static() -> DrivenMember:
+    """A static member whose first join is on its way."""
+    config = attrs.evolve(CONFIG, instance_id="one")
+    return DrivenMember(member=new_member(config)).subscribe()
+
+
+def moved_between_join_and_sync() -> DrivenMember:
+    """It got its id in a round that never ended, and joins with it at the next coordinator."""
+    driven = static().join().refuse(RequestKind.SYNC_GROUP, ErrorCode.NOT_COORDINATOR)
+    driven.wait(CONFIG.retry_backoff_ms)
+    return driven.find(OTHER_NODE).wait(CONFIG.retry_backoff_ms)
+
+
+@pytest.mark.parametrize("kind", [RequestKind.JOIN_GROUP, RequestKind.HEARTBEAT])
+def test_static_member_joins_anew_when_the_coordinator_forgot_its_new_id(kind: RequestKind) -> None:
+    driven = moved_between_join_and_sync()
+    assert driven.member.member_id == "m"
+    refused: dict[RequestKind, JoinGroupAnswer | HeartbeatAnswer] = {
+        RequestKind.JOIN_GROUP: attrs.evolve(joined(0), error_code=FENCED),
+        RequestKind.HEARTBEAT: HeartbeatAnswer(error_code=FENCED),
+    }
+    driven.answer(kind, refused[kind])
+    assert driven.member.state is MemberState.JOINING
+    assert (driven.member.member_id, driven.found(FailMember)) == ("", [])
+    join = driven.request(RequestKind.JOIN_GROUP).request
+    assert isinstance(join, JoinGroupRequest)
+    assert (join.member_id, join.group_instance_id) == ("", "one")
+    # Once only: whoever takes its place now is another process.
+    driven.join().refuse(RequestKind.SYNC_GROUP, FENCED)
+    assert [one.code for one in driven.found(FailMember)] == [FENCED]
+
+
+def test_static_member_joins_anew_when_a_lost_join_takes_its_place() -> None:
+    """A join without an id is lost, the next one is answered, and then the first is served."""
+    driven = static().refuse(RequestKind.JOIN_GROUP, ErrorCode.NO_ANSWER)
+    driven.wait(CONFIG.retry_backoff_ms).find().wait(CONFIG.retry_backoff_ms)
+    driven.join().refuse(RequestKind.SYNC_GROUP, FENCED)
+    assert driven.member.state is MemberState.JOINING
+    assert driven.member.member_id == ""
+
+
+@pytest.mark.parametrize("ends", [False, True], ids=["coordinator stays", "round has ended"])
+def test_static_member_fails_when_another_process_takes_its_place(ends: bool) -> None:
+    driven = static().join()
+    if ends:
+        driven.sync().heartbeat(ErrorCode.NOT_COORDINATOR)
+        driven.find(OTHER_NODE).heartbeat(FENCED)
+    else:
+        driven.refuse(RequestKind.SYNC_GROUP, FENCED)
+    assert driven.member.state is MemberState.FAILED
+    assert [one.code for one in driven.found(FailMember)] == [FENCED]

@@ -1,0 +1,111 @@
+"""A planned move of the coordinator, in the moment in which a static member has a new id."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coopgroup.assignors import StickyAssignor
+from coopgroup.model.group import GroupSnapshot
+from coopgroup.model.resource_set import Int32Array, Int64Array
+from coopgroup.telemetry import RequestRefused
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import Crew, read_telemetry, unique, wait_for
+
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    """Two brokers, so that a coordinator can move."""
+    with KafkaCluster(brokers=2) as started:
+        yield started
+
+
+def move_coordinator(cluster: KafkaCluster, group_id: str, folder: Path) -> None:
+    """Give the group's partition of `__consumer_offsets` to the other broker, by Kafka's tools."""
+    before = cluster.group_coordinator(group_id)
+    value = 0
+    for letter in group_id:  # Java's hash of a string
+        value = (31 * value + ord(letter)) & 0xFFFFFFFF
+    description = cluster.run_tool("kafka-topics", "--describe", "--topic", "__consumer_offsets")
+    count = description.stdout.count("Leader:")
+    partition = (value & 0x7FFFFFFF) % count
+    other = 3 - before
+    entry = {"topic": "__consumer_offsets", "partition": partition, "replicas": [other, before]}
+    plan = folder / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    cluster.run_tool(
+        "kafka-reassign-partitions", "--reassignment-json-file", str(plan), "--execute"
+    )
+    chosen = folder / "chosen.json"
+    chosen.write_text(
+        json.dumps({"partitions": [{"topic": "__consumer_offsets", "partition": partition}]})
+    )
+    cluster.run_tool(
+        "kafka-leader-election",
+        "--election-type",
+        "preferred",
+        "--path-to-json-file",
+        str(chosen),
+    )
+    wait_for(lambda: cluster.group_coordinator(group_id) == other, "the coordinator moves", 30)
+
+
+class Patient(Crew):
+    """Takes errors of the fetching client as an application does: the next poll goes on."""
+
+    def poll(self, timeout_s: float = 0.01) -> None:
+        """Poll each consumer once; what the group says is fatal is raised all the same."""
+        for _, consumer in sorted(self.members.items()):
+            consumer.consume(100, timeout_s)
+
+
+class SlowAssignor:
+    """Sticky, and holds a round open between the leader's join and its sync while it is shut."""
+
+    name = "sticky"
+    needs_lags = False
+
+    def __init__(self) -> None:
+        """Hold nothing yet."""
+        self.opened = threading.Event()
+        self.opened.set()
+        self.waits = threading.Event()
+
+    def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
+        """Wait for the test."""
+        if not self.opened.is_set():
+            self.waits.set()
+            assert self.opened.wait(120)
+        return StickyAssignor().assign(group, lags)
+
+
+def test_static_member_survives_a_coordinator_that_moves_before_its_id_is_stored(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    """It was given a new id in a round that never ended. The new coordinator knows the old one."""
+    topic = unique("moves")
+    cluster.create_topic(topic, PARTITIONS)
+    assignor = SlowAssignor()
+    static = {"group.instance.id": "one"}
+    slow = {"coopgroup.leader.timeout.ms": 120_000, "session.timeout.ms": 45_000}
+    with Patient(cluster, tmp_path) as crew:
+        crew.add("before", configuration=static | slow, assignor=assignor).subscribe([topic])
+        crew.until(lambda: crew.share((topic, PARTITIONS)), "the group settles")
+        crew.remove("before")
+        assignor.opened.clear()
+        # A round that begins before the static member is back: its new id is not stored at once.
+        crew.add("b", configuration=slow, assignor=assignor).subscribe([topic])
+        crew.during(2.0)
+        crew.add("after", configuration=static | slow, assignor=assignor).subscribe([topic])
+        crew.until(assignor.waits.is_set, "the round ends, and the leader decides", 60)
+        move_coordinator(cluster, crew.group_id, tmp_path)
+        crew.during(2.0)
+        assignor.opened.set()
+        crew.until(lambda: crew.share((topic, PARTITIONS)), "both work on", 60)
+        names = [one.record for one in read_telemetry(tmp_path / "after.jsonl")]
+        fenced = [one for one in names if isinstance(one, RequestRefused) and "FENCED" in one.error]
+        assert [one.action for one in fenced] == ["lose member id"]
