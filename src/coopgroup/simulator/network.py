@@ -7,7 +7,7 @@ Rules of this file:
 - what is lost breaks its call, and the process learns that no answer will come;
 - a cut is no loss: what is sent meanwhile arrives after it, unless its time-out ran out before
   (TCP sends again); one connection alone may be held up likewise;
-- a connection on which a call times out is given up, and the next call takes a new one. An
+- a commit lane on which a call times out is given up, and the next call takes a new connection. An
   OffsetCommit that is on the old one goes on; it may arrive after all that the new one brings;
 - what a process had sent before it died arrives all the same, as its kernel sees to that;
 - every `Send` of a session that lives is answered exactly once.
@@ -213,11 +213,15 @@ class Network:
             self.world.at(call.due_ms, self._expire, call)
 
     def _expire(self, call: Call) -> None:
-        """No answer came in time: what stands behind the call would wait as well."""
+        """No answer came in time: what stands behind the call would wait as well.
+
+        Only the commit lane gets a new connection. The other one stays held up for as long as it is
+        said: what that does to joins is seen longer so than with a new connection.
+        """
         if call.is_over:
             return
         lane = call.process, call.send.lane
-        is_current = self._lanes.get(lane) is call.connection
+        is_current = call.send.lane is Lane.COMMIT and self._lanes.get(lane) is call.connection
         if is_current:
             del self._lanes[lane]
             held = call.process.name, call.send.lane
