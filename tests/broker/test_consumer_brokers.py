@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
 
 from coopgroup.telemetry import MembershipLost, RequestRefused, RoundLed
 from coopgroup.testing import KafkaCluster
 from coopgroup.testing.trial.analysis import TrialLog, Window, measure
+from tests.support.coordinators import committed_offsets
 from tests.support.live_group import NOISE_MS, Player, playing
 
 # Longer than a broker needs to come back, or a coordinator to be found elsewhere.
@@ -27,11 +26,8 @@ def one_broker() -> Iterator[KafkaCluster]:
 
 
 def _committed(cluster: KafkaCluster, player: Player) -> list[int]:
-    group_id = player.group.group_id
-    request = ConsumerGroupTopicPartitions(group_id)
-    admin = AdminClient(cluster.client_config() | {"log_level": 0})  # named: it must live on
-    answer = admin.list_consumer_group_offsets([request])[group_id].result(20)
-    return [one.offset for one in sorted(answer.topic_partitions)]
+    (topic,) = player.trial.topics
+    return committed_offsets(cluster, player.group.group_id, topic, PARTITIONS)
 
 
 def _ends(log: TrialLog) -> list[int]:

@@ -91,7 +91,7 @@ def test_membership_survives_handshakes_that_fail_in_mid_stream(
         generation = driver.member.generation
         fails.set()
         for lane in Lane:
-            driver._transport.close_lane(lane)  # noqa: SLF001
+            driver.transport.close_lane(lane)
         crew.until(lambda: len(tried) > 3, "some tries")
         fails.clear()
         until = time.monotonic() + 2.0

@@ -6,6 +6,7 @@ order in which they came; a loss makes what was queued before it void.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,6 +25,8 @@ from coopgroup.member.effects import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from coopgroup.kafka.starting_offsets import StartingOffsets
+
 __all__ = ["ApplicationInbox", "Notice"]
 
 Notice: TypeAlias = GrantResources | RevokeResources | LoseResources | FailMember
@@ -35,9 +38,12 @@ class ApplicationInbox:
 
     Attributes:
         waiting: whether anything is there; read without the lock by the hot path of `poll`.
+        starts: hears first, so that offsets are asked for before the application polls; None where
+            there are no offsets.
     """
 
     waiting: bool = False
+    starts: StartingOffsets | None = None
     _notices: deque[Notice] = field(factory=deque, init=False)
     _calls: deque[Callable[[], None]] = field(factory=deque, init=False)
     _stalled_at_s: float | None = field(default=None, init=False)
@@ -45,6 +51,13 @@ class ApplicationInbox:
 
     def put(self, notice: Notice) -> None:
         """Add a notice."""
+        try:
+            if self.starts is not None:
+                self.starts.hear(notice)
+        finally:
+            self._add(notice)
+
+    def _add(self, notice: Notice) -> None:
         with self._changed:
             if isinstance(notice, LoseResources):
                 self._keep_errors()
@@ -56,6 +69,8 @@ class ApplicationInbox:
 
     def clear(self) -> None:
         """Drop all notices but errors; finished calls stay."""
+        if self.starts is not None:
+            self.starts.forget_all()
         with self._changed:
             self._keep_errors()
             self._stalled_at_s = None
@@ -92,10 +107,14 @@ class ApplicationInbox:
             self.waiting = bool(self._notices)
             return None
 
+    def pause_s(self) -> float:
+        """Ask for offsets that are due; after how many seconds to call again, on any thread."""
+        return math.inf if self.starts is None else self.starts.pause_s()
+
     def wait(self, timeout_s: float) -> None:
         """Wait until something is there, or the time is over."""
         with self._changed:
-            if not self._notices and not self._calls:
+            if not self.waiting:
                 self._changed.wait(timeout_s)
 
     def _keep_errors(self) -> None:

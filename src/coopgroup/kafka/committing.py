@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from coopgroup.kafka.driver import GroupDriver
     from coopgroup.kafka.offsets import OffsetStore
+    from coopgroup.kafka.starting_offsets import StartingOffsets
 
 __all__ = ["Codes", "Committing"]
 
@@ -42,6 +43,7 @@ class Committing:
     Attributes:
         driver: takes them to the group.
         store: which offsets are due.
+        starts: where newly assigned partitions begin.
         on_commit: the application's callback for outcomes, None for none.
         interval_ms: pace of auto-commit, None when it is off.
         write: writes a telemetry record.
@@ -50,6 +52,7 @@ class Committing:
 
     driver: GroupDriver
     store: OffsetStore
+    starts: StartingOffsets
     on_commit: Callable[..., Any] | None
     interval_ms: int | None
     write: Callable[[CommitFailed], None]
@@ -110,11 +113,17 @@ class Committing:
 
     def _send(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> int:
         """Begin a commit; its id."""
+        # `on_assign` may commit where to begin: an offset that was read before is too old then.
+        lookup = self.starts.lookup
+        held = () if lookup.is_idle else lookup.hold((one.topic, one.partition) for one in offsets)
 
         def remember(codes: Codes) -> None:  # on the group's thread
             try:
                 passed = {(topic, partition) for topic, partition, code in codes if not code}
-                self.store.committed(one for one in offsets if (one.topic, one.partition) in passed)
+                self.store.mark_committed(
+                    one for one in offsets if (one.topic, one.partition) in passed
+                )
+                lookup.release(held)
             finally:  # whoever waits must hear
                 on_committed(codes)
 

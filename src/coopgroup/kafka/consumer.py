@@ -361,8 +361,23 @@ class CooperativeConsumer:
     def committed(
         self, partitions: list[TopicPartition], timeout: float | None = -1
     ) -> list[TopicPartition]:
-        """Offsets that the group has committed."""
-        return self._client.committed(partitions, _seconds(timeout))
+        """Offsets that the group has committed.
+
+        Args:
+            partitions: of which partitions.
+            timeout: how long to wait, in seconds; negative or None for as long as it takes.
+
+        Returns:
+            The partitions with offset, metadata and leader epoch; the offset is -1001 where there
+            is no commit. `error` says what the coordinator refuses.
+
+        Raises:
+            KafkaException: the coordinator does not answer in time, or refuses to.
+            TypeError: no list of partitions.
+            RuntimeError: the consumer is closed.
+        """
+        self._check_open()
+        return self._parts.committed.read(partitions, _seconds(timeout), lambda: self._closed)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
         """Hand out nothing of these partitions until `resume`."""

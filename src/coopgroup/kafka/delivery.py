@@ -148,12 +148,17 @@ class Delivery:
         try:
             now = now_s()
             while len(ready) < count:
-                slice_s = _SLICE_QUIET_S if driver.is_quiet else _SLICE_BUSY_S
+                is_quiet = driver.is_quiet and not self.fetching.is_about_to_begin
+                slice_s = _SLICE_QUIET_S if is_quiet else _SLICE_BUSY_S
                 wait_s = max(0.0, min(slice_s, deadline_s - now))
                 if now >= driver.lease_until_s:
                     # Nothing may be handed out, and the group is about to say why.
                     driver.inbox.wait(wait_s)
                     return
+                if not self.fetching.fetched and self.fetching.is_about_to_begin:
+                    # Nothing else can come, and librdkafka does not wake up for the offset.
+                    driver.inbox.wait(wait_s)
+                    wait_s = 0.0
                 self.fetching.fetch(count - len(ready), wait_s)
                 now = now_s()
                 if now >= min(deadline_s, self.committing.due_at_s) or driver.inbox.waiting:

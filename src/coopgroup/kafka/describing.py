@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coopgroup.kafka.connection_settings import ConnectionSettings
     from coopgroup.model.group_api import Coordinator, GroupRequest
 
-__all__ = ["describe_group"]
+__all__ = ["describe_group", "find_coordinator"]
 
 _PAUSE_S: Final = 0.2
 _KEY: Final = "bootstrap.servers"
@@ -39,6 +39,31 @@ def describe_group(
     Raises:
         ConfigurationError: no broker answers in time, or the brokers refuse the question.
     """
+    return _ask_until(settings, group_id, timeout_ms)[1]
+
+
+def find_coordinator(
+    settings: ConnectionSettings, group_id: str, timeout_ms: int = 10_000
+) -> Coordinator:
+    """Return the broker that coordinates a group and answers for it; the group need not exist.
+
+    While a group moves, brokers still name the old coordinator. So the one that they name is asked
+    for the group, too, until it answers.
+
+    Args:
+        settings: how to reach the brokers.
+        group_id: the group.
+        timeout_ms: how long to try.
+
+    Raises:
+        ConfigurationError: no broker answers in time, or the brokers refuse the question.
+    """
+    return _ask_until(settings, group_id, timeout_ms)[0]
+
+
+def _ask_until(
+    settings: ConnectionSettings, group_id: str, timeout_ms: int
+) -> tuple[Coordinator, DescribedGroup]:
     transport = GroupTransport(settings, lambda _: None)
     transport.start()
     try:
@@ -58,8 +83,8 @@ class _Asking:
     settings: ConnectionSettings
     until_s: float
 
-    def describe(self, group_id: str) -> DescribedGroup | None:
-        """What the group's coordinator says; None where it cannot say that yet."""
+    def describe(self, group_id: str) -> tuple[Coordinator, DescribedGroup] | None:
+        """The group's coordinator and what it says; None where it cannot say that yet."""
         found = self._ask(FindCoordinatorRequest(group_id=group_id), None)
         if found.coordinator is None:
             self._refuse_for_good(found.error_code)
@@ -68,7 +93,7 @@ class _Asking:
             DescribeGroupRequest(group_id=group_id), found.coordinator
         )
         self._refuse_for_good(answer.error_code)
-        return answer if answer.error_code == ErrorCode.NONE else None
+        return (found.coordinator, answer) if answer.error_code == ErrorCode.NONE else None
 
     def _ask(self, request: GroupRequest | DescribeGroupRequest, node: Coordinator | None) -> Any:  # noqa: ANN401
         left_ms = round(1000 * (self.until_s - time.monotonic()))

@@ -5,9 +5,8 @@ taken, its effects are carried out in order, then the thread sleeps until the ne
 deadline: the duties are numbered in `coopgroup.session`. What the application's thread reads
 (`lease_until_s`, the snapshot) is published after each step and never changed in place.
 
-Nothing that is raised ends the thread. An error in the member's own step fails the member, for
-what the step was about is lost: the application gets the error and may subscribe anew. An error
-beside it (a log that cannot be written, the transport's own) is logged, and the member goes on.
+No exception ends the thread. An error in the member's own step fails the member, and the
+application gets it. Any other error (of a log, of the transport) is logged.
 """
 
 from __future__ import annotations
@@ -135,6 +134,7 @@ class GroupDriver:
         polled_at_s: when the application last returned to `poll`; infinite while it is in it.
         fence: of the present membership, or of the last one after a loss.
         member: the member as it is after the last step, for readers on other threads.
+        transport: the group's connections.
     """
 
     settings: DriverSettings
@@ -151,11 +151,11 @@ class GroupDriver:
     polled_at_s: float = field(default=math.inf, init=False)
     fence: Fence = field(factory=Fence, init=False)
     leader: RoundLeader = field(init=False)
+    transport: GroupTransport = field(init=False)
     _lag_watcher: LagWatcher = field(init=False)
     _late: LateThread = field(init=False)
     _session: Session = field(init=False)
     _events: GroupEvents = field(factory=GroupEvents, init=False)
-    _transport: GroupTransport = field(init=False)
     _thread: threading.Thread = field(init=False)
     _commits: PendingCommits = field(init=False)
     # A signal handler may close the consumer while its thread is in here.
@@ -173,7 +173,7 @@ class GroupDriver:
         """Make the parts; nothing runs before `start`."""
         kept = None if self.slot is None else self.slot.kept
         self._session = Session(member=new_member(self.settings.member, kept))
-        self._transport = GroupTransport(self.settings.connection, self._warn)
+        self.transport = GroupTransport(self.settings.connection, self._warn)
         self._commits = PendingCommits(
             timeout_ms=self.settings.member.request_timeout_ms, warn=self._warn
         )
@@ -228,7 +228,7 @@ class GroupDriver:
     def start(self) -> None:
         """Start the threads."""
         _running.add(self)
-        self._transport.start()
+        self.transport.start()
         self._thread.start()
 
     def post(self, event: SessionEvent) -> None:
@@ -292,7 +292,7 @@ class GroupDriver:
         _running.discard(self)
         self.leader.stop()
         self._lag_watcher.stop()
-        self._transport.close(_STOP_TIMEOUT_MS)
+        self.transport.close(_STOP_TIMEOUT_MS)
         self._commits.end_all(ErrorCode.UNKNOWN_MEMBER_ID)
 
     # --- the group's thread ----------------------------------------------------------------------
@@ -353,6 +353,7 @@ class GroupDriver:
             pause_s = min(pause_s, max(0.0, stalls_at_s - now_s()))
         if self._remind_at_s != self._reminded_s:
             pause_s = min(pause_s, max(0.0, self._remind_at_s - now_s()))
+        pause_s = min(pause_s, self.inbox.pause_s())
         if self._commits.are_waited_for:
             pause_s = min(pause_s, self.settings.member.request_timeout_ms / 1000)
         return None if math.isinf(pause_s) else pause_s
@@ -421,7 +422,7 @@ class GroupDriver:
             case Send():
                 self._send(effect)
             case CancelJoin():
-                self._transport.close_lane(Lane.JOIN)
+                self.transport.close_lane(Lane.JOIN)
             case LeadRound():
                 self.leader.start(effect)
             case CheckLags():
@@ -458,7 +459,7 @@ class GroupDriver:
             self.post(outcome_event(request_id, outcome))
 
         try:
-            self._transport.send(
+            self.transport.send(
                 effect.lane,
                 effect.request,
                 on_answer,
@@ -467,8 +468,7 @@ class GroupDriver:
             )
         except Exception as error:  # noqa: BLE001 -- every request must have an outcome
             self._warn(error)
-            failed = TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error))
-            on_answer(failed)
+            on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error)))
 
     def _fail(self, error: BaseException) -> None:
         """End the membership: the member's state and what happened no longer fit together."""

@@ -1,7 +1,8 @@
 """librdkafka's consumer, which only fetches, and what it gave that nobody has got yet.
 
 It is told what to fetch with `incremental_assign` and `incremental_unassign`, which leave all
-other partitions alone, and is in no group.
+other partitions alone, and is in no group. It gets explicit offsets only: a partition without one
+waits here until its committed offset is known (`starting_offsets`).
 
 Rules of this file: no record is lost between librdkafka and the hand-out. librdkafka counts a
 record as consumed when it gives it, and a signal or an exception of an application's callback
@@ -16,17 +17,26 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define, field
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
 
 from coopgroup.kafka.clock import now_s
 from coopgroup.kafka.handout import HandOut, Partition, partition_of
 from coopgroup.kafka.partitions import to_partitions
+from coopgroup.kafka.starting_offsets import names_no_offset
 from coopgroup.model import EMPTY, ResourceSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from confluent_kafka import Message
+
+    from coopgroup.kafka.starting_offsets import StartingOffsets
 
 __all__ = ["Fetching"]
 
@@ -39,6 +49,8 @@ _SINGLE_TOPICS_MAX: Final = 5
 _LEARN_TIMEOUT_S: Final = 1.0
 # After so few records it costs less to work positions out than to ask for all of them again.
 _FEW: Final = 8
+# So long an offset is expected at any moment. After that, the coordinator is away.
+_SOON_S: Final = 1.0
 
 
 @define(eq=False)
@@ -47,13 +59,20 @@ class Fetching:
 
     Attributes:
         consumer: librdkafka's consumer.
+        starts: finds out where partitions begin.
         hand_out: records that it gave.
         fetched: partitions that it fetches.
+        waiting: partitions that are not fetched before their committed offsets are known.
     """
 
     consumer: Any
+    starts: StartingOffsets
     hand_out: HandOut = field(factory=HandOut)
     fetched: ResourceSet = field(default=EMPTY, init=False)
+    waiting: frozenset[Partition] = field(default=frozenset(), init=False)
+    _waiting_since_s: float = field(default=0.0, init=False)
+    # Partitions without a commit where `auto.offset.reset` is error: only `seek` begins them.
+    _stuck: frozenset[Partition] = field(default=frozenset(), init=False)
     _partitions: list[TopicPartition] = field(factory=list, init=False)  # of `fetched`
     _places: dict[Partition, int] = field(factory=dict, init=False)  # of each in that list
     # Positions of them in librdkafka; None while they are not known. They may be too low by control
@@ -69,14 +88,69 @@ class Fetching:
 
     # --- what is fetched -------------------------------------------------------------------------
 
+    @property
+    def begun(self) -> ResourceSet:
+        """Partitions that are fetched, or will be without another word."""
+        if not self.waiting and not self._stuck:
+            return self.fetched
+        return self.fetched | ResourceSet.from_pairs(self.waiting | self._stuck)
+
+    @property
+    def is_about_to_begin(self) -> bool:
+        """Whether the offset of a partition may come at any moment."""
+        return bool(self.waiting) and now_s() - self._waiting_since_s < _SOON_S
+
     def begin(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch more partitions, from the offsets given with them.
+        """Fetch more partitions, from the offsets given with them, else from the committed ones.
+
+        A partition whose committed offset is not known yet waits for `begin_known`.
 
         Raises:
             KafkaException: librdkafka refuses them.
             TypeError: they are no list of partitions.
         """
+        wait = frozenset(_key(one) for one in partitions if names_no_offset(one))
+        explicit = [one for one in partitions if not names_no_offset(one)]
+        # Asked for first: librdkafka may wait for the topics below.
+        self.starts.drop(map(_key, explicit))
+        self.starts.want(wait)
         self._learn_topics({one.topic for one in partitions} - set(self.fetched.names))
+        if wait:
+            self.waiting |= wait
+            self._waiting_since_s = now_s()
+        self._begin_known(explicit)
+
+    def begin_known(self) -> None:
+        """Fetch the waiting partitions whose offsets are known by now.
+
+        Raises:
+            KafkaException: librdkafka refuses them.
+        """
+        if self.waiting:
+            self._begin_known([])
+
+    def _begin_known(self, explicit: list[TopicPartition]) -> None:
+        found, events = self.starts.take(self.waiting)
+        stuck = {key for key, event in events.items() if _is_no_offset(event)}
+        if stuck:
+            self.waiting -= stuck
+            self._stuck |= stuck
+        if events:
+            self.hand_out.add(events.values())
+        self.waiting -= frozenset(map(_key, found))
+        if explicit or found:
+            self._begin_at(explicit + found)
+
+    def wait_no_longer(self, partitions: Iterable[Partition]) -> None:
+        """Forget partitions that wait for their offsets: they are given up, or begin elsewhere."""
+        gone = frozenset(partitions) & (self.waiting | self._stuck)
+        if gone:
+            self.waiting -= gone
+            self._stuck -= gone
+        self.starts.drop(gone)
+
+    def _begin_at(self, partitions: Sequence[TopicPartition]) -> None:
+        """Have librdkafka fetch partitions from explicit offsets."""
         self.consumer.incremental_assign(partitions)
         for one in partitions:
             self._begun_at[one.topic, one.partition] = one
@@ -86,9 +160,14 @@ class Fetching:
     def end(self, resources: ResourceSet) -> None:
         """Fetch partitions no longer, and drop what waits of them."""
         gone = resources & self.fetched
-        self._fetch_from_now_on(self.fetched - gone)
         # librdkafka would remember a pause until the partition comes back (seen with 2.16).
-        paused = [TopicPartition(*one) for one in sorted(self.hand_out.paused) if one in gone]
+        paused = [
+            TopicPartition(*one)
+            for one in sorted(self.hand_out.paused)
+            if one in gone or (one in self.waiting and one in resources)
+        ]
+        self.wait_no_longer(resources)
+        self._fetch_from_now_on(self.fetched - gone)
         self.hand_out.drop(resources)
         for one in resources:
             self._begun_at.pop(one, None)
@@ -109,16 +188,31 @@ class Fetching:
         self.hand_out.resume(map(_key, partitions))
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on elsewhere in a partition.
+        """Go on elsewhere in a partition; one that waits for its offset begins there.
 
         Raises:
-            KafkaException: it is not fetched.
+            KafkaException: it is not fetched, or the offset is none.
             TypeError: it is no partition.
         """
+        if isinstance(partition, TopicPartition) and self._begins_at(partition):
+            return
         self._known = None
         self.consumer.seek(partition)
         self.hand_out.skip(_key(partition))
         self._set_back.pop(_key(partition), None)
+
+    def _begins_at(self, partition: TopicPartition) -> bool:
+        """Begin a partition that was not begun so far where the application wants it."""
+        key = _key(partition)
+        if key not in self.waiting and key not in self._stuck:
+            return False
+        if partition.offset == OFFSET_INVALID:  # librdkafka goes on as if nothing was said
+            return True
+        if partition.offset == OFFSET_STORED:
+            return False  # librdkafka refuses that
+        self.wait_no_longer([key])
+        self._begin_at([partition])
+        return True
 
     def close(self) -> None:
         """End the client; nothing is handed out any more.
@@ -252,6 +346,8 @@ class Fetching:
         waiting: Any,  # noqa: ANN401  (a mapping to Message, which has no public type)
     ) -> TopicPartition:
         key = _key(asked)
+        if key in self.waiting:
+            return TopicPartition(*key)
         first = waiting.get(key)
         if first is not None:
             # The leader epoch to commit is that of the record before it (KIP-320), which is not
@@ -318,6 +414,11 @@ class Fetching:
         paused = [one for one in partitions if _key(one) in self.hand_out.paused]
         if paused:
             self.consumer.pause(paused)
+
+
+def _is_no_offset(event: Message) -> bool:
+    error = event.error()
+    return error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001  (public)
 
 
 def _key(partition: TopicPartition) -> Partition:

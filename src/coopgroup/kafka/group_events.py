@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from coopgroup.model.group_api import Answer
     from coopgroup.session import SessionEvent
 
-__all__ = ["GroupEvents", "outcome_event"]
+__all__ = ["CODE_OF_FAILURE", "GroupEvents", "outcome_event"]
 
 _OVERTAKING: Final = (Answered, RequestFailed, RoundLed)
-_CODE_OF_FAILURE: Final = {
+CODE_OF_FAILURE: Final = {
     FailureKind.TIMED_OUT: ErrorCode.NO_ANSWER,
     FailureKind.DISCONNECTED: ErrorCode.NO_ANSWER,
     FailureKind.UNSUPPORTED: ErrorCode.UNSUPPORTED_BY_BROKER,
@@ -85,6 +85,6 @@ class GroupEvents:
 def outcome_event(request_id: int, outcome: Answer | TransportFailure) -> SessionEvent:
     """Return what the outcome of a request means to the session."""
     if isinstance(outcome, TransportFailure):
-        code = _CODE_OF_FAILURE[outcome.kind]
+        code = CODE_OF_FAILURE[outcome.kind]
         return RequestFailed(request_id=request_id, code=code, message=outcome.message)
     return Answered(request_id=request_id, answer=outcome)

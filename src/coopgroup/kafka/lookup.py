@@ -1,7 +1,9 @@
 """What the leader and the subscription look up in the cluster: topics, partitions, lags.
 
 Rules of this file: every look-up is bounded in time and runs on the caller's thread, which must
-not be one that heartbeats depend on.
+not be one that heartbeats depend on. librdkafka asks brokers for metadata and end offsets. What
+only a group coordinator knows is asked over connections of our own (`offset_lookup`), which are
+not the member's: thousands of offsets must not hold up its heartbeats.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from attrs import define, field
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -24,14 +25,17 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from coopgroup.kafka.clock import now_s
-from coopgroup.kafka.partitions import is_topic_name, to_partitions
+from coopgroup.kafka.offset_lookup import read_offsets
+from coopgroup.kafka.partitions import is_topic_name
 from coopgroup.kafka.shown_values import shown_configuration
+from coopgroup.kafka.transport import GroupTransport
 from coopgroup.leader import Lags, TopicMetadata
 from coopgroup.model import ResourceSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from coopgroup.kafka.connection_settings import ConnectionSettings
     from coopgroup.model.group import Float64Array
 
 __all__ = ["ClusterLookup"]
@@ -115,19 +119,22 @@ class _Memory:
 
 @define(eq=False)
 class ClusterLookup:
-    """Looks things up through an admin client of its own, made at the first use.
+    """Looks things up through clients of its own, each made at its first use.
 
     Attributes:
         configuration: of the admin client.
         group_id: whose committed offsets count.
         offset_reset: "latest", "earliest" or "error": what a missing commit means for the lag.
         timeout_ms: bound of each look-up.
+        connection: how to reach the group coordinator.
     """
 
     configuration: Mapping[str, Any] = field(repr=shown_configuration)
     group_id: str
     offset_reset: str
     timeout_ms: int
+    connection: ConnectionSettings
+    _transport: GroupTransport | None = field(default=None, init=False)
     _admin: AdminClient | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: bool = field(default=False, init=False)
@@ -146,6 +153,9 @@ class ClusterLookup:
         self._closed = True
         with self._lock:
             self._admin = None
+            transport = self._transport
+        if transport is not None:
+            transport.close()
 
     @property
     def is_in_doubt(self) -> bool:
@@ -314,17 +324,24 @@ class ClusterLookup:
             return self._admin
 
     def _committed(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
-        request = ConsumerGroupTopicPartitions(self.group_id, to_partitions(resources))
-        futures = self._client().list_consumer_group_offsets(
-            [request], request_timeout=self.timeout_ms / 1000
+        found = read_offsets(
+            self._connections(),
+            self.group_id,
+            resources,
+            timeout_s=self.timeout_ms / 1000,
+            request_timeout_ms=self.timeout_ms,
+            is_over=lambda: self._closed,
         )
-        future = futures[self.group_id]
-        self._wait([future])
-        return {
-            (one.topic, one.partition): one.offset
-            for one in future.result().topic_partitions
-            if one.error is None
-        }
+        return {key: one.offset for key, one in found.items() if not one.error_code}
+
+    def _connections(self) -> GroupTransport:
+        with self._lock:
+            if self._closed:
+                raise TimeoutError("the look-up was closed")
+            if self._transport is None:
+                self._transport = GroupTransport(self.connection, lambda _: None)
+                self._transport.start()
+            return self._transport
 
     def _offsets(self, resources: ResourceSet, spec: OffsetSpec) -> dict[tuple[str, int], int]:
         futures = self._client().list_offsets(

@@ -114,6 +114,7 @@ class GroupNotices:
                 while (call := inbox.take_call()) is not None:
                     call()
                 self._end_overdue()
+                self.fetching.begin_known()
             finally:
                 self._serving = False
         if self._failure is not None:
@@ -215,7 +216,7 @@ class GroupNotices:
         finally:
             self._assigning = None
             # Not what the callback began by itself; nothing, if it closed the consumer.
-            rest = (resources & self.held) - self.fetching.fetched
+            rest = (resources & self.held) - self.fetching.begun
             if rest:
                 self.fetching.begin(to_partitions(rest))
             if resources & self.held:
@@ -252,6 +253,7 @@ class GroupNotices:
         later, self._later = (self._later or EMPTY) & resources, None
         self._slow.begin(later, began_s)
         if later:
+            self.fetching.wait_no_longer(later)
             self.fetching.pause(to_partitions(later & self.fetching.fetched), later)
             self.driver.remind(self._slow.due_at_s(self._limit_s))
         return later
@@ -331,7 +333,7 @@ class GroupNotices:
                 KafkaError._STATE,  # noqa: SLF001  (public constant of confluent_kafka)
                 "the group assigns: possible in on_assign only, for the partitions given there",
             )
-        fresh = wanted - self.fetching.fetched
+        fresh = wanted - self.fetching.begun
         self.fetching.begin([one for one in partitions if (one.topic, one.partition) in fresh])
 
     def accept_revoked(self, partitions: list[TopicPartition]) -> None:

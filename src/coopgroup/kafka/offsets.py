@@ -116,7 +116,7 @@ class OffsetStore:
             one for one in offsets if self._committed.get((one.topic, one.partition)) != one.offset
         )
 
-    def committed(self, offsets: Iterable[Offset]) -> None:
+    def mark_committed(self, offsets: Iterable[Offset]) -> None:
         """Remember that offsets are through."""
         for one in offsets:
             self._committed[one.topic, one.partition] = one.offset

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from coopgroup.assignors.base import Assignor
 from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.committed import CommittedOffsets
 from coopgroup.kafka.committing import Committing
 from coopgroup.kafka.delivery import Delivery
 from coopgroup.kafka.driver import GroupDriver
@@ -23,12 +24,15 @@ from coopgroup.kafka.group_errors import GroupErrors
 from coopgroup.kafka.identity import IdentitySlot, take_slot
 from coopgroup.kafka.lookup import ClusterLookup
 from coopgroup.kafka.notices import GroupNotices
+from coopgroup.kafka.offset_lookup import OffsetLookup
 from coopgroup.kafka.offsets import OffsetStore
 from coopgroup.kafka.settings import refusal_of_librdkafka
+from coopgroup.kafka.starting_offsets import StartingOffsets
 from coopgroup.kafka.subscription import Subscription
 from coopgroup.kafka.telemetry_sink import TelemetrySink
 from coopgroup.kafka.user_callbacks import with_plain_errors
 from coopgroup.kafka.watching import TopicWatcher
+from coopgroup.member.events import Woken
 from coopgroup.policies.balance import BalanceRule
 from coopgroup.policies.base import Policy
 from coopgroup.policies.eager import EagerPolicy
@@ -60,6 +64,7 @@ class ConsumerParts:
     watcher: TopicWatcher
     fetching: Fetching
     committing: Committing
+    committed: CommittedOffsets
     notices: GroupNotices
     delivery: Delivery
     subscription: Subscription
@@ -95,9 +100,9 @@ class ConsumerParts:
             slot = slot_for(settings.member, settings.state_dir, sink)
             if slot is not None:
                 opened.callback(slot.release)
-            fetching = Fetching(_librdkafka(settings))
-            opened.callback(fetching.close)
-            parts = cls._put_together(consumer, settings, sink, slot, fetching, assignor, policy)
+            client = _librdkafka(settings)
+            opened.callback(client.close)
+            parts = cls._put_together(consumer, settings, sink, slot, client, assignor, policy)
             opened.pop_all()
             return parts
 
@@ -108,7 +113,7 @@ class ConsumerParts:
         settings: ConsumerSettings,
         sink: TelemetrySink,
         slot: IdentitySlot | None,
-        fetching: Fetching,
+        client: Any,  # noqa: ANN401  (librdkafka's consumer, or a test's)
         assignor: Assignor,
         policy: Policy,
     ) -> ConsumerParts:
@@ -117,6 +122,7 @@ class ConsumerParts:
             settings.member.group_id,
             settings.offset_reset,
             settings.lookup_timeout_ms,
+            settings.connection,
         )
         driver = GroupDriver(
             settings=settings,
@@ -126,6 +132,8 @@ class ConsumerParts:
             sink=sink,
             slot=slot,
         )
+        starts = driver.inbox.starts = _starting_offsets(driver, settings)
+        fetching = Fetching(client, starts)
 
         def write(record: Any) -> None:  # noqa: ANN401  (any record)
             member = driver.member
@@ -134,6 +142,7 @@ class ConsumerParts:
         committing = Committing(
             driver=driver,
             store=OffsetStore(fetching, settings.auto_offset_store),
+            starts=starts,
             on_commit=settings.on_commit,
             interval_ms=settings.auto_commit_interval_ms,
             write=write,
@@ -164,6 +173,12 @@ class ConsumerParts:
             watcher=watcher,
             fetching=fetching,
             committing=committing,
+            committed=CommittedOffsets(
+                driver=driver,
+                group_id=settings.member.group_id,
+                require_stable=settings.requires_stable,
+                request_timeout_ms=settings.connection.request_timeout_ms,
+            ),
             notices=notices,
             delivery=Delivery(
                 driver=driver,
@@ -244,6 +259,24 @@ def _is_without_token(error: Exception) -> bool:
     """Whether `oauth_cb` gave no token in time: nothing is wrong with the configuration then."""
     cause = error.args[0] if error.args else None
     return isinstance(cause, KafkaError) and cause.code() == KafkaError.SASL_AUTHENTICATION_FAILED
+
+
+def _starting_offsets(driver: GroupDriver, settings: ConsumerSettings) -> StartingOffsets:
+    def changed() -> None:
+        """Have the application take what was found, and the group's thread look at the time."""
+        driver.inbox.wake()
+        driver.post(Woken())
+
+    lookup = OffsetLookup(
+        transport=driver.transport,
+        group_id=settings.member.group_id,
+        require_stable=settings.requires_stable,
+        timeout_ms=settings.connection.request_timeout_ms,
+        changed=changed,
+        known_coordinator=lambda: driver.member.coordinator,
+        persists=True,
+    )
+    return StartingOffsets(lookup, settings.offset_reset, driver.sink.warn)
 
 
 def _librdkafka(settings: ConsumerSettings) -> Any:  # noqa: ANN401  (its stub lacks dict values)

@@ -12,8 +12,9 @@ the table of the member's state machine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from attrs import frozen
 from kafka.protocol.admin.groups import DescribeGroupsRequest
@@ -39,11 +40,23 @@ from coopgroup.model.group_api import (
     SyncGroupRequest,
 )
 
-__all__ = ["DescribeGroupRequest", "DescribedGroup", "build_message", "read_answer"]
+__all__ = [
+    "CommittedOffset",
+    "DescribeGroupRequest",
+    "DescribedGroup",
+    "FetchOffsetsAnswer",
+    "FetchOffsetsRequest",
+    "Question",
+    "build_message",
+    "read_answer",
+]
 
 GROUP_KEY_TYPE: Final = 0
 # OffsetCommit v10 names topics by id only (KIP-848 clean-up); a classic member knows names.
 OFFSET_COMMIT_VERSION_MAX: Final = 9
+# OffsetFetch v0 reads from ZooKeeper, where no member of ours commits; v10 names topics by id only.
+OFFSET_FETCH_VERSION_MIN: Final = 1
+OFFSET_FETCH_VERSION_MAX: Final = 9
 # First versions with a group instance id (KIP-345).
 STATIC_JOIN_VERSION: Final = 5
 STATIC_SYNC_VERSION: Final = 3
@@ -99,14 +112,65 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...]
 
 
-def build_message(request: GroupRequest | DescribeGroupRequest) -> WireMessage:
+@frozen(kw_only=True)
+class FetchOffsetsRequest:
+    """Which offsets has a group committed (OffsetFetch)? Any client may ask its coordinator.
+
+    Attributes:
+        group_id: the group.
+        partitions: (topic, partition), ascending.
+        require_stable: whether a partition in an open transaction is answered with
+            UNSTABLE_OFFSET_COMMIT (KIP-447). Brokers before 2.5 (v7) do not know that and answer
+            with the last commit, as they answer librdkafka.
+    """
+
+    group_id: str
+    partitions: tuple[tuple[str, int], ...]
+    require_stable: bool
+
+
+class CommittedOffset(NamedTuple):
+    """The answer for one partition; a tuple, for an answer has thousands of them.
+
+    Attributes:
+        offset: of the next record to read, negative where the group has committed none.
+        leader_epoch: of the record before it, -1 when unknown (KIP-320).
+        metadata: the application's own note.
+        error_code: 0, or why the coordinator does not say.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+    error_code: int = 0
+
+
+@frozen(kw_only=True)
+class FetchOffsetsAnswer:
+    """Committed offsets, or why there are none.
+
+    Attributes:
+        error_code: 0, or why the coordinator does not answer for the group at all.
+        offsets: by (topic, partition).
+    """
+
+    error_code: int
+    offsets: Mapping[tuple[str, int], CommittedOffset]
+
+
+Question: TypeAlias = DescribeGroupRequest | FetchOffsetsRequest
+"""What any client may ask a coordinator, whether it is a member or not."""
+_Reply: TypeAlias = DescribedGroup | FetchOffsetsAnswer
+
+
+def build_message(request: GroupRequest | Question) -> WireMessage:
     """Return kafka-python's message for a request, without a version.
 
     Its bounds of the version are set, so that negotiation fails rather than drops a group
     instance id (kafka-python leaves out fields that a version lacks).
     """
     match request:
-        case FindCoordinatorRequest() | DescribeGroupRequest():
+        case FindCoordinatorRequest() | DescribeGroupRequest() | FetchOffsetsRequest():
             return _build_question(request)
         case JoinGroupRequest():
             return _build_join(request)
@@ -128,12 +192,10 @@ def build_message(request: GroupRequest | DescribeGroupRequest) -> WireMessage:
             assert_never(request)
 
 
-def read_answer(
-    request: GroupRequest | DescribeGroupRequest, response: WireMessage
-) -> Answer | DescribedGroup:
+def read_answer(request: GroupRequest | Question, response: WireMessage) -> Answer | _Reply:
     """Return the answer that kafka-python's response to a request holds."""
     match request:
-        case FindCoordinatorRequest() | DescribeGroupRequest():
+        case FindCoordinatorRequest() | DescribeGroupRequest() | FetchOffsetsRequest():
             return _read_outside(request, response)
         case JoinGroupRequest():
             return _read_join(response)
@@ -172,14 +234,45 @@ def _first(
     return 0 if request.group_instance_id is None else static_version
 
 
-def _build_question(request: FindCoordinatorRequest | DescribeGroupRequest) -> WireMessage:
+def _build_question(request: FindCoordinatorRequest | Question) -> WireMessage:
     """What one need not be a member to ask."""
+    if isinstance(request, FetchOffsetsRequest):
+        return _build_offset_fetch(request)
     if isinstance(request, DescribeGroupRequest):
         return DescribeGroupsRequest(groups=[request.group_id], max_version=DESCRIBE_VERSION_MAX)
     return wire_coordinator.FindCoordinatorRequest(
         key=request.group_id,
         key_type=GROUP_KEY_TYPE,
         coordinator_keys=[request.group_id],
+    )
+
+
+def _build_offset_fetch(request: FetchOffsetsRequest) -> WireMessage:
+    group = wire.OffsetFetchRequest.OffsetFetchRequestGroup
+    topics = [
+        (name, [index for _, index in partitions])
+        for name, partitions in groupby(request.partitions, key=lambda one: one[0])
+    ]
+    return wire.OffsetFetchRequest(
+        group_id=request.group_id,  # v1 to v7
+        topics=[
+            wire.OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=indices)
+            for name, indices in topics
+        ],
+        groups=[  # from v8 on; member id and epoch are for members of KIP-848 only
+            group(
+                group_id=request.group_id,
+                member_id=None,
+                member_epoch=-1,
+                topics=[
+                    group.OffsetFetchRequestTopics(name=name, partition_indexes=indices)
+                    for name, indices in topics
+                ],
+            )
+        ],
+        require_stable=request.require_stable,
+        min_version=OFFSET_FETCH_VERSION_MIN,
+        max_version=OFFSET_FETCH_VERSION_MAX,
     )
 
 
@@ -271,9 +364,25 @@ def _read_coordinator(response: WireMessage) -> FindCoordinatorAnswer:
     )
 
 
+def _read_offsets(response: WireMessage) -> FetchOffsetsAnswer:
+    answer = response.groups[0] if response.groups else response
+    return FetchOffsetsAnswer(
+        error_code=answer.error_code,
+        offsets={
+            (topic.name, one.partition_index): CommittedOffset(
+                one.committed_offset, one.committed_leader_epoch, one.metadata, one.error_code
+            )
+            for topic in answer.topics
+            for one in topic.partitions
+        },
+    )
+
+
 def _read_outside(
-    request: FindCoordinatorRequest | DescribeGroupRequest, response: WireMessage
-) -> FindCoordinatorAnswer | DescribedGroup:
+    request: FindCoordinatorRequest | Question, response: WireMessage
+) -> FindCoordinatorAnswer | _Reply:
+    if isinstance(request, FetchOffsetsRequest):
+        return _read_offsets(response)
     if isinstance(request, DescribeGroupRequest):
         return _read_description(response.groups[0])
     return _read_coordinator(response)

@@ -81,6 +81,7 @@ class ConsumerSettings:
         auto_commit_interval_ms: pace of auto-commit, None when it is off.
         auto_offset_store: whether handing a record out stores its offset for the next commit.
         offset_reset: "earliest", "latest" or "error".
+        requires_stable: whether committed offsets in open transactions are waited for (KIP-447).
         metadata_refresh_ms: how often topics and partitions are looked up.
         leader_timeout_ms: a leader whose assignor takes longer answers that nothing moves.
         lookup_timeout_ms: bound of each look-up of metadata or lags.
@@ -99,6 +100,7 @@ class ConsumerSettings:
     auto_commit_interval_ms: int | None
     auto_offset_store: bool
     offset_reset: str
+    requires_stable: bool
     metadata_refresh_ms: int
     leader_timeout_ms: int
     lookup_timeout_ms: int
@@ -148,6 +150,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         auto_commit_interval_ms=max(interval_ms, 1) if auto_commit and interval_ms else None,
         auto_offset_store=settings.switch("enable.auto.offset.store", default=True),
         offset_reset=_offset_reset(given),
+        requires_stable=_isolation(given) == "read_committed",
         metadata_refresh_ms=settings.whole(
             "topic.metadata.refresh.interval.ms", 300_000, -1, 3_600_000
         ),
@@ -360,6 +363,11 @@ def _offset_reset(given: Mapping[str, Any]) -> str:
     if value not in meaning:
         raise refused("auto.offset.reset", value, "earliest, latest or error")
     return meaning[value]
+
+
+def _isolation(given: Mapping[str, Any]) -> str:
+    """The isolation level; librdkafka refuses unknown ones."""
+    return str(given.get("isolation.level", "read_committed")).lower()
 
 
 @frozen

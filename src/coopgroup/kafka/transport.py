@@ -39,16 +39,10 @@ from kafka.protocol.metadata import MetadataRequest
 from coopgroup.kafka.broker_connection import HandshakeError
 from coopgroup.kafka.channel import Call, Channel, FailureKind, Outcome, TransportFailure
 from coopgroup.kafka.connection_settings import ConnectionSettings
-from coopgroup.kafka.requests import (
-    DescribedGroup,
-    DescribeGroupRequest,
-    build_message,
-    read_answer,
-)
+from coopgroup.kafka.requests import Question, build_message, read_answer
 from coopgroup.kafka.wire_log import THREAD_PREFIX, keep_quiet_about_connections
 from coopgroup.member.effects import Lane
 from coopgroup.model.group_api import (
-    Answer,
     Coordinator,
     FindCoordinatorRequest,
     GroupRequest,
@@ -75,7 +69,7 @@ class _Job:
     """A request as the caller gave it, with the time by which it must have an outcome."""
 
     lane: Lane
-    request: GroupRequest | DescribeGroupRequest
+    request: GroupRequest | Question
     node: Coordinator | None
     deadline: float
     on_answer: OnAnswer
@@ -129,7 +123,7 @@ class GroupTransport:
     def send(
         self,
         lane: Lane,
-        request: GroupRequest | DescribeGroupRequest,
+        request: GroupRequest | Question,
         on_answer: OnAnswer,
         *,
         node: Coordinator | None,
@@ -396,9 +390,7 @@ def _by_address(item: tuple[tuple[Lane, str, int], Channel]) -> tuple[str, str, 
     return (lane.value, host, port)
 
 
-def _read(
-    request: GroupRequest | DescribeGroupRequest, outcome: Outcome
-) -> Answer | DescribedGroup | TransportFailure:
+def _read(request: GroupRequest | Question, outcome: Outcome) -> Outcome:
     """Turn kafka-python's response into an answer; a broken one is a failure, not an exception."""
     if isinstance(outcome, TransportFailure):
         return outcome

@@ -1,5 +1,8 @@
 """Administration of a running test cluster through librdkafka.
 
+Only a group's coordinator is found over our own connections: librdkafka's AdminClient aborts the
+process when it meets a coordinator that stops (librdkafka#4605).
+
 Every call makes a client of its own on the internal plaintext listener: a client that outlives the
 death of a broker would sit in its reconnect back-off when the broker is long up again.
 """
@@ -11,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ClusterMetadata,
@@ -23,6 +26,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from coopgroup.errors import ConfigurationError
+from coopgroup.kafka.connection_settings import read_connection_settings
+from coopgroup.kafka.describing import find_coordinator
 from coopgroup.testing.errors import ClusterError
 
 __all__ = [
@@ -38,17 +44,8 @@ __all__ = [
 REQUEST_TIMEOUT_S: Final = 15.0
 PROBE_TIMEOUT_S: Final = 2.0
 POLL_INTERVAL_S: Final = 0.02
+COORDINATOR_TRY_MS: Final = 3_000
 SCRAM_ITERATIONS: Final = 4096  # the least that RFC 7677 allows: log-ins of tests should be quick
-# What a broker answers while a group moves to another coordinator, or is read by it.
-UNSETTLED_CODES: Final = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError._TIMED_OUT,  # noqa: SLF001 - librdkafka's own codes begin with an underscore
-        KafkaError._TRANSPORT,  # noqa: SLF001
-    }
-)
 
 
 def connect(bootstrap: str) -> AdminClient:
@@ -193,22 +190,16 @@ def group_coordinator(bootstrap: str, group_id: str) -> int:
     Raises:
         ClusterError: the cluster names none in time.
     """
-    client = connect(bootstrap)
-    coordinators: list[int] = []
-
-    def is_found() -> bool:
-        described = client.describe_consumer_groups([group_id], request_timeout=REQUEST_TIMEOUT_S)
+    settings = read_connection_settings({"bootstrap.servers": bootstrap, "client.id": "testing"})
+    deadline = time.monotonic() + REQUEST_TIMEOUT_S
+    while True:
+        # Short tries: a broker that was frozen or killed meanwhile must not take all the time.
         try:
-            group = described[group_id].result(timeout=REQUEST_TIMEOUT_S + 1)
-        except KafkaException as error:
-            if error.args[0].code() not in UNSETTLED_CODES:
-                raise ClusterError(f"group {group_id!r}: {reason(error)}") from error
-            return False
-        coordinators.append(int(group.coordinator.id))
-        return True
-
-    until(is_found, f"a coordinator for group {group_id!r}")
-    return coordinators[0]
+            return find_coordinator(settings, group_id, COORDINATOR_TRY_MS).node_id
+        except ConfigurationError as error:
+            if time.monotonic() >= deadline:
+                raise ClusterError(f"no coordinator for group {group_id!r}: {error}") from error
+            time.sleep(POLL_INTERVAL_S)
 
 
 def create_user(bootstrap: str, name: str, password: str) -> None:

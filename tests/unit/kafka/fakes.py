@@ -11,8 +11,13 @@ from attrs import define, field
 from confluent_kafka import Message, TopicPartition
 
 from coopgroup.kafka.application_inbox import ApplicationInbox
+from coopgroup.kafka.offset_lookup import OffsetLookup
+from coopgroup.kafka.requests import CommittedOffset, FetchOffsetsAnswer
+from coopgroup.kafka.starting_offsets import StartingOffsets
+from coopgroup.member.effects import Lane
+from coopgroup.model.group_api import Coordinator, FindCoordinatorAnswer, FindCoordinatorRequest
 
-__all__ = ["FakeDriver", "FakeLibrdkafka", "record"]
+__all__ = ["FakeCoordinator", "FakeDriver", "FakeLibrdkafka", "record", "starts"]
 
 Partition = tuple[str, int]
 
@@ -20,6 +25,59 @@ Partition = tuple[str, int]
 def record(partition: int, offset: int, topic: str = "t") -> Message:
     """A record that says where it stands."""
     return Message(topic=topic, partition=partition, offset=offset, value=b"v", leader_epoch=4)
+
+
+@define(eq=False)
+class FakeCoordinator:
+    """A transport with a coordinator that answers at once.
+
+    Attributes:
+        committed: what the group has committed.
+        code: of the answers for the whole group.
+        requests: what was asked, in order, and where.
+        is_silent: whether requests are kept in `waiting` instead.
+        waiting: callbacks of requests without an answer.
+        override: answers instead, where it gives an answer.
+    """
+
+    committed: dict[Partition, CommittedOffset] = field(factory=dict)
+    code: int = 0
+    requests: list[tuple[Any, int | None]] = field(factory=list)
+    is_silent: bool = False
+    waiting: list[tuple[Any, Callable[[Any], None]]] = field(factory=list)
+    override: Callable[[Any], Any] = lambda _: None
+
+    def send(
+        self,
+        lane: Lane,
+        request: Any,  # noqa: ANN401  (one of several kinds)
+        on_answer: Callable[[Any], None],
+        *,
+        node: Coordinator | None,
+        timeout_ms: int,
+    ) -> None:
+        """Answer, unless silent."""
+        assert (lane, timeout_ms > 0) == (Lane.COMMIT, True)
+        self.requests.append((request, None if node is None else node.node_id))
+        if self.is_silent:
+            self.waiting.append((request, on_answer))
+        else:
+            on_answer(self.override(request) or self.answer(request))
+
+    def answer(self, request: Any) -> Any:  # noqa: ANN401  (one of several kinds)
+        """The usual answer."""
+        if isinstance(request, FindCoordinatorRequest):
+            here = Coordinator(node_id=1, host="localhost", port=1)
+            return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=here)
+        offsets = {one: self.committed.get(one, CommittedOffset(-1)) for one in request.partitions}
+        return FetchOffsetsAnswer(error_code=self.code, offsets={} if self.code else offsets)
+
+
+def starts(coordinator: FakeCoordinator | None = None, reset: str = "earliest") -> StartingOffsets:
+    """Where partitions begin: at the beginning, unless the coordinator says otherwise."""
+    transport = FakeCoordinator() if coordinator is None else coordinator
+    lookup = OffsetLookup(transport, "g", True, 1_000, lambda: None, persists=True)  # noqa: FBT003
+    return StartingOffsets(lookup, reset, lambda *_, **__: None)
 
 
 @define

@@ -15,7 +15,7 @@ from coopgroup.kafka.offsets import OffsetStore
 from coopgroup.member.effects import GrantResources
 from coopgroup.member.events import CommitRequested
 from coopgroup.model import ResourceSet
-from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record
+from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
 __all__ = ["BOTH", "CONSUMER", "ONE", "ZERO", "Stage", "revoked"]
 
@@ -41,10 +41,11 @@ class Stage:
     def __attrs_post_init__(self) -> None:
         """Put them together, with callbacks that take notes."""
         driver: Any = self.driver
-        self.fetching = Fetching(self.librdkafka)
+        self.fetching = Fetching(self.librdkafka, starts())
         self.committing = Committing(
             driver=driver,
             store=OffsetStore(self.fetching, automatic=True),
+            starts=self.fetching.starts,
             on_commit=self._on_commit,
             interval_ms=1_000,
             write=self.written.append,

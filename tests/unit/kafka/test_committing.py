@@ -10,7 +10,7 @@ from coopgroup.kafka.committing import Codes, Committing
 from coopgroup.kafka.offsets import OffsetStore
 from coopgroup.member.events import CommitRequested, CommitsAbandoned, Offset
 from coopgroup.model import ResourceSet
-from tests.unit.kafka.fakes import FakeDriver
+from tests.unit.kafka.fakes import FakeDriver, starts
 
 OFFSETS = (Offset("t", 0, 5),)
 HELD = ResourceSet({"t": [0]})
@@ -31,7 +31,7 @@ class _Store:
         """Always the same."""
         return OFFSETS
 
-    def committed(self, offsets: Iterable[Offset]) -> None:
+    def mark_committed(self, offsets: Iterable[Offset]) -> None:
         """Take a note."""
         if self.failure is not None:
             raise self.failure
@@ -44,6 +44,7 @@ def _committing(driver: FakeDriver, store: object) -> Committing:
     return Committing(
         driver=group,
         store=offsets,
+        starts=starts(),
         on_commit=None,
         interval_ms=1_000,
         write=lambda _: None,

@@ -23,10 +23,11 @@ from coopgroup.member.effects import STALLED, GrantResources, LoseResources, Rev
 from coopgroup.member.events import CommitRequested, LossHandled, Offset
 from coopgroup.model import ResourceSet
 from coopgroup.telemetry import CommitFailed
-from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record
+from tests.unit.kafka.fakes import FakeDriver, FakeLibrdkafka, record, starts
 
 HELD = ResourceSet({"t": [0, 1]})
 ONE = ResourceSet({"t": [1]})
+WAIT_S = 10.0
 
 
 @define
@@ -45,10 +46,11 @@ class Stage:
     def __attrs_post_init__(self) -> None:
         """Put the parts together and have the partitions granted."""
         driver: Any = self.driver
-        fetching = Fetching(self.librdkafka)
+        fetching = Fetching(self.librdkafka, starts())
         self.committing = Committing(
             driver=driver,
             store=OffsetStore(fetching, automatic=True),
+            starts=fetching.starts,
             on_commit=lambda error, partitions: self.told.append(
                 (None if error is None else error.name(), [one.offset for one in partitions])
             ),
@@ -293,3 +295,28 @@ def test_stall_is_void_when_the_group_is_left_before_the_next_poll() -> None:
     stage.driver.inbox.put(LoseResources(resources=HELD, cause=STALLED))
     stage.driver.inbox.clear()
     assert stage.delivery.take(1, 0) == []
+
+
+def test_take_when_an_offset_comes_late_begins_with_it() -> None:
+    """`poll` waits no longer than it was told, and fetches as soon as the offset is there."""
+    stage = Stage()
+    fetching = stage.delivery.fetching
+    coordinator: Any = fetching.starts.lookup.transport
+    stage.notices.held = ResourceSet()
+    fetching.end(HELD)
+    coordinator.is_silent = True
+    stage.driver.inbox.put(GrantResources(resources=HELD))
+    assert stage.delivery.take(1, 0.01) == []
+    assert fetching.fetched == ResourceSet()
+    ((request, hear),) = coordinator.waiting
+    stage.librdkafka.log = [record(0, 1)]
+
+    def answer() -> None:
+        hear(coordinator.answer(request))
+        stage.driver.inbox.wake()
+
+    timer = threading.Timer(0.05, answer)
+    timer.start()
+    assert places(stage.delivery.take(1, WAIT_S)) == [(0, 1)]
+    timer.join()
+    assert fetching.fetched == HELD

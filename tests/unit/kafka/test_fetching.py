@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from coopgroup.kafka.fetching import Fetching
 from coopgroup.model import ResourceSet
-from tests.unit.kafka.fakes import FakeLibrdkafka, record
+from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
 BOTH = [TopicPartition("t", 0), TopicPartition("t", 1, 50)]
 HELD = ResourceSet({"t": [0, 1]})
@@ -16,7 +16,7 @@ HELD = ResourceSet({"t": [0, 1]})
 def begun(*messages: Message) -> tuple[Fetching, FakeLibrdkafka]:
     """Two partitions are fetched, from a stored offset and from 50."""
     librdkafka = FakeLibrdkafka()
-    fetching = Fetching(librdkafka)
+    fetching = Fetching(librdkafka, starts())
     fetching.begin(BOTH)
     librdkafka.calls.clear()
     librdkafka.feed(messages)
@@ -114,13 +114,13 @@ def test_end_when_paused_wakes_librdkafka_before_it_lets_go() -> None:
 def test_begin_when_paused_before_pauses_in_librdkafka() -> None:
     """`pause` in `on_assign`."""
     librdkafka = FakeLibrdkafka()
-    fetching = Fetching(librdkafka)
+    fetching = Fetching(librdkafka, starts())
     fetching.pause([TopicPartition("t", 0)], HELD)
     fetching.begin(BOTH)
     assert librdkafka.calls == [
         ("pause", [(0, -1001)]),
-        ("assign", [(0, -1001), (1, 50)]),
-        ("pause", [(0, -1001)]),
+        ("assign", [(1, 50), (0, -2)]),
+        ("pause", [(0, -2)]),
     ]
 
 
@@ -177,7 +177,7 @@ class _TopicsOnly:
 def test_a_topic_that_was_not_fetched_is_looked_up_before_it_is() -> None:
     """It would begin to look at its next tick only; what is fetched it knows already."""
     consumer = _TopicsOnly()
-    fetching = Fetching(consumer)
+    fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition("a", 0), TopicPartition("a", 1)])
     fetching.begin([TopicPartition("a", 2), TopicPartition("b", 0)])
     assert consumer.asked == ["a", "b"]
@@ -186,7 +186,7 @@ def test_a_topic_that_was_not_fetched_is_looked_up_before_it_is() -> None:
 def test_a_topic_is_looked_up_again_when_nothing_of_it_was_fetched_meanwhile() -> None:
     """What librdkafka knew of it may have gone out of date."""
     consumer = _TopicsOnly()
-    fetching = Fetching(consumer)
+    fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition("a", 0)])
     fetching.end(ResourceSet({"a": [0]}))
     fetching.begin([TopicPartition("a", 0)])
@@ -196,14 +196,14 @@ def test_a_topic_is_looked_up_again_when_nothing_of_it_was_fetched_meanwhile() -
 def test_many_topics_are_looked_up_at_once() -> None:
     """A request for each of a thousand topics would take longer than one for all."""
     consumer = _TopicsOnly()
-    Fetching(consumer).begin([TopicPartition(str(number), 0) for number in range(1_000)])
+    Fetching(consumer, starts()).begin([TopicPartition(str(number), 0) for number in range(1_000)])
     assert consumer.asked == [None]
 
 
 def test_partitions_are_fetched_all_the_same_when_there_is_no_connection() -> None:
     """The look-up only saves time."""
     consumer = _TopicsOnly()
-    fetching = Fetching(consumer)
+    fetching = Fetching(consumer, starts())
     consumer.is_connected = False
     fetching.begin([TopicPartition("a", 0)])
     assert (fetching.fetched, consumer.asked) == (ResourceSet({"a": [0]}), [])
@@ -212,7 +212,7 @@ def test_partitions_are_fetched_all_the_same_when_there_is_no_connection() -> No
 def test_slow_look_ups_of_topics_share_one_limit() -> None:
     """The application waits in `poll` meanwhile: for a second, and not for one a topic."""
     consumer = _TopicsOnly(delay_s=0.3)
-    fetching = Fetching(consumer)
+    fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition(topic, 0) for topic in "abcde"])
     assert set(consumer.asked) <= {"a", "b", "c"}
     assert fetching.fetched.names == tuple("abcde")
@@ -256,7 +256,7 @@ def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool
         fetching.fetch_past(2, 0, interrupted)
     assert librdkafka.calls == [
         ("unassign", [(0, -1001)]),
-        ("assign", [(0, -1001)]),
+        ("assign", [(0, -2)]),
         ("unassign", [(1, -1001)]),
         ("assign", [(1, 50)]),
     ]

@@ -12,10 +12,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollectio
 from confluent_kafka.admin import PartitionMetadata
 from confluent_kafka.admin import TopicMetadata as TopicMetadataOfClient
 
+from coopgroup.kafka.connection_settings import read_connection_settings
 from coopgroup.kafka.lookup import ClusterLookup
 from coopgroup.leader.request import TopicMetadata
 from coopgroup.model import ResourceSet
 from coopgroup.testing.trial.brokers import open_stage
+
+CONNECTION = read_connection_settings({"bootstrap.servers": "127.0.0.1:1"})
 
 
 def test_metadata_when_there_is_no_controller_is_listed() -> None:
@@ -25,7 +28,7 @@ def test_metadata_when_there_is_no_controller_is_listed() -> None:
         producer = Producer(config)
         producer.produce("orders", b"x")
         producer.flush(10)
-        lookup = ClusterLookup(config, "billing", "earliest", 500)
+        lookup = ClusterLookup(config, "billing", "earliest", 500, CONNECTION)
         expected = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
         assert [lookup.metadata(["orders"]) for _ in range(2)] == [expected] * 2
         lookup.close()
@@ -54,7 +57,7 @@ def test_a_topic_is_looked_for_a_little_longer_when_an_answer_lacks_it(
     clock = [100.0]
     monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
     admin = _Topics()
-    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
     monkeypatch.setattr(lookup, "_describe_from_s", 1e9)
     orders = TopicMetadataOfClient()
@@ -123,7 +126,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> _Described:
 )
 def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, name: str) -> None:
     """One such name failed the request for all names: "" and, beside orders, orders with NUL."""
-    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     assert lookup.metadata([name, "orders"]).resources == ResourceSet({"orders": [0]})
     assert lookup.metadata([name]).resources == ResourceSet()
     assert described.asked == [["orders"]]
@@ -140,7 +143,7 @@ def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, nam
 )
 def test_topic_that_is_refused_leaves_the_others_alone(described: _Described, code: int) -> None:
     """A member may subscribe to what the leader may not see."""
-    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     described.said["secret"] = KafkaError(code)
     assert lookup.metadata(["orders", "secret"]).resources == ResourceSet({"orders": [0]})
 
@@ -151,7 +154,7 @@ def test_topic_that_may_exist_is_what_it_was(
     """A broker that cannot tell takes no topic away; without a memory the look-up fails."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
-    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     described.said["orders"] = KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
     with pytest.raises(KafkaException, match="LEADER_NOT_AVAILABLE"):
         lookup.metadata(["orders", "payments"])
@@ -170,7 +173,7 @@ def test_topic_that_may_exist_is_what_it_was(
 
 def test_names_when_there_are_very_many_are_listed_first(described: _Described) -> None:
     """It took librdkafka 5 s to describe 20,000 names, and the round of the group waited."""
-    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     names = ["orders", *(f"none-{number}" for number in range(5_000))]
     assert lookup.metadata(names).resources == ResourceSet({"orders": [0]})
     assert described.asked == [["orders"]]
@@ -183,7 +186,7 @@ def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
     clock = [100.0]
     monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
     admin = _Topics()
-    lookup = ClusterLookup({}, "billing", "earliest", 500)
+    lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
     story: tuple[tuple[float, str, tuple[str, ...], bool], ...] = (
         (0.0, "ab", ("a", "b"), False),
@@ -216,7 +219,7 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
         return made
 
     monkeypatch.setattr("coopgroup.kafka.lookup.AdminClient", admin_client)
-    lookup = ClusterLookup({}, "billing", "earliest", 60_000)
+    lookup = ClusterLookup({}, "billing", "earliest", 60_000, CONNECTION)
     assert lookup.topic_names() == ()
     assert len(clients) == 1
     lookup.close()
@@ -232,7 +235,7 @@ def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) 
         "logger": logging.getLogger("test-lookup-logger"),
         "debug": "broker",
     }
-    lookup = ClusterLookup(configuration, "billing", "earliest", 200)
+    lookup = ClusterLookup(configuration, "billing", "earliest", 200, CONNECTION)
     with caplog.at_level(logging.DEBUG, logger="test-lookup-logger"):
         for _ in range(2):
             with pytest.raises(KafkaException):
@@ -250,7 +253,7 @@ def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
     ends: dict[tuple[str, int], int] = {}
     monkeypatch.setattr(ClusterLookup, "_committed", lambda *_: {})
     monkeypatch.setattr(ClusterLookup, "_offsets", lambda *_: dict(ends))
-    lookup = ClusterLookup({}, "billing", "latest", 500)
+    lookup = ClusterLookup({}, "billing", "latest", 500, CONNECTION)
     orders = ResourceSet({"orders": [0, 1, 2]})
 
     def arrivals(at_s: float, *offsets: int) -> list[float] | None:

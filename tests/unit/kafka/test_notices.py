@@ -25,7 +25,7 @@ def test_grant_calls_back_then_fetches_then_says_so() -> None:
     stage.driver.inbox.put(GrantResources(resources=BOTH))
     stage.notices.serve()
     assert stage.heard == [("assign", [0, 1])]
-    assert stage.librdkafka.calls == [("assign", [(0, -1001), (1, -1001)])]
+    assert stage.librdkafka.calls == [("assign", [(0, -2), (1, -2)])]
     assert stage.written == [ResourcesStarted(resources=BOTH)]
     assert stage.notices.held == BOTH
 
@@ -42,7 +42,7 @@ def test_grant_when_the_callback_raises_begins_all_the_same() -> None:
     stage.driver.inbox.put(GrantResources(resources=BOTH))
     with pytest.raises(LookupError):
         stage.notices.serve()
-    assert stage.librdkafka.calls == [("assign", [(1, 77)]), ("assign", [(0, -1001)])]
+    assert stage.librdkafka.calls == [("assign", [(1, 77)]), ("assign", [(0, -2)])]
     assert stage.written == [ResourcesStarted(resources=BOTH)]
 
 

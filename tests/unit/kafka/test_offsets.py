@@ -13,7 +13,7 @@ from coopgroup.kafka.partitions import to_partitions, to_resources
 from coopgroup.member import MemberConfig, new_member
 from coopgroup.member.events import Offset
 from coopgroup.model import ResourceSet
-from tests.unit.kafka.fakes import FakeLibrdkafka, record
+from tests.unit.kafka.fakes import FakeLibrdkafka, record, starts
 
 HELD = ResourceSet({"t": [0, 1]})
 ERROR = Message(error=KafkaError(KafkaError._PARTITION_EOF, "the end"))  # noqa: SLF001
@@ -22,7 +22,7 @@ ERROR = Message(error=KafkaError(KafkaError._PARTITION_EOF, "the end"))  # noqa:
 def store(*, automatic: bool) -> tuple[OffsetStore, FakeLibrdkafka]:
     """A store over a fetcher that was given one record of each of two partitions."""
     librdkafka = FakeLibrdkafka()
-    fetching = Fetching(librdkafka)
+    fetching = Fetching(librdkafka, starts())
     fetching.begin(to_partitions(HELD))
     librdkafka.feed([record(1, 4), record(0, 9)])
     fetching.fetch(2, 0)
@@ -34,7 +34,7 @@ def test_due_when_automatic_are_positions_that_are_not_committed() -> None:
     offsets, _ = store(automatic=True)
     offsets.fetching.hand_out.take(2)
     assert offsets.due(HELD) == (Offset("t", 0, 10), Offset("t", 1, 5))
-    offsets.committed([Offset("t", 0, 10)])
+    offsets.mark_committed([Offset("t", 0, 10)])
     assert offsets.due(HELD) == (Offset("t", 1, 5),)
     assert offsets.due(ResourceSet()) == ()
     offsets.forget([("t", 0)])

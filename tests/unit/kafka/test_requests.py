@@ -8,7 +8,13 @@ from kafka.protocol.broker_version_data import BrokerVersionData
 from kafka.protocol.consumer import group as wire
 from kafka.protocol.metadata import find_coordinator as wire_coordinator
 
-from coopgroup.kafka.requests import build_message, read_answer
+from coopgroup.kafka.requests import (
+    CommittedOffset,
+    FetchOffsetsAnswer,
+    FetchOffsetsRequest,
+    build_message,
+    read_answer,
+)
 from coopgroup.model import group_api as api
 
 
@@ -64,7 +70,7 @@ def commit(group_instance_id: str | None = None) -> api.OffsetCommitRequest:
     )
 
 
-def over_the_wire(request: api.GroupRequest, version: int) -> dict[str, Any]:
+def over_the_wire(request: api.GroupRequest | FetchOffsetsRequest, version: int) -> dict[str, Any]:
     """Return what a broker reads in a version, kafka-python's decoder standing for it."""
     message = build_message(request)
     encoded = message.encode(version=version)
@@ -159,6 +165,70 @@ def test_look_up_names_the_group_when_the_version_is_new_or_old() -> None:
     request = api.FindCoordinatorRequest(group_id="g")
     assert over_the_wire(request, 6) == {"key_type": 0, "coordinator_keys": ["g"]}
     assert over_the_wire(request, 0) == {"key": "g"}
+
+
+OFFSETS = FetchOffsetsRequest(
+    group_id="g", partitions=(("a", 1), ("b", 0), ("b", 2)), require_stable=True
+)
+ASKED_TOPICS = [
+    {"name": "a", "partition_indexes": [1]},
+    {"name": "b", "partition_indexes": [0, 2]},
+]
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
+    """From v8 on it has a list of groups; before v7 it cannot ask for stable offsets."""
+    fields = over_the_wire(OFFSETS, version)
+    assert fields.pop("require_stable", None) is (True if version >= 7 else None)
+    if version < 8:
+        assert fields == {"group_id": "g", "topics": ASKED_TOPICS}
+        return
+    (group,) = fields["groups"]
+    assert (group["group_id"], group["topics"]) == ("g", ASKED_TOPICS)
+    assert (group.get("member_id"), group.get("member_epoch", -1)) == (None, -1)
+
+
+@pytest.mark.parametrize(("known", "expected"), [((0, 1), 1), ((1, 8), 8), ((1, 10), 9)])
+def test_offset_fetch_speaks_versions_with_names(known: tuple[int, int], expected: int) -> None:
+    """v0 reads from ZooKeeper, v10 has topic ids in place of names."""
+    message = build_message(OFFSETS)
+    assert BrokerVersionData(api_versions={message.API_KEY: known}).api_version(message) == expected
+    ancient = BrokerVersionData(api_versions={message.API_KEY: (0, 0)})
+    with pytest.raises(IncompatibleBrokerVersion):
+        ancient.api_version(message)
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+def test_offset_fetch_answer_is_read_in_every_version(version: int) -> None:
+    """Offsets, epochs (v5), notes and errors by partition; the group's error from v2 on."""
+    response: Any = wire.OffsetFetchResponse
+    partition = {"committed_offset": 7, "committed_leader_epoch": 3, "metadata": "note"}
+    refused = {"committed_offset": -1, "metadata": "", "error_code": 88}
+    if version < 8:
+        topic = response.OffsetFetchResponseTopic
+        kind = topic.OffsetFetchResponsePartition
+        parts = [kind(partition_index=1, **partition), kind(partition_index=2, **refused)]
+        message = response(
+            version=version, topics=[topic(name="a", partitions=parts)], error_code=0
+        )
+    else:
+        group = response.OffsetFetchResponseGroup
+        topics = group.OffsetFetchResponseTopics
+        kind = topics.OffsetFetchResponsePartitions
+        parts = [kind(partition_index=1, **partition), kind(partition_index=2, **refused)]
+        message = response(
+            version=version,
+            groups=[group(group_id="g", topics=[topics(name="a", partitions=parts)])],
+        )
+    decoded = response.decode(message.encode(version=version), version=version)
+    assert read_answer(OFFSETS, decoded) == FetchOffsetsAnswer(
+        error_code=0,
+        offsets={
+            ("a", 1): CommittedOffset(7, 3 if version >= 5 else -1, "note"),
+            ("a", 2): CommittedOffset(-1, -1, "", 88),
+        },
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,161 @@
+"""Where newly assigned partitions begin: at the committed offset, else as `auto.offset.reset` says.
+
+librdkafka gets explicit offsets only, for its own look-up is lost when the coordinator moves
+(`offset_lookup`).
+
+Theory of operation. The group's thread asks when it hears of the assignment, all partitions in one
+request, so that the answer is often there before the application polls. The application's thread
+takes what was found. A partition without an answer waits; all others flow. The group's thread asks
+again, for the application may be busy with records of other partitions.
+
+Rules of this file: an offset counts only if it was asked for after the partition was assigned, and
+after each commit of the partition that this consumer has under way. An older one would repeat
+records that the earlier owner has committed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from attrs import define, field
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    Message,
+    TopicPartition,
+)
+
+from coopgroup.kafka.clock import now_s
+from coopgroup.kafka.exceptions import kafka_error
+from coopgroup.kafka.offset_lookup import OffsetLookup, to_partition
+from coopgroup.member.effects import GrantResources, LoseResources
+from coopgroup.model import ResourceSet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from coopgroup.kafka.application_inbox import Notice
+    from coopgroup.kafka.offset_lookup import Partition
+    from coopgroup.kafka.requests import CommittedOffset
+
+__all__ = ["StartingOffsets", "names_no_offset"]
+
+_RESET_TO: Final = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
+# The words of librdkafka.
+_NO_OFFSET: Final = "no previously committed offset available: Local: No offset stored"
+_WARN_AFTER_S: Final = 5.0
+
+
+def names_no_offset(partition: TopicPartition) -> bool:
+    """Whether a partition is to begin at its committed offset."""
+    return partition.offset in (OFFSET_INVALID, OFFSET_STORED)
+
+
+@define(eq=False)
+class StartingOffsets:
+    """Finds out where the partitions of one consumer begin.
+
+    Attributes:
+        lookup: asks the coordinator.
+        reset: "earliest", "latest" or "error": where a partition without commit begins.
+        warn: takes an event and its fields, for what takes long.
+    """
+
+    lookup: OffsetLookup
+    reset: str
+    warn: Callable[..., None]
+    # Partitions whose refusal the application has heard; it hears of each once.
+    _refused: set[Partition] = field(factory=set, init=False)
+
+    # --- the group's thread ----------------------------------------------------------------------
+
+    def pause_s(self) -> float:
+        """Ask again where it is time, and warn of partitions that wait long.
+
+        Returns:
+            After how many seconds to call again; infinite for never.
+        """
+        if self.lookup.is_idle:
+            return math.inf
+        late = self.lookup.overdue(_WARN_AFTER_S)
+        if late:
+            resources = ResourceSet.from_pairs(late).to_dict()
+            self.warn("committed_offsets_unavailable", error=self.lookup.reason, waiting=resources)
+        at_s = min(self.lookup.advance(), self.lookup.next_overdue_at_s(_WARN_AFTER_S))
+        return max(0.0, at_s - now_s())
+
+    def hear(self, notice: Notice) -> None:
+        """Ask for offsets of partitions that are granted; forget those of partitions that are lost.
+
+        What an earlier assignment has asked for does not count for a new one.
+        """
+        match notice:
+            case GrantResources():
+                self.lookup.ask(notice.resources)
+            case LoseResources():
+                self.lookup.drop(notice.resources)
+            case _:
+                pass
+
+    def forget_all(self) -> None:
+        """Forget everything: the group is left."""
+        self.lookup.drop_all()
+
+    # --- the application's thread ----------------------------------------------------------------
+
+    def want(self, partitions: Iterable[Partition]) -> None:
+        """Have partitions begin at their committed offsets, which may be known already."""
+        wanted = tuple(partitions)
+        self._refused.difference_update(wanted)
+        self.lookup.want(wanted)
+
+    def drop(self, partitions: Iterable[Partition]) -> None:
+        """Forget partitions that begin elsewhere, or are given up."""
+        if not self.lookup.is_idle:
+            self.lookup.drop(partitions)
+
+    def take(
+        self, waiting: Iterable[Partition]
+    ) -> tuple[list[TopicPartition], dict[Partition, Message]]:
+        """Take what was found out about partitions that wait.
+
+        Returns:
+            Partitions to begin with, each with an explicit offset; and events for the application
+            by partition. A partition with an event of the code `_AUTO_OFFSET_RESET` does not begin
+            at all; the others go on waiting.
+        """
+        begin: list[TopicPartition] = []
+        events: dict[Partition, Message] = {}
+        for key, found in sorted(self.lookup.take(waiting).items()):
+            if found.error_code:
+                if key not in self._refused:
+                    self._refused.add(key)
+                    events[key] = self._refusal(key, found.error_code)
+            elif found.offset < 0 and self.reset not in _RESET_TO:
+                events[key] = _event(key, KafkaError._AUTO_OFFSET_RESET, _NO_OFFSET)  # noqa: SLF001  (public)
+            else:
+                begin.append(self._start(key, found))
+        return begin, events
+
+    def _start(self, key: Partition, found: CommittedOffset) -> TopicPartition:
+        if found.offset < 0:
+            return TopicPartition(*key, _RESET_TO[self.reset])
+        return to_partition(*key, found)
+
+    def _refusal(self, key: Partition, code: int) -> Message:
+        topic, partition = key
+        said = (
+            f'Failed to fetch committed offset for group "{self.lookup.group_id}" '
+            f"topic {topic} [{partition}]: {kafka_error(code).str()}"
+        )
+        return _event(key, code, said)
+
+
+def _event(key: Partition, code: int, said: str) -> Message:
+    topic, partition = key
+    error = kafka_error(code, said)
+    return Message(topic=topic, partition=partition, value=said.encode(), error=error)

@@ -1,0 +1,116 @@
+"""No call of librdkafka that needs a group coordinator: it gives up, or crashes, when that moves.
+
+NOT_COORDINATOR ends its OffsetFetch for good (librdkafka#5586), its AdminClient dereferences NULL
+there (librdkafka#5040), and aborts at a coordinator that stops (librdkafka#4605).
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.tree import name_in_tree, python_files
+
+# Each of these asks a group coordinator, whatever it is called on.
+FORBIDDEN = frozenset(
+    {
+        "OFFSET_STORED",
+        "OFFSET_INVALID",
+        "ConsumerGroupTopicPartitions",
+        "alter_consumer_group_offsets",
+        "alter_group_offsets",
+        "delete_consumer_group_offsets",
+        "delete_consumer_groups",
+        "delete_groups",
+        "describe_consumer_groups",
+        "list_consumer_group_offsets",
+        "list_consumer_groups",
+        "list_groups",
+        "remove_members_from_consumer_group",
+        "send_offsets_to_transaction",
+    }
+)
+# These ask one on librdkafka's consumer, or leave it to look for committed offsets by itself.
+# `position` and `seek` stay in the client, and so does `store_offsets` while auto-commit is off;
+# but a stored offset waits to be committed by librdkafka, so nothing is stored there.
+OF_A_CONSUMER = frozenset(
+    {
+        "assign",
+        "commit",
+        "committed",
+        "incremental_assign",
+        "store_offsets",
+        "subscribe",
+    }
+)
+# (file, name): why it is not a call of librdkafka that needs a coordinator.
+ALLOWED = {
+    ("kafka/fetching.py", "OFFSET_INVALID"): "read, to have such a partition wait",
+    ("kafka/fetching.py", "OFFSET_STORED"): "the same",
+    ("kafka/starting_offsets.py", "OFFSET_INVALID"): "the same",
+    ("kafka/starting_offsets.py", "OFFSET_STORED"): "the same",
+    ("kafka/fetching.py", "incremental_assign"): "explicit offsets only: a unit test holds that",
+    ("cli/consume.py", "subscribe"): "on a CooperativeConsumer",
+    ("kafka/consumer.py", "incremental_assign"): "our own method of that name",
+    ("leader/decision.py", "assign"): "on an assignor",
+    ("session/balancing.py", "assign"): "on an assignor",
+    ("testing/trial/worker.py", "subscribe"): "the client that a trial measures",
+    ("testing/trial/worker.py", "commit"): "the client that a trial measures",
+}
+
+
+def _uses(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and name of each use in a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name)) if name in OF_A_CONSUMER:
+                yield node.lineno, name
+            case ast.Attribute(attr=name) | ast.Name(id=name) if name in FORBIDDEN:
+                yield node.lineno, name
+            case ast.Constant(value=str(name)) if name in FORBIDDEN:  # getattr
+                yield node.lineno, name
+            case ast.ImportFrom():
+                yield from ((node.lineno, one.name) for one in node.names if one.name in FORBIDDEN)
+            case _:
+                pass
+
+
+def _place(path: Path) -> str:
+    return name_in_tree(path).removeprefix("src/coopgroup/")
+
+
+def test_librdkafka_is_never_asked_for_what_a_coordinator_knows() -> None:
+    """Ask over the group's transport instead (`kafka/offset_lookup.py`, `kafka/describing.py`)."""
+    found = [
+        f"{name_in_tree(path)}:{line}: {name}"
+        for path in python_files("src")
+        for line, name in _uses(path)
+        if (_place(path), name) not in ALLOWED
+    ]
+    assert found == []
+
+
+def test_each_allowance_is_needed() -> None:
+    """An allowance without a use would let a new call in unseen."""
+    used = {(_place(path), name) for path in python_files("src") for _, name in _uses(path)}
+    assert sorted(ALLOWED.keys() - used) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "admin.list_consumer_group_offsets([request])",
+        "getattr(admin, 'describe_consumer_groups')(['g'])",
+        "self._client.committed(partitions, 1)",
+        "consumer.commit(asynchronous=False)",
+        "consumer.incremental_assign([TopicPartition('t', 0)])",
+        "from confluent_kafka import OFFSET_STORED",
+        "begin = confluent_kafka.OFFSET_INVALID",
+    ],
+)
+def test_forbidden_uses_are_seen(tmp_path: Path, line: str) -> None:
+    """The rule itself: it sees each kind of use."""
+    path = tmp_path / "module.py"
+    path.write_text(line)
+    assert len(list(_uses(path))) == 1

@@ -1,0 +1,147 @@
+"""Inherited partitions are fetched, and lags looked up, after the group coordinator has moved.
+
+librdkafka asks the old coordinator, gives up at NOT_COORDINATOR (librdkafka#5586), and its
+AdminClient crashes there (librdkafka#5040, #4605).
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message, TopicPartition
+
+from coopgroup import CooperativeConsumer
+from coopgroup.telemetry import RoundLed
+from coopgroup.testing import KafkaCluster
+from tests.support.coordinators import move_coordinator
+from tests.support.live_group import Crew, playing, produce, unique, wait_for
+
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[KafkaCluster]:
+    """Three brokers, so that a coordinator has somewhere to go."""
+    with KafkaCluster(3) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(cluster: KafkaCluster) -> str:
+    """Partitions with records, on all brokers."""
+    name = unique("moved")
+    cluster.create_topic(name, PARTITIONS, replication=3)
+    produce(cluster, name, [10] * PARTITIONS)
+    return name
+
+
+def _all_arrive(crew: Crew, cluster: KafkaCluster, topic: str) -> Callable[[], bool]:
+    """Produce a record to each partition; returns whether all of them were handed out."""
+    before = sum(map(len, crew.messages.values()))
+    produce(cluster, topic, [1] * PARTITIONS)
+    return lambda: sum(map(len, crew.messages.values())) >= before + PARTITIONS
+
+
+@pytest.mark.slow
+def test_inherited_partitions_are_fetched_when_the_coordinator_has_moved(
+    cluster: KafkaCluster, topic: str, tmp_path: Path
+) -> None:
+    """A member joins, and another leaves: each partition flows on, and none begins anew."""
+    committing = {"auto.commit.interval.ms": 100}
+    with Crew(cluster, tmp_path) as crew:
+        for name in ("a", "b"):
+            crew.add(name, configuration=committing).subscribe([topic])
+        crew.until(lambda: crew.share((topic, PARTITIONS)), "two members")
+        crew.until(_all_arrive(crew, cluster, topic), "the first records")
+        for joins in (True, False):
+            move_coordinator(cluster, crew.group_id)
+            if joins:
+                crew.add("c", configuration=committing).subscribe([topic])
+            else:
+                crew.remove("a")
+            crew.until(lambda: crew.share((topic, PARTITIONS)), "the change of members")
+            crew.until(_all_arrive(crew, cluster, topic), "records after the change", 10)
+            crew.during(0.5)
+            move_coordinator(cluster, crew.group_id)
+            for consumer in crew.members.values():
+                asked = [TopicPartition(topic, one) for one in range(PARTITIONS)]
+                assert all(one.offset > 0 for one in consumer.committed(asked, 10))
+        places = [
+            (one.partition(), one.offset()) for told in crew.messages.values() for one in told
+        ]
+        assert len(places) == len(set(places))
+
+
+@pytest.mark.slow
+def test_iteration_goes_on_when_the_coordinator_has_moved(
+    cluster: KafkaCluster, topic: str
+) -> None:
+    """`for message in consumer`, as in the README, raises nothing."""
+    group_id = unique("iterated")
+    configuration = {
+        **cluster.client_config(),
+        "group.id": group_id,
+        "auto.offset.reset": "earliest",
+        "heartbeat.interval.ms": 200,
+        "session.timeout.ms": 6_000,
+    }
+    first, second = (CooperativeConsumer(configuration) for _ in range(2))
+    heard: list[Message] = []
+    failures: list[BaseException] = []
+    leaves, ends = threading.Event(), threading.Event()
+
+    def poll_and_leave() -> None:
+        with first:
+            while not leaves.is_set():
+                message = first.poll(0.05)
+                heard.extend([] if message is None else [message])
+
+    def iterate() -> None:
+        try:
+            with second:
+                for message in second:
+                    heard.append(message)
+                    if ends.is_set():
+                        return
+        except BaseException as error:  # noqa: BLE001  (asserted below)
+            failures.append(error)
+
+    threads = [threading.Thread(target=one, daemon=True) for one in (poll_and_leave, iterate)]
+    try:
+        for consumer, thread in zip((first, second), threads, strict=True):
+            consumer.subscribe([topic])
+            thread.start()
+        share = PARTITIONS // 2
+        wait_for(lambda: len(first.assignment()) == share == len(second.assignment()), "shares")
+        wait_for(lambda: len(heard) >= 10 * PARTITIONS, "the first records")
+        move_coordinator(cluster, group_id)
+        leaves.set()
+        threads[0].join(20)
+        wait_for(lambda: bool(failures) or len(second.assignment()) == PARTITIONS, "all partitions")
+        produce(cluster, topic, [1] * PARTITIONS)
+        wait_for(lambda: bool(failures) or len(heard) >= 11 * PARTITIONS, "all records")
+        assert failures == []
+    finally:
+        leaves.set()
+        ends.set()
+        produce(cluster, topic, [1] * PARTITIONS)  # lets the iteration see that it ends
+        for thread in threads:
+            thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.slow
+def test_a_lag_aware_leader_leads_on_when_the_coordinator_has_moved(
+    cluster: KafkaCluster,
+) -> None:
+    """In processes of their own: it was the process that ended."""
+    with playing(cluster, assignor="lag_aware", partitions=PARTITIONS) as player:
+        player.group.start("m1", "m2")
+        player.settle()
+        for name in ("m3", "m4"):
+            move_coordinator(cluster, player.group.group_id)
+            player.group.start(name)
+            player.settle()
+        assert player.group.living == ("m1", "m2", "m3", "m4")
+        assert len(player.telemetry(RoundLed)) > 0

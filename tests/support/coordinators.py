@@ -1,0 +1,70 @@
+"""A group's coordinator moves to another broker, and says what is committed from there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafka import KafkaAdminClient
+from kafka.structs import TopicPartition
+
+from coopgroup.kafka.connection_settings import read_connection_settings
+from coopgroup.kafka.offset_lookup import read_offsets
+from coopgroup.kafka.transport import GroupTransport
+from coopgroup.testing import KafkaCluster
+from tests.support.live_group import wait_for
+
+__all__ = ["committed_offsets", "move_coordinator"]
+
+_TOPIC: Final = "__consumer_offsets"
+_PARTITIONS: Final = 4  # as `coopgroup.testing` sets it
+_PREFERRED: Final = 0
+
+
+def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
+    """Move the leader of the group's partition of `__consumer_offsets` to the next broker.
+
+    The brokers' connections stay, so no client hears of it before its next request.
+
+    Returns:
+        The new coordinator.
+    """
+    before = cluster.group_coordinator(group_id)
+    brokers = sorted(cluster.running)
+    after = brokers[(brokers.index(before) + 1) % len(brokers)]
+    partition = _partition_of(group_id)
+    # A broker may be behind with its metadata.
+    wait_for(lambda: cluster.leader_of(_TOPIC, partition) == before, "one word of all brokers")
+    order = [after, *(one for one in brokers if one != after)]
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
+    try:
+        admin.alter_partition_reassignments({TopicPartition(_TOPIC, partition): order})
+        wait_for(lambda: not admin.list_partition_reassignments(), "the reassignment")
+        admin.elect_leaders(_PREFERRED, {_TOPIC: [partition]})
+    finally:
+        admin.close()
+    wait_for(lambda: cluster.group_coordinator(group_id) == after, "the new coordinator")
+    return after
+
+
+def committed_offsets(
+    cluster: KafkaCluster, group_id: str, topic: str, partitions: int
+) -> list[int]:
+    """Committed offset of each partition, negative for none, wherever the coordinator is."""
+    settings = read_connection_settings(dict(cluster.client_config()))
+    transport = GroupTransport(settings, lambda _: None)
+    transport.start()
+    asked = [(topic, one) for one in range(partitions)]
+    try:
+        found = read_offsets(transport, group_id, asked, timeout_s=20, request_timeout_ms=5_000)
+    finally:
+        transport.close()
+    return [found[one].offset for one in asked]
+
+
+def _partition_of(group_id: str) -> int:
+    """Kafka's choice: the absolute `String.hashCode`, modulo the number of partitions."""
+    code = 0
+    for letter in group_id:
+        code = (31 * code + ord(letter)) & 0xFFFFFFFF
+    signed = code - 0x1_0000_0000 if code >= 0x8000_0000 else code
+    return abs(signed) % _PARTITIONS

@@ -1,0 +1,71 @@
+"""`committed` has the answers and the errors of confluent_kafka."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from coopgroup.kafka.committed import CommittedOffsets
+from coopgroup.kafka.requests import CommittedOffset
+from coopgroup.member import ErrorCode
+from tests.unit.kafka.fakes import FakeCoordinator
+
+ASKED = [TopicPartition("t", one, 99) for one in (1, 0, 2, 1)]
+
+
+def read(coordinator: FakeCoordinator, asked: Any, timeout: Any = 5) -> list[TopicPartition]:  # noqa: ANN401
+    """Ask a consumer that has not joined yet."""
+    driver: Any = SimpleNamespace(
+        transport=coordinator, member=SimpleNamespace(coordinator=None, member_id="")
+    )
+    reader = CommittedOffsets(
+        driver=driver, group_id="g", require_stable=True, request_timeout_ms=1_000
+    )
+    return reader.read(asked, timeout, lambda: False)
+
+
+def test_partitions_come_back_as_they_were_asked_for() -> None:
+    """With note and epoch, in the same order, and -1001 for none."""
+    committed = {("t", 0): CommittedOffset(5, 3, "note"), ("t", 1): CommittedOffset(0, -1, "")}
+    found = read(FakeCoordinator(committed=committed), ASKED)
+    assert [
+        (one.partition, one.offset, one.leader_epoch, one.metadata, one.error) for one in found
+    ] == [
+        (1, 0, None, None, None),
+        (0, 5, 3, "note", None),
+        (2, -1001, None, None, None),
+        (1, 0, None, None, None),
+    ]
+
+
+def test_a_refused_partition_has_its_error() -> None:
+    """The others are answered."""
+    refused = CommittedOffset(-1, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    one, other, *_ = read(FakeCoordinator(committed={("t", 1): refused}), ASKED)
+    assert (one.offset, other.error) == (-1001, None)
+    assert one.error is not None
+    assert one.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_nothing_is_asked_for_no_partition() -> None:
+    """An empty list is the answer."""
+    coordinator = FakeCoordinator()
+    assert (read(coordinator, []), coordinator.requests) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "timeout"), [(1, 5), (None, 5), ((ASKED[0],), 5), ([1], 5), (ASKED, "x")]
+)
+def test_what_is_no_list_of_partitions_is_a_type_error(asked: object, timeout: object) -> None:
+    """So is a time-out that is no number."""
+    with pytest.raises(TypeError):
+        read(FakeCoordinator(), asked, timeout)
+
+
+def test_a_coordinator_that_is_silent_ends_in_time() -> None:
+    """The error of confluent_kafka."""
+    with pytest.raises(KafkaException, match="Failed to get committed offsets: Local: Timed out"):
+        read(FakeCoordinator(is_silent=True), ASKED, 0.01)

@@ -1,0 +1,163 @@
+"""librdkafka gets explicit offsets only; a partition without one waits, and never for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    OFFSET_INVALID,
+    OFFSET_STORED,
+    KafkaError,
+    TopicPartition,
+)
+
+from coopgroup.kafka.fetching import Fetching
+from coopgroup.kafka.requests import CommittedOffset
+from coopgroup.member import ErrorCode
+from coopgroup.model import ResourceSet
+from tests.unit.kafka.fakes import FakeCoordinator, FakeLibrdkafka, starts
+
+HELD = ResourceSet({"t": [0, 1]})
+ZERO = TopicPartition("t", 0)
+
+
+class _Noting(FakeLibrdkafka):
+    """Keeps what it was told to assign as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.assigned: list[TopicPartition] = []
+
+    def incremental_assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned += partitions
+        super().incremental_assign(partitions)
+
+
+def silent(reset: str = "earliest") -> tuple[Fetching, _Noting, FakeCoordinator]:
+    """A coordinator that does not answer by itself."""
+    coordinator, librdkafka = FakeCoordinator(is_silent=True), _Noting()
+    return Fetching(librdkafka, starts(coordinator, reset)), librdkafka, coordinator
+
+
+def answer(coordinator: FakeCoordinator) -> None:
+    """Answer all that waits, and what is asked then."""
+    coordinator.is_silent = False
+    for request, hear in coordinator.waiting:
+        hear(coordinator.answer(request))
+    coordinator.waiting.clear()
+
+
+def begin(reset: str, found: CommittedOffset) -> tuple[Fetching, _Noting]:
+    """Begin a partition of which the coordinator says something."""
+    fetching, librdkafka, coordinator = silent(reset)
+    coordinator.committed["t", 0] = found
+    fetching.begin([ZERO])
+    answer(coordinator)
+    fetching.begin_known()
+    return fetching, librdkafka
+
+
+@pytest.mark.parametrize(
+    ("reset", "offset"), [("earliest", OFFSET_BEGINNING), ("latest", OFFSET_END)]
+)
+def test_without_a_commit_it_begins_as_auto_offset_reset_says(reset: str, offset: int) -> None:
+    """Explicitly: librdkafka would look for a commit first."""
+    _, librdkafka = begin(reset, CommittedOffset(-1))
+    assert [one.offset for one in librdkafka.assigned] == [offset]
+
+
+def test_with_a_commit_it_begins_there_with_epoch_and_note() -> None:
+    """The epoch lets librdkafka see that the log was truncated (KIP-320)."""
+    _, librdkafka = begin("latest", CommittedOffset(7, 3, "note"))
+    (one,) = librdkafka.assigned
+    assert (one.offset, one.leader_epoch, one.metadata) == (7, 3, "note")
+
+
+def test_without_a_commit_where_that_is_an_error_the_application_gets_it() -> None:
+    """The event of librdkafka; the partition stands still until `seek`."""
+    fetching, librdkafka = begin("error", CommittedOffset(-1))
+    (event,) = fetching.hand_out.ready
+    error = event.error()
+    assert error is not None
+    assert error.code() == KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001  (public constant)
+    assert error.str() == "no previously committed offset available: Local: No offset stored"
+    assert (event.topic(), event.partition(), event.value()) == ("t", 0, error.str().encode())
+    assert (librdkafka.assigned, fetching.begun) == ([], ResourceSet({"t": [0]}))
+    fetching.seek(TopicPartition("t", 0, 12))
+    assert [one.offset for one in librdkafka.assigned] == [12]
+
+
+def test_a_refused_partition_is_told_once_and_begins_when_it_may() -> None:
+    """It is never silently unfetched."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    fetching, librdkafka = begin("earliest", CommittedOffset(-1, error_code=code))
+    (event,) = fetching.hand_out.ready
+    error = event.error()
+    assert error is not None
+    assert (error.code(), "topic t [0]: Broker: Topic auth" in error.str()) == (code, True)
+    fetching.starts.lookup.ask([("t", 0)])
+    fetching.begin_known()
+    assert len(fetching.hand_out.ready) == 1
+    coordinator: Any = fetching.starts.lookup.transport
+    coordinator.committed["t", 0] = CommittedOffset(4)
+    fetching.starts.lookup.ask([("t", 0)])
+    fetching.begin_known()
+    assert [one.offset for one in librdkafka.assigned] == [4]
+
+
+@pytest.mark.parametrize("offset", [OFFSET_INVALID, OFFSET_STORED])
+def test_a_partition_waits_while_others_flow(offset: int) -> None:
+    """It has no position, and librdkafka does not know it."""
+    fetching, librdkafka, coordinator = silent()
+    fetching.begin([TopicPartition("t", 0, offset), TopicPartition("t", 1, 50)])
+    assert librdkafka.calls == [("assign", [(1, 50)])]
+    assert (fetching.fetched, fetching.begun) == (ResourceSet({"t": [1]}), HELD)
+    assert fetching.is_about_to_begin
+    (position,) = fetching.positions([ZERO])
+    assert (position.offset, position.error) == (OFFSET_INVALID, None)
+    coordinator.committed["t", 0] = CommittedOffset(3)
+    answer(coordinator)
+    fetching.begin_known()
+    assert librdkafka.calls[1:] == [("assign", [(0, 3)])]
+    assert (fetching.fetched, fetching.is_about_to_begin) == (HELD, False)
+
+
+def test_seek_begins_a_partition_that_waits() -> None:
+    """What the coordinator says then comes too late."""
+    fetching, librdkafka, coordinator = silent()
+    fetching.begin([ZERO])
+    fetching.seek(ZERO)  # librdkafka goes on as if nothing was said
+    assert librdkafka.assigned == []
+    fetching.seek(TopicPartition("t", 0, 9))
+    answer(coordinator)
+    fetching.begin_known()
+    assert librdkafka.calls == [("assign", [(0, 9)])]
+
+
+def test_pause_holds_for_a_partition_that_waits() -> None:
+    """Until `resume`, also after it has begun."""
+    fetching, librdkafka, coordinator = silent()
+    fetching.begin([ZERO])
+    fetching.pause([ZERO], HELD)
+    answer(coordinator)
+    fetching.begin_known()
+    assert [name for name, _ in librdkafka.calls] == ["pause", "assign", "pause"]
+    assert fetching.hand_out.paused == {("t", 0)}
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_a_partition_that_is_given_up_while_it_waits_never_begins(*, is_paused: bool) -> None:
+    """Librdkafka would remember its pause until it comes back."""
+    fetching, librdkafka, coordinator = silent()
+    fetching.begin([ZERO])
+    if is_paused:
+        fetching.pause([ZERO], HELD)
+    fetching.end(ResourceSet({"t": [0]}))
+    answer(coordinator)
+    fetching.begin_known()
+    assert librdkafka.assigned == []
+    assert fetching.begun == ResourceSet()
+    assert [name for name, _ in librdkafka.calls] == ["pause", "resume"] * is_paused
