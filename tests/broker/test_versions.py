@@ -129,7 +129,7 @@ def describe(stage: Stage) -> str:
         described = describe_group(settings, crew.group_id)
         assert described.state == "Stable"
         assert [one.client_id for one in described.members] == ["a", "b"]
-        arguments = ("--describe", "--group", crew.group_id)
+        arguments = ("--describe", "--timeout", "50000", "--group", crew.group_id)
         done = stage.cluster.run_tool("kafka-consumer-groups", *arguments)
         lines = [line.split() for line in done.stdout.splitlines()]
         rows = [line for line in lines if crew.group_id in line[:2]]

@@ -79,7 +79,7 @@ class KafkaCluster:
         heap: maximum heap of each broker, as in `-Xmx`.
         start_timeout_ms: how long brokers may take to come up.
         jvm_options: options of each broker's Java, in place of those for a quick start.
-        version: release of Kafka, from 2.4.0 on; releases before 3.3 run with a ZooKeeper.
+        version: release of Kafka, from 2.5 on; releases before 3.3 run with a ZooKeeper.
 
     Raises:
         ConfigurationError: an argument is wrong.

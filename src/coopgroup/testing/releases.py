@@ -20,7 +20,7 @@ KAFKA_VERSION: Final = "4.3.0"
 """The release of all tests that name none."""
 # ZooKeeper clients before 3.5.8 find no address on Java 14 and newer (ZOOKEEPER-3779), and Kafka
 # 2.1.1, which has 3.4.13, did not start.
-_OLDEST: Final = (2, 4)
+_OLDEST: Final = (2, 5)
 _FIRST_KRAFT: Final = (3, 3)
 _FIRST_PEM: Final = (2, 7)  # KIP-651; SCRAM users over Kafka's protocol came with it (KIP-554)
 _FIRST_BOOTSTRAP_IN_LOG: Final = (4, 4)

@@ -24,7 +24,7 @@ def test_pom_of_the_usual_release_is_the_file() -> None:
 @pytest.mark.parametrize(
     ("version", "broker", "tools"),
     [
-        ("2.4.1", "kafka_2.13", "2.4.1"),
+        ("2.5.1", "kafka_2.13", "2.5.1"),
         ("4.3.1", "kafka_2.13", "4.3.1"),
         ("4.4.0", "kafka_2.13", "4.3.1"),
     ],
@@ -52,7 +52,7 @@ def test_release_says_how_it_is_started(version: str, is_kraft: bool, checkpoint
     assert (release.is_kraft, release.checkpoint_path) == (is_kraft, checkpoint)
 
 
-@pytest.mark.parametrize("version", ["", "4.3", "4.3.0-rc1", "latest", "0.11.0", "2.1.1", "٤.3.0"])
+@pytest.mark.parametrize("version", ["", "4.3", "4.3.0-rc1", "latest", "2.1.1", "2.4.1", "٤.3.0"])
 def test_version_that_is_no_release_is_refused(version: str) -> None:
     with pytest.raises(ConfigurationError, match=r"version: got .* such as 4\.3\.0"):
         KafkaCluster(version=version)
@@ -68,7 +68,7 @@ def test_version_that_is_no_release_is_refused(version: str) -> None:
         ("2.8.2", "SASL_SSL", None),
         ("3.4.1", "SSL", None),
         ("3.5.2", "SASL_SSL", None),
-        ("2.4.1", None, None),
+        ("2.5.1", None, None),
     ],
 )
 def test_security_that_a_release_lacks_is_refused(
