@@ -4,6 +4,10 @@ Rules of this file: a round is always answered. Lags that cannot be looked up ar
 last look-up, else 0; metadata that cannot be looked up, an assignor that takes too long, or
 anything that is raised, gives the round that moves nothing, and another round is asked for a
 little later. The time limit covers everything from the first byte that is read.
+
+All rounds of a rebalance use the lags of its first round. Lags change all the time: with new lags
+in each round a lag-aware assignor finds other places, takes partitions from their owners, and so
+causes one more round. A group that lags by a few records only would rebalance without end.
 """
 
 from __future__ import annotations
@@ -96,6 +100,7 @@ class RoundLeader:
     seen: SeenTopics = field(factory=SeenTopics)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
     _lags: Lags | None = field(default=None, init=False)
+    _goes_on_in: int | None = field(default=None, init=False)  # generation that uses `_lags` again
     _refusals: int = field(default=0, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
     _stopped: bool = field(default=False, init=False)
@@ -210,10 +215,15 @@ class RoundLeader:
         metadata = self._metadata(request)
         lags = None
         if metadata is not None and self.assignor.needs_lags:
-            lags = self._look_up_lags(metadata)
+            lags = self._lags_of_rebalance(led.duty, metadata)
         outcome = lead_round(
             led.duty, request, metadata, lags, assignor=self.assignor, policy=self.policy
         )
+        plan = outcome.led.decided.plan
+        # A pause between rationed moves belongs to the rebalance. A wait for a lost owner does not:
+        # its partitions have fallen behind when it ends.
+        goes_on = plan.follow_up or plan.loss_timeout_ms is not None
+        self._goes_on_in = led.duty.generation + 1 if goes_on else None
         if metadata is not None:
             with self._lock:
                 self.seen = SeenTopics(topics=request.topics, partitions=metadata.resources)
@@ -255,6 +265,17 @@ class RoundLeader:
         except Exception as error:  # noqa: BLE001 -- a round is always answered
             self.sink.warn("metadata_unavailable", error=str(error))
             return None
+
+    def _lags_of_rebalance(self, duty: LeadRound, metadata: TopicMetadata) -> Lags | None:
+        """Return the lags of the rebalance that this round is part of.
+
+        A round whose predecessor was led elsewhere, or that shares new partitions, begins anew.
+        """
+        known = self._lags
+        is_next = duty.generation == self._goes_on_in
+        if is_next and known is not None and metadata.resources <= known.resources:
+            return known
+        return self._look_up_lags(metadata)
 
     def _look_up_lags(self, metadata: TopicMetadata) -> Lags | None:
         try:
