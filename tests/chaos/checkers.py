@@ -31,6 +31,7 @@ __all__ = [
     "lost",
     "moment_before_freeze",
     "repeated",
+    "restless",
     "skipped",
     "spells",
     "two_owners",
@@ -305,6 +306,22 @@ def unrest(
         shares = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
         return [Violation(kind="unrest", text=f"shares are uneven: {shares}")]
     return []
+
+
+def restless(rounds_ms: Iterable[int], begin_ms: int, end_ms: int, most: int) -> list[Violation]:
+    """Find rounds that go on in a group at rest.
+
+    Args:
+        rounds_ms: when the broker stored each generation of the group.
+        begin_ms: when the group was at rest.
+        end_ms: until when it was left alone.
+        most: how many rounds are fine: one that a policy had announced before, for example.
+    """
+    count = sum(begin_ms <= one < end_ms for one in rounds_ms)
+    if count <= most:
+        return []
+    text = f"{count} rounds in {end_ms - begin_ms} ms after the group was at rest"
+    return [Violation(kind="rounds without end", text=text)]
 
 
 def undrained(ends: Mapping[Partition, int], written: Iterable[Written]) -> list[Violation]:

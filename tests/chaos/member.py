@@ -33,7 +33,7 @@ KINDS: Final = ("coopgroup", "without lease", "confluent_kafka")
 POLL_S: Final = 0.1
 COMMIT_S: Final = 0.5
 HAND_OVER_S_MAX: Final = 10.0
-FOREVER_MS: Final = 1 << 53
+LONG_MS: Final = 600_000
 
 
 @frozen(kw_only=True)
@@ -230,12 +230,13 @@ def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
 
 def _forget_the_lease() -> None:
     """Make a member that works on, however long no heartbeat was answered."""
-    from coopgroup.member.member import Member  # noqa: PLC0415 - only this control needs it
+    from coopgroup.kafka.clock import now_ms  # noqa: PLC0415 - only this control needs it
+    from coopgroup.member.member import Member  # noqa: PLC0415
 
     for name in ("lost_at_ms", "hold_until_ms"):
         if not isinstance(getattr(Member, name, None), property):
             raise TypeError(f"Member.{name} has moved: this control would be a healthy member")
-        setattr(Member, name, property(lambda _: FOREVER_MS))
+        setattr(Member, name, property(lambda _: now_ms() + LONG_MS))
 
 
 def _let_the_wall_clock_jump(path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from attrs import asdict, define, field
 from confluent_kafka import Consumer, TopicPartition
 
-from coopgroup.pipeline.internal_topic import OffsetKey, decode_key, decode_offset_value
+from coopgroup.pipeline.internal_topic import GroupKey, OffsetKey, decode_key, decode_offset_value
 from coopgroup.testing.errors import ClusterError
 from tests.chaos.checkers import (
     Commit,
@@ -31,6 +31,7 @@ from tests.chaos.checkers import (
     lost,
     moment_before_freeze,
     repeated,
+    restless,
     skipped,
     two_owners,
     undrained,
@@ -49,6 +50,9 @@ REST_S: Final = 90.0
 SLOW_S: Final = 40.0
 REST_WINDOW_S: Final = 4.0
 DRAIN_S: Final = 45.0
+QUIET_S: Final = 6.0
+# A policy may have announced one before; a group that never comes to rest has several a second.
+QUIET_ROUNDS_MAX: Final = 3
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 CONTROL_SESSION_MS: Final = 3_000
 CONTROL_RECORDS: Final = 20
@@ -177,10 +181,13 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
     stage.play(seconds)
     stage.heal()
     report.rest_s = _await_rest(stage, group, REST_S, report)
+    quiet_ms = [time.time_ns() // 1_000_000]
+    stage.play(QUIET_S)
+    quiet_ms.append(time.time_ns() // 1_000_000)
     stage.load.finish(DRAIN_S)
     report.drain_s = _await_drain(stage)
     stage.close_members()
-    _check(stage, report)
+    _check(stage, report, quiet_ms)
 
 
 def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) -> float | None:
@@ -223,11 +230,11 @@ def _acknowledged(stage: Stage) -> dict[Partition, list[int]]:
     return {one: offsets for one, offsets in known if one[0] not in stage.load.closed and offsets}
 
 
-def _check(stage: Stage, report: Report) -> None:
+def _check(stage: Stage, report: Report, quiet_ms: list[int]) -> None:
     """Read all that was left behind, and check it."""
     stage.read()
     hand_outs, commits = _evidence(stage)
-    written = read_commits(stage)
+    written, rounds_ms = read_log(stage)
     kept = [one for one in written if one.partition[0] not in stage.load.closed]
     acknowledged = _acknowledged(stage)
     open_hand_outs = [one for one in hand_outs if one.partition[0] not in stage.load.closed]
@@ -244,6 +251,7 @@ def _check(stage: Stage, report: Report) -> None:
         *handed_out_after_commit(open_hand_outs, commits),
         *went_back(kept),
         *undrained(_ends(stage), kept),
+        *restless(rounds_ms, quiet_ms[0], quiet_ms[1], QUIET_ROUNDS_MAX),
     ]
 
 
@@ -279,10 +287,14 @@ def _ends(stage: Stage) -> dict[Partition, int]:
         reader.close()
 
 
-def read_commits(stage: Stage) -> list[Written]:
-    """Every commit of the group, in the order in which the broker wrote them."""
+def read_log(stage: Stage) -> tuple[list[Written], list[int]]:
+    """Read what the broker stored for the group, in its order.
+
+    Returns:
+        All commits, and the moments, in ms since 1970, of all completed rounds.
+    """
     reader = _reader(stage)
-    written = []
+    written, rounds_ms = [], []
     try:
         topic = reader.list_topics(OFFSETS_TOPIC, timeout=20).topics[OFFSETS_TOPIC]
         reader.assign([TopicPartition(OFFSETS_TOPIC, one, 0) for one in topic.partitions])
@@ -296,13 +308,15 @@ def read_commits(stage: Stage) -> list[Written]:
                     unread.discard(message.partition() if message.partition() is not None else -1)
                     continue
                 key = decode_key(message.key() or b"")
+                value = message.value()
+                if isinstance(key, GroupKey) and key.group == GROUP and value is not None:
+                    rounds_ms.append(message.timestamp()[1])
                 if isinstance(key, OffsetKey) and key.group == GROUP:
-                    value = message.value()
                     offset = None if value is None else decode_offset_value(value).committed
                     written.append(Written(partition=(key.topic, key.partition), offset=offset))
     finally:
         reader.close()
-    return written
+    return written, rounds_ms
 
 
 # --- positive controls --------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from tests.chaos.checkers import (
     lost,
     moment_before_freeze,
     repeated,
+    restless,
     skipped,
     two_owners,
     undrained,
@@ -165,6 +166,14 @@ def test_group_at_rest_is_owned_once_and_evenly(owners: list[str], found: list[s
     ]
     partitions = [("orders", number) for number in range(len(owners))]
     assert texts(unrest(hand_outs, partitions, ["a", "b"], 1)) == found
+
+
+def test_rounds_that_go_on_at_rest_are_found() -> None:
+    """Rounds before and after count for nothing."""
+    assert restless([10, 20, 30, 99], begin_ms=20, end_ms=40, most=2) == []
+    assert texts(restless([20, 21, 22, 40], begin_ms=20, end_ms=40, most=2)) == [
+        "3 rounds in 20 ms after the group was at rest"
+    ]
 
 
 def test_record_in_hand_when_the_process_is_frozen_is_dated_back() -> None:
