@@ -226,8 +226,12 @@ RARE_MUTANTS: Final = (
             "if context.state is None:\n        return fresh\n    if context.state is None:")),
     ("static_share_claimed_by_another",
      Mutant("a static member that is back is not missed", "policies.changes:_others_own",
-            "holder = _also_under_another_id(group, state, there)[state.holdings.holder]",
+            "holder = returned_numbers(group, state, there)[state.holdings.holder]",
             "holder = there[state.holdings.holder]")),
+    ("static_holder_of_a_known_loss",
+     Mutant("a known loss beats its static holder, who is back", "policies.cases:_of_state",
+            "np.where(number != NOBODY, returned_numbers(group, state, there)[then], holder)",
+            "holder")),
 )
 """Each with the minimised run of `simulations/regressions` that must find it."""
 # fmt: on

@@ -10,7 +10,9 @@ resource is treated as follows:
 
     holder is present      it gets its own back immediately. It missed its SyncGroup, or was fenced
                            and returned with the same member id (KAFKA-9848: not a departure)
-    in a known loss        the loss decides, with its deadline
+    in a known loss        the loss decides, with its deadline. Exception: a static holder that
+                           returned with another member id gets its own back. It is no additional
+                           member, so it would stay without a share if another member got it
     holder has departed    a new loss of this holder
     holder is unknown      a loss of an unknown owner; this includes every loss for a leader that
                            did not lead the last round
@@ -27,7 +29,7 @@ from attrs import frozen
 from coopgroup.model import NOBODY
 from coopgroup.model.ascending import numbers_in
 from coopgroup.policies.state import Holdings, Loss
-from coopgroup.policies.stopping import member_numbers
+from coopgroup.policies.stopping import member_numbers, returned_numbers
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot
@@ -119,7 +121,8 @@ def _of_state(
     """Return the losses that a leader knows, each resource's loss, and each resource's holder."""
     unclaimed = group.assignable & ~group.claimed()
     then = np.where(unclaimed, _aligned(group, state.holdings), NOBODY)
-    holder = member_numbers(group, state.members)[then]
+    there = member_numbers(group, state.members)
+    holder = there[then]
     departed = np.where(holder == NOBODY, then, NOBODY)
     number = np.where(unclaimed, _aligned(group, state.lost), NOBODY)
     proved = [
@@ -128,6 +131,8 @@ def _of_state(
     ]
     number[(departed != NOBODY) & np.array([*proved, False])[number]] = NOBODY
     departed[number != NOBODY] = NOBODY
+    # A static holder is never additional. It would stay without a share if the loss decided.
+    holder = np.where(number != NOBODY, returned_numbers(group, state, there)[then], holder)
     owners = numbers_in(departed)
     number_of = np.full(len(state.members) + 1, NOBODY, dtype=np.int32)
     number_of[owners] = len(state.losses) + np.arange(owners.size)

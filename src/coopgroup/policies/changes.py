@@ -17,11 +17,11 @@ import numpy as np
 
 from coopgroup.model import NOBODY
 from coopgroup.model.ascending import numbers_in
-from coopgroup.policies.stopping import member_numbers, rightful_resources
+from coopgroup.policies.stopping import member_numbers, returned_numbers, rightful_resources
 
 if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot, ResourceSet
-    from coopgroup.model.resource_set import BoolArray, Int32Array
+    from coopgroup.model.resource_set import BoolArray
     from coopgroup.policies.state import PolicyState
     from coopgroup.policies.unclaimed import Unclaimed
 
@@ -111,30 +111,9 @@ def _others_own(group: GroupSnapshot, state: PolicyState, stopping: BoolArray) -
     was_there = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last entry is for `NOBODY`
     was_there[there[there != NOBODY]] = True
     places = group.resources.positions(state.holdings.resources)
-    holder = _also_under_another_id(group, state, there)[state.holdings.holder]
+    holder = returned_numbers(group, state, there)[state.holdings.holder]
     counts = group.assignable & was_there[group.owner] & ~rightful_resources(group, stopping)
     counts[places[(places >= 0) & (holder == NOBODY)]] = False
     expected = np.full(len(group.resources), NOBODY, dtype=np.int32)
     expected[places[places >= 0]] = holder[places >= 0]
     return bool((counts & (group.owner != expected)).any())
-
-
-def _also_under_another_id(
-    group: GroupSnapshot, state: PolicyState, there: Int32Array
-) -> Int32Array:
-    """Return the numbers of the last round's members, and of returned static ones: int32 (N + 1,).
-
-    Args:
-        group: the group.
-        state: the leader's memory of a last round with N members.
-        there: int32 (N + 1,), `member_numbers` of these members.
-    """
-    instance_of = dict(state.instance_ids)
-    if not instance_of:
-        return there
-    by_instance = {m.instance_id: number for number, m in enumerate(group.members)}
-    numbers = there.copy()
-    for place, member_id in enumerate(state.members):
-        if there[place] == NOBODY and member_id in instance_of:
-            numbers[place] = by_instance.get(instance_of[member_id], NOBODY)
-    return numbers

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from coopgroup.model import GroupSnapshot
     from coopgroup.model.resource_set import BoolArray, Int32Array
     from coopgroup.policies.base import RoundContext
+    from coopgroup.policies.state import PolicyState
 
 __all__ = [
     "member_numbers",
     "offered_owner",
+    "returned_numbers",
     "rightful_resources",
     "stopping_claims",
     "with_holders_rights",
@@ -89,6 +91,27 @@ def member_numbers(group: GroupSnapshot, member_ids: tuple[str, ...]) -> Int32Ar
     number_of = group.number_of_member
     numbers = [number_of.get(member, NOBODY) for member in member_ids]
     return np.array([*numbers, NOBODY], dtype=np.int32)
+
+
+def returned_numbers(group: GroupSnapshot, state: PolicyState, there: Int32Array) -> Int32Array:
+    """Return the numbers of the last round's members, and of returned static ones: int32 (N + 1,).
+
+    A static member that was fenced returns under another member id.
+
+    Args:
+        group: the group.
+        state: the leader's memory of a last round with N members.
+        there: int32 (N + 1,), `member_numbers` of these members.
+    """
+    instance_of = dict(state.instance_ids)
+    if not instance_of:
+        return there
+    by_instance = {m.instance_id: number for number, m in enumerate(group.members)}
+    numbers = there.copy()
+    for place, member_id in enumerate(state.members):
+        if there[place] == NOBODY and member_id in instance_of:
+            numbers[place] = by_instance.get(instance_of[member_id], NOBODY)
+    return numbers
 
 
 def rightful_resources(group: GroupSnapshot, claims: BoolArray) -> BoolArray:

@@ -142,6 +142,36 @@ def test_static_member_when_it_comes_back_under_a_new_member_id_keeps_its_place(
     assert drill.round(5)["0"] == (_t(4), None)
 
 
+def test_static_member_when_it_returns_before_it_heard_of_a_loss_gets_it() -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1], B=[2, 3], L=[4])
+    drill.leave("L")
+    drill.join("D", instance_id="pod-D")
+    assert drill.round(10, leader="B", missed=["D"])["D"][0] == _t(4)
+    drill.leave("D")
+    drill.join("D2", instance_id="pod-D")
+    assert drill.round(20)["D2"] == (_t(4), None)
+    drill.join("E", instance_id="pod-E")
+    drill.round(30)
+    drill.round(40)
+    assert drill.owned() == {"A": [1], "B": [2], "D2": [4], "E": [3]}
+
+
+def test_static_member_when_it_returns_with_the_owner_of_a_released_loss_keeps_a_share() -> None:
+    drill = Drill(policy=DeferredPolicy())
+    drill.settle(A=[1, 2], B=[3], D=[4])
+    drill.leave("D")
+    drill.round(0)
+    drill.join("E", instance_id="pod-E")
+    assert drill.round(T1, missed=["E"])["E"][0] == _t(4)
+    drill.leave("E")
+    drill.join("E2", instance_id="pod-E")
+    drill.join("D")
+    for now_ms in (T1 + 10, T1 + 20, T1 + 30):
+        drill.round(now_ms)
+    assert list(map(len, drill.owned().values())) == [1, 1, 1, 1]
+
+
 def test_anonymous_owner_when_a_static_member_joins_is_still_waited_for() -> None:
     """Who can prove another identity is not taken for it, and waits for its share."""
     drill = _four()
