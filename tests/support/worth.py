@@ -2,23 +2,32 @@
 
     python -m tests.support.worth
 
-plays up to 500 seeds for each bug, prints the table, and writes down which seed found which bug
-first. The tests begin with those seeds, so that they need not play the hundreds before them.
+plays up to 500 seeds for each bug, each as a group of ours and as a mixed one. It prints the table,
+and writes down which run found which bug first. The tests begin with those runs, so that they need
+not play the hundreds before them.
+
+    python -m tests.support.worth 'no lease at all' 'losses wait for ever'
+
+plays for these bugs only.
 """
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from attrs import frozen
 
-from coopgroup.simulator.swarm import draw
+from coopgroup.simulator.swarm import SwarmRun, draw
+from coopgroup.simulator.swarm_mixed import draw_mixed
 from coopgroup.simulator.swarm_play import play
 from tests.support.mutants import MUTANTS, Mutant, broken
 
-__all__ = ["SEEDS_MAX", "Hunt", "hunt", "known_seeds", "table"]
+__all__ = ["SEEDS_MAX", "Hunt", "hunt", "known_runs", "runs_of", "table"]
+
+DRAWS: Final[Mapping[str, Callable[[int], SwarmRun]]] = {"seed": draw, "mixed": draw_mixed}
+"""Kinds of runs by name, as `make soak` calls them."""
 
 SEEDS_MAX: Final = 500
 _KNOWN: Final = Path(__file__).with_name("worth.json")
@@ -30,64 +39,82 @@ class Hunt:
 
     Attributes:
         mutant: the bug.
-        seed: that found it, None where none did.
+        seed: of the run that found it, None where none did.
+        kind: of that run, as in `DRAWS`; "" where none did.
         checker: which objected first.
     """
 
     mutant: Mutant
     seed: int | None
+    kind: str
     checker: str
 
 
-def hunt(mutant: Mutant, seeds: Iterable[int]) -> Hunt:
-    """Play seeds until one finds the bug.
+def runs_of(seeds: Iterable[int]) -> Iterable[tuple[str, int]]:
+    """Runs of both kinds, in the order in which `make soak` plays them."""
+    return ((kind, seed) for seed in seeds for kind in DRAWS)
+
+
+def hunt(mutant: Mutant, runs: Iterable[tuple[str, int]]) -> Hunt:
+    """Play runs until one finds the bug.
 
     Args:
         mutant: to be found.
-        seeds: to be played, at most.
+        runs: kinds and seeds to be played, at most.
     """
     with broken(mutant):
-        for seed in seeds:
+        for kind, seed in runs:
             try:
-                violations = play(draw(seed)).violations
+                violations = play(DRAWS[kind](seed)).violations
             except Exception as error:  # noqa: BLE001 - an assertion of the core finds bugs, too
-                return Hunt(mutant, seed, f"raised {type(error).__name__}")
+                return Hunt(mutant, seed, kind, f"raised {type(error).__name__}")
             if violations:
-                return Hunt(mutant, seed, violations[0].checker)
-    return Hunt(mutant, None, "")
+                return Hunt(mutant, seed, kind, violations[0].checker)
+    return Hunt(mutant, None, "", "")
 
 
-def known_seeds() -> dict[str, int]:
-    """The first seed that found each bug, by the bug's name, when that was last looked for."""
-    known: dict[str, int] = json.loads(_KNOWN.read_text(encoding="utf-8"))
-    return known
+def known_runs() -> dict[str, tuple[str, int]]:
+    """Kind and seed of the first run that found each bug, by the bug's name."""
+    known: dict[str, str] = json.loads(_KNOWN.read_text(encoding="utf-8"))
+    return {
+        name: (kind, int(seed)) for name, (kind, seed) in ((n, r.split()) for n, r in known.items())
+    }
 
 
 def table(hunts: Sequence[Hunt]) -> str:
     """The hunts for people, those that took longest at the end."""
     order = sorted(hunts, key=lambda one: SEEDS_MAX if one.seed is None else one.seed)
-    lines = [f"{'bug':50}  {'in':18}  {'seeds':>5}  found by"]
+    lines = [f"{'bug':50}  {'in':18}  {'seeds':>5}  {'kind':5}  found by"]
     for one in order:
         module = one.mutant.place.partition(":")[0]
         played = "-" if one.seed is None else str(one.seed + 1)
         lines.append(
-            f"{one.mutant.name:50}  {module:18}  {played:>5}  {one.checker or 'not found'}"
+            f"{one.mutant.name:50}  {module:18}  {played:>5}  {one.kind or '-':5}  "
+            f"{one.checker or 'not found'}"
         )
     found = sum(one.seed is not None for one in hunts)
     lines.append(f"{found} of {len(hunts)} found")
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Hunt for every bug with all seeds, and write down which found it."""
+def main(names: Sequence[str] = ()) -> None:
+    """Hunt for bugs with all seeds, and write down which run found each.
+
+    Args:
+        names: of the bugs; all of them if it is empty.
+    """
     hunts = []
-    for mutant in MUTANTS:
-        hunts.append(hunt(mutant, range(SEEDS_MAX)))
+    for mutant in (one for one in MUTANTS if not names or one.name in names):
+        hunts.append(hunt(mutant, runs_of(range(SEEDS_MAX))))
         print(table(hunts[-1:]).splitlines()[1], flush=True)  # noqa: T201 - progress
-    known = {one.mutant.name: one.seed for one in hunts if one.seed is not None}
+    known = {name: f"{kind} {seed}" for name, (kind, seed) in known_runs().items() if names}
+    for one in hunts:
+        known.pop(one.mutant.name, None)
+        if one.seed is not None:
+            known[one.mutant.name] = f"{one.kind} {one.seed}"
     _KNOWN.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     sys.stdout.write(f"\n{table(hunts)}\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
