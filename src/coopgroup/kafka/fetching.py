@@ -114,9 +114,11 @@ class Fetching:
         # Asked for first: librdkafka may wait for the topics below.
         self.starts.drop(map(_key, explicit))
         self.starts.want(wait)
+        if wait:
+            # Before librdkafka is waited for: a signal's exception there must not forget them.
+            self.waiting |= wait
         self._learn_topics({one.topic for one in partitions} - set(self.fetched.names))
         if wait:
-            self.waiting |= wait
             self._waiting_since_s = now_s()
         self._begin_known(explicit)
 

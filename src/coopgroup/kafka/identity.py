@@ -66,12 +66,13 @@ class _Held:
     """Slots that consumers of this process hold, by device and number of the file."""
 
     files: set[tuple[int, int]] = field(factory=set)
-    lock: threading.Lock = field(factory=threading.Lock)
+    # A signal handler may close another consumer while this one is made.
+    lock: threading.RLock = field(factory=threading.RLock)
 
     def forget(self) -> None:
         """In a forked child, which holds nothing; the lock may have been taken when it forked."""
         self.files = set()
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
 
 _held: Final = _Held()

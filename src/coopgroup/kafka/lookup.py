@@ -319,9 +319,11 @@ class ClusterLookup:
                 raise TimeoutError("the look-up was closed")
             if self._admin is None:
                 self._admin = AdminClient(dict(self.configuration))
-            if "logger" in self.configuration:
-                self._admin.poll(0)  # its lines would wait for this for ever, and take memory
-            return self._admin
+            admin = self._admin
+        # Without the lock: this runs the application's log handlers, which may close the consumer.
+        if "logger" in self.configuration:
+            admin.poll(0)  # its lines would wait for this for ever, and take memory
+        return admin
 
     def _committed(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
         found = read_offsets(

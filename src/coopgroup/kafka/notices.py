@@ -113,8 +113,10 @@ class GroupNotices:
                     self._obey(notice)
                 while (call := inbox.take_call()) is not None:
                     call()
-                self._end_overdue()
-                self.fetching.begin_known()
+                try:
+                    self._end_overdue()
+                finally:  # nothing would wake the application for these offsets again
+                    self.fetching.begin_known()
             finally:
                 self._serving = False
         if self._failure is not None:
@@ -243,7 +245,8 @@ class GroupNotices:
             rest = resources & self.held  # nothing, if the callback closed the consumer
             rest -= self._stop_later(rest, began_s)
             try:
-                limit_s = self._commit_limit_s() if reason is StopReason.CLOSED else None
+                is_bounded = reason is StopReason.CLOSED or self._giving_up
+                limit_s = self._commit_limit_s() if is_bounded else None
                 self.committing.commit_last(rest, limit_s)
             finally:
                 self._drop(rest, reason, began_s)

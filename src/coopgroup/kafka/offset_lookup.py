@@ -462,20 +462,25 @@ def read_offsets(
         lambda: coordinator,
     )
     deadline_s = now_s() + timeout_s
-    lookup.ask(wanted)
-    while True:
-        due_at_s = lookup.advance()
-        found.update(lookup.take(wanted))
-        if lookup.refusal:
-            failed = kafka_error(lookup.refusal)
-            raise kafka_exception(failed.code(), f"Failed to get committed offsets: {failed.str()}")
-        if len(found) == len(wanted):
-            return found
-        now = now_s()
-        if now >= deadline_s or is_over():
-            raise TimeoutError(f"no committed offsets of group {group_id}: {lookup.reason}")
-        heard.wait(max(0.0, min(due_at_s, deadline_s, now + _LOOK_S) - now))
-        heard.clear()
+    try:
+        lookup.ask(wanted)
+        while True:
+            due_at_s = lookup.advance()
+            found.update(lookup.take(wanted))
+            if lookup.refusal:
+                failed = kafka_error(lookup.refusal)
+                raise kafka_exception(
+                    failed.code(), f"Failed to get committed offsets: {failed.str()}"
+                )
+            if len(found) == len(wanted):
+                return found
+            now = now_s()
+            if now >= deadline_s or is_over():
+                raise TimeoutError(f"no committed offsets of group {group_id}: {lookup.reason}")
+            heard.wait(max(0.0, min(due_at_s, deadline_s, now + _LOOK_S) - now))
+            heard.clear()
+    finally:
+        lookup.drop_all()  # else an answer that comes later would send the next request
 
 
 # How long a caller that has lost interest may be held up.

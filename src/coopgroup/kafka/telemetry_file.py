@@ -19,6 +19,7 @@ import os
 import queue
 import stat
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -38,6 +39,8 @@ _MODE: Final = 0o666  # narrowed by the umask, as for every file of the applicat
 _RETRY_S: Final = 0.1
 _RETRY_S_MAX: Final = 5.0
 _ROTATE_AGAIN_S: Final = 60.0
+# `_partial` for a torn line that cannot be continued.
+_TORN: Final = (1, -1)
 # How long a consumer that closes waits for the disk.
 _CLOSE_S: Final = 2.0
 
@@ -217,7 +220,10 @@ class TelemetryFile:
         descriptor = self._prepare(len(line))
         written, size = self._partial
         if written and (not self._rotates or os.fstat(descriptor).st_size != size):
-            line, written = b"\n" + line, 0  # another member wrote behind the torn line
+            # Another member wrote behind the torn line. It stays torn until its end is written.
+            self._partial = _TORN
+            os.write(descriptor, b"\n")
+            self._partial, written = (0, 0), 0
         try:
             while written < len(line):
                 written += os.write(descriptor, line[written:])
@@ -269,7 +275,7 @@ class TelemetryFile:
         self._rotates = stat.S_ISREG(status.st_mode)
         self._partial = (0, 0)
         if self._rotates and status.st_size and not self._ends_with_a_line(status.st_size):
-            self._partial = (1, -1)  # a process that was killed left a torn line: begin a new one
+            self._partial = _TORN  # by a process that was killed: begin a new line
 
     def _ends_with_a_line(self, size: int) -> bool:
         try:
@@ -300,6 +306,8 @@ class TelemetryFile:
         except BlockingIOError:
             return  # another member rotates at this moment
         except OSError as error:
+            with suppress(OSError):  # other members may be able to rotate the file
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
             self._rotate_at_s = now_s() + _ROTATE_AGAIN_S
             self.warn("telemetry_file_not_rotated", path=str(self.path), error=str(error))
             return

@@ -91,7 +91,8 @@ class GroupTransport:
     _net: NetworkSelector = field(init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
     _phase: _Phase = field(default=_Phase.NEW, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)
+    # A signal handler may close the consumer while its thread is in `send`.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)
     # What callers want done, in order; only the thread takes from it.
     _inbox: deque[Callable[[], None]] = field(factory=deque, init=False)
     # The rest belongs to the thread.

@@ -161,3 +161,20 @@ def test_a_partition_that_is_given_up_while_it_waits_never_begins(*, is_paused: 
     assert librdkafka.assigned == []
     assert fetching.begun == ResourceSet()
     assert [name for name, _ in librdkafka.calls] == ["pause", "resume"] * is_paused
+
+
+def test_a_partition_begins_when_a_signal_struck_while_its_topic_was_looked_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetching, librdkafka, coordinator = silent()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeLibrdkafka, "list_topics", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            fetching.begin([ZERO])
+    answer(coordinator)
+    fetching.begin_known()
+    assert [name for name, _ in librdkafka.calls] == ["assign"]

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -291,3 +292,21 @@ def test_identity_of_another_protocol_is_kept_so_that_earlier_releases_pass_it_o
     again = take_slot(str(tmp_path), "g", print)
     assert again.kept == foreign
     again.release()
+
+
+def test_release_when_a_signal_strikes_while_a_slot_is_taken_does_not_wait_for_itself(
+    tmp_path: Path, slots: list[IdentitySlot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = take(tmp_path, "first")
+    lock = fcntl.lockf
+
+    def interrupted(descriptor: int, command: int) -> None:
+        lock(descriptor, command)
+        first.release()  # the signal handler closes another consumer
+
+    monkeypatch.setattr(fcntl, "lockf", interrupted)
+    taker = threading.Thread(target=lambda: slots.append(take(tmp_path, "second")), daemon=True)
+    taker.start()
+    taker.join(5.0)
+    assert not taker.is_alive()
+    assert take(tmp_path, "first").path == first.path

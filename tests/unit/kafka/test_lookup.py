@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import weakref
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -268,3 +269,13 @@ def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
     assert arrivals(110.0, 1_500, 40) == [50.0, 0.0, 0.0]
     assert arrivals(111.0, 9_000, 40, 7) == [50.0, 0.0, 0.0]
     assert arrivals(120.0, 1_500, 45, 107) == [0.0, 0.5, 0.0]
+
+
+def test_logger_may_close_the_consumer_whose_lines_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = SimpleNamespace(poll=lambda _: lookup.close())
+    monkeypatch.setattr("coopgroup.kafka.lookup.AdminClient", lambda _: admin)
+    lookup = ClusterLookup({"logger": "a logger"}, "billing", "earliest", 500, CONNECTION)
+    thread = threading.Thread(target=lookup._client, daemon=True)  # noqa: SLF001
+    thread.start()
+    thread.join(5.0)
+    assert not thread.is_alive()

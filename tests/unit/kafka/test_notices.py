@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any
 
@@ -319,3 +320,18 @@ def test_leaving_waits_for_queued_commits_within_the_time_of_the_last_one(
     stage.notices.give_up()
     (waited_s,) = stage.driver.waited_s
     assert (waited_s > 0, waited_s <= 0.2) == (is_left, True)
+
+
+def test_leaving_waits_no_longer_for_the_commit_of_a_queued_revocation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notices_module, "_CLOSE_COMMIT_S", 0.2)
+    stage = Stage()
+    stage.hold(BOTH)
+    stage.driver.code = None  # the coordinator is silent
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    leaver = threading.Thread(target=stage.notices.give_up, daemon=True)
+    leaver.start()
+    leaver.join(5.0)
+    assert not leaver.is_alive()
+    assert stage.notices.held == EMPTY

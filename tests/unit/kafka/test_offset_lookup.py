@@ -303,3 +303,12 @@ def test_read_offsets_without_an_answer_ends_in_time(more: dict[str, Any]) -> No
     coordinator = FakeCoordinator(is_silent=True)
     with pytest.raises(TimeoutError, match="no committed offsets of group g: no answer yet"):
         _read(coordinator, **more)
+
+
+def test_read_offsets_asks_nothing_more_when_its_caller_has_gone() -> None:
+    coordinator = FakeCoordinator(is_silent=True)
+    with pytest.raises(TimeoutError):
+        _read(coordinator, timeout_s=0.01)
+    ((request, hear),) = coordinator.waiting
+    hear(coordinator.answer(request))
+    assert len(coordinator.requests) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -237,3 +238,26 @@ def test_stop_that_is_never_finished_when_on_lost_raises_is_given_up(
         stage.notices.serve()
     assert revoked(stage) == [RevocationCompleted(resources=ONE)]
     assert stage.driver.reminders[-1] == math.inf
+
+
+def test_partition_whose_offset_has_come_begins_when_on_lost_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stage = Stage()
+    stage.hold(ONE)
+    stopping_later(stage, ONE, [])
+    coordinator: Any = stage.fetching.starts.lookup.transport
+    coordinator.is_silent = True
+    at(monkeypatch, 100.0)
+    stage.driver.inbox.put(RevokeResources(resources=ONE))
+    stage.driver.inbox.put(GrantResources(resources=ZERO))
+    stage.notices.serve()
+    stage.notices.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
+    ((request, hear),) = coordinator.waiting
+    coordinator.is_silent = False
+    hear(coordinator.answer(request))
+    at(monkeypatch, 160.0)
+    stage.driver.inbox.wake()
+    with pytest.raises(LookupError):
+        stage.notices.serve()
+    assert stage.fetching.fetched == ZERO

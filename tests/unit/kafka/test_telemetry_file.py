@@ -285,6 +285,28 @@ def test_folder_in_which_nothing_can_be_renamed_costs_the_rotation_only(
     assert len(warned.fields("telemetry_file_not_rotated")) == 1
 
 
+def test_member_that_cannot_rotate_does_not_keep_the_others_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.jsonl"
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    with (
+        opened(path, Warned(), max_bytes=300) as cannot,
+        opened(path, Warned(), max_bytes=300) as can,
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", refuse)
+            for number in range(10):
+                cannot.put(envelope(number))
+            assert cannot.flush(WAIT_S)
+        can.put(envelope(10))
+        assert can.flush(WAIT_S)
+        assert numbers(path) == [10]
+
+
 @pytest.mark.parametrize("moved", [True, False], ids=["renamed", "deleted"])
 def test_file_that_something_else_rotates_is_made_anew(tmp_path: Path, *, moved: bool) -> None:
     """As logrotate does."""
@@ -322,6 +344,22 @@ def test_torn_line_of_a_killed_process_spoils_no_other(tmp_path: Path) -> None:
     path.write_text('{"schema": 1, "at')
     with opened(path, Warned()) as file:
         file.put(envelope(7))
+    torn, line = path.read_text().splitlines()
+    assert (torn, json.loads(line)["at_ms"]) == ('{"schema": 1, "at', 7)
+
+
+@pytest.mark.parametrize("room", [0, 1, 2, 20])
+def test_torn_line_on_a_full_disk_spoils_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"schema": 1, "at')
+    disk = Disk(monkeypatch, room)
+    with opened(path, Warned()) as file:
+        file.put(envelope(7))
+        until(lambda: disk.refused >= 2, "no retry")
+        disk.room = 1_000_000
+        assert file.flush(WAIT_S)
     torn, line = path.read_text().splitlines()
     assert (torn, json.loads(line)["at_ms"]) == ('{"schema": 1, "at', 7)
 

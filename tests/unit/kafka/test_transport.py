@@ -431,6 +431,30 @@ def test_no_thread_is_left_when_closed(broker: str, node: Coordinator) -> None:
     assert set(threading.enumerate()) == before
 
 
+def test_send_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with transport_to(dead_address()) as transport:
+        soon: Any = NetworkSelector.call_soon_threadsafe
+
+        def interrupted(net: NetworkSelector, task: Any) -> Any:  # noqa: ANN401  (kafka-python's)
+            monkeypatch.undo()
+            transport.close()
+            return soon(net, task)
+
+        monkeypatch.setattr(NetworkSelector, "call_soon_threadsafe", interrupted)
+        sender = threading.Thread(target=fails_to_send, args=(transport,), daemon=True)
+        sender.start()
+        sender.join(ANSWER_MS / 1000)
+        assert not sender.is_alive()
+
+
+def fails_to_send(transport: GroupTransport) -> None:
+    """Send a request, which the transport refuses."""
+    with pytest.raises(RuntimeError, match="closed"):
+        transport.send(Lane.COMMIT, LOOK_UP, lambda _: None, node=None, timeout_ms=ANSWER_MS)
+
+
 @pytest.mark.parametrize("broken", ["_channel", "_candidates"])
 def test_request_that_cannot_be_begun_fails(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     """A member that waits for an outcome which never comes is stuck."""
