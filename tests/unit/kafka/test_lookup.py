@@ -272,9 +272,9 @@ def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
 
 
 def test_logger_may_close_the_consumer_whose_lines_it_gets(monkeypatch: pytest.MonkeyPatch) -> None:
+    lookup = ClusterLookup({"logger": "a logger"}, "billing", "earliest", 500, CONNECTION)
     admin = SimpleNamespace(poll=lambda _: lookup.close())
     monkeypatch.setattr("coopgroup.kafka.lookup.AdminClient", lambda _: admin)
-    lookup = ClusterLookup({"logger": "a logger"}, "billing", "earliest", 500, CONNECTION)
     thread = threading.Thread(target=lookup._client, daemon=True)  # noqa: SLF001
     thread.start()
     thread.join(5.0)
