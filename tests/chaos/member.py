@@ -7,11 +7,15 @@ each record down before it does anything else, and commits in one of three style
 - `async`: the same, without waiting for the answer.
 - `auto`: the consumer commits by itself.
 
-SIGTERM closes. SIGUSR1 hands over first. SIGUSR2 makes the application stop polling for the seconds
-that stand in its file `.stall`. Its file `.clock` holds seconds to add to the wall clock.
+- SIGTERM closes; SIGUSR1 hands over first.
+- SIGUSR2 makes the application stop polling for the seconds in its file `.stall`.
+- SIGHUP writes positions and the stacks of all threads to the logs.
+
+The file `.clock` holds seconds to add to the wall clock.
 Log lines are written with one system call each, so SIGKILL loses none that a commit covers.
 """
 
+import faulthandler
 import json
 import signal
 import sys
@@ -86,12 +90,16 @@ class Application:
         self._is_closing = False
         self._is_handing_over = False
         self._stalls = False
+        self._explains = False
         self._consumer = self._build()
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Remember what the run asks for; the loop does it."""
         if number == signal.SIGUSR2:
             self._stalls = True
+            return
+        if number == signal.SIGHUP:
+            self._explains = True
             return
         self._is_closing = True
         self._is_handing_over = number == signal.SIGUSR1
@@ -127,9 +135,25 @@ class Application:
             if time.monotonic() >= next_commit:
                 self._commit(list(self._positions))
                 next_commit = time.monotonic() + COMMIT_S
+            if self._explains:
+                self._explains = False
+                self._explain()
             if self._stalls:
                 self._stalls = False
                 time.sleep(float(Path(f"{self._path}.stall").read_text()))
+
+    def _explain(self) -> None:
+        """Write down where the consumer thinks that it is, for whoever reads the logs."""
+        held = self._consumer.assignment()
+        known: dict[str, Any] = {"assignment": [(one.topic, one.partition) for one in held]}
+        for name in ("position", "committed"):
+            try:
+                found = getattr(self._consumer, name)(held)
+            except KafkaException as error:
+                known[name] = [str(error)]
+            else:
+                known[name] = [(one.topic, one.partition, one.offset) for one in found]
+        self._log.write("explained", **known)
 
     def _write_down(self, message: Message, began_ns: int) -> None:
         at_ns = time.monotonic_ns()
@@ -258,8 +282,9 @@ def main() -> None:
         enter_namespace(spec.namespace)
     _let_the_wall_clock_jump(Path(spec.folder) / f"{spec.process}.clock")
     application = Application(spec)
-    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
         signal.signal(number, application.on_signal)
+    faulthandler.register(signal.SIGHUP, all_threads=True, chain=True)
     application.run()
 
 

@@ -206,6 +206,7 @@ def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) ->
             return round(elapsed_s, 1)
         if elapsed_s > timeout_s:
             report.violations += reasons
+            stage.explain()
             return None
 
 

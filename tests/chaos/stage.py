@@ -37,6 +37,7 @@ TOPICS: Final = {"chaos-1": 8, "chaos-2": 6}
 PARTITIONS_MAX: Final = 30
 TICK_S: Final = 0.05
 CLOSE_S: Final = 45.0
+EXPLAIN_S: Final = 12.0
 RECOVERY_S: Final = 90.0
 LOG_LINES: Final = 15
 # A broker with a slow disk stands still most of the time: stopped, then running, in seconds.
@@ -153,6 +154,13 @@ class Stage:
                 life.is_wanted = False
                 self._note("member ended", life, f"status {life.process.exit_status}")
                 seat.start()
+
+    def explain(self) -> None:
+        """Let every member write down its positions and stacks, for whoever reads the logs."""
+        for seat in self.seats:
+            if seat.life.has_begun:
+                seat.life.signal(signal.SIGHUP)
+        self.play(EXPLAIN_S)
 
     def close_members(self) -> None:
         """Close every member, as at the end of a deployment, and wait for them."""
