@@ -16,12 +16,14 @@ from coopgroup.testing.errors import (
     ToolError,
     ToolMissingError,
 )
+from coopgroup.testing.releases import KafkaRelease
 
 __all__ = [
     "ClusterError",
     "ClusterStartError",
     "KafkaCluster",
     "KafkaFetchError",
+    "KafkaRelease",
     "ToolError",
     "ToolMissingError",
 ]
