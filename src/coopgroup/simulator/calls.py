@@ -1,7 +1,7 @@
 """`Call`: a request on its way between a process and the brokers.
 
-The rule of this file: it says all that the network, the brokers and a transcript have to know of a
-process (`Client`), so that a process may know them.
+`Client` contains everything that the network, the brokers and a transcript must know of a process.
+The process module can therefore import them, and no import cycle arises.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Call", "Client", "Clock", "Connection"]
 
 
 class Clock(Protocol):
-    """Whatever knows the virtual time."""
+    """A source of the virtual time."""
 
     @property
     def now_ms(self) -> int:
@@ -29,16 +29,16 @@ class Clock(Protocol):
 
 
 class Client(Protocol):
-    """Who sends requests and takes their outcomes: one life of a process."""
+    """One life of a process: sends requests and receives their results."""
 
     @property
     def name(self) -> str:
-        """Client id, the same over all lives."""
+        """Client id, the same in all lives."""
         ...
 
     @property
     def world(self) -> Clock:
-        """Where it lives."""
+        """The world with the virtual time."""
         ...
 
     @property
@@ -48,16 +48,16 @@ class Client(Protocol):
 
     @property
     def session(self) -> Session:
-        """What its requests come from."""
+        """The session that creates its requests."""
         ...
 
     @property
     def alive(self) -> bool:
-        """Whether this life goes on."""
+        """Whether this life continues."""
         ...
 
     def give(self, event: SessionEvent) -> None:
-        """Take an outcome."""
+        """Take the result of a request."""
         ...
 
 
@@ -66,10 +66,10 @@ class Connection:
     """One connection of a process.
 
     Attributes:
-        waiting: calls that wait for those before them.
-        serving: the one that the broker works on.
-        free_at_ms: nothing that is sent now arrives before.
-        held_until_ms: nothing arrives before, once the connection was given up.
+        waiting: calls that wait for earlier calls.
+        serving: the call that the broker works on.
+        free_at_ms: earliest arrival of the next request.
+        held_until_ms: earliest arrival on a connection that was given up.
     """
 
     waiting: deque[Call] = field(factory=deque)
@@ -83,16 +83,16 @@ class Call:
     """A request on its way.
 
     Attributes:
-        process: whose it is.
-        send: the effect.
-        connection: that it took.
-        answer_lost: whether its answer will not arrive.
-        due_ms: when no answer will come any more.
-        is_timed: whether that is put into the queue. Nearly all are answered long before, so it
-            is only where a call has to wait.
-        refused_with: code that it is refused with unseen, None for none.
-        is_replied: whether its answer is on the way.
-        is_over: whether nothing comes of it any more.
+        process: the sender.
+        send: the effect of the session.
+        connection: connection that carries the call.
+        answer_lost: whether the network will lose the answer.
+        due_ms: deadline of the answer.
+        is_timed: whether the queue contains this deadline. Only calls that have to wait need it,
+            because nearly all calls are answered long before.
+        refused_with: error code of a refusal without a look at the request, or None.
+        is_replied: whether the answer is on its way.
+        is_over: whether the call has ended.
     """
 
     process: Client

@@ -1,9 +1,9 @@
-"""`ForeignProcess`: a client that is not ours, the least that KIP-429 and the protocols ask of one.
+"""`ForeignProcess`: a minimal client of another vendor, as KIP-429 and the protocols require.
 
-Rules of this file: it is written from Kafka's documents, on purpose without the member, the leader,
-the assignors and the policies of coopgroup; only the codecs are shared. It has no lease, no static
-id, and joins again whenever something goes wrong, as Kafka's clients do. A process of it is eager
-as soon as one of its protocols is: the rule of Kafka's Java client.
+It follows Kafka's documents and deliberately does not use the member, leader, assignors and
+policies of coopgroup. Only the codecs are shared. It has no lease and no static id. After an error
+it rejoins, as Kafka's clients do. A process is eager if one of its protocols is eager, as in
+Kafka's Java client.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class ForeignProcess:
     Attributes:
         simulation: the group.
         name: of the process.
-        topics: that it subscribes to, ascending.
-        protocols: that it offers, most wanted first.
+        topics: subscribed topics, ascending.
+        protocols: supported protocols, in order of preference.
         alive: False once it has ended.
-        refused: whether the coordinator did not let it in.
-        owned: what it holds.
+        refused: whether the coordinator rejected it.
+        owned: owned partitions.
         state: "joining", "syncing", "stable" or "stopping".
     """
 
@@ -90,7 +90,7 @@ class ForeignProcess:
     _member_id: str = ""
     _generation: int = NO_GENERATION
     _protocol: str = ""
-    # How many partitions each topic had when it led last; None where it does not lead.
+    # Partition counts of the topics when it led last; None for a follower.
     _dealt_of: dict[str, int] | None = None
     _requests: int = 0
     _asked: dict[int, GroupRequest] = field(factory=dict)
@@ -98,18 +98,18 @@ class ForeignProcess:
 
     @property
     def is_eager(self) -> bool:
-        """Whether it gives everything up before each join."""
+        """Whether it revokes all partitions before each join."""
         return self.protocols != (COOPERATIVE,)
 
     def start(self) -> None:
-        """Begin: join."""
+        """Join the group."""
         self._dice = self.simulation.world.dice(f"foreign {self.name}")
         self._write(ProcessStarted(topics=self.topics))
         self._join()
         self._later(_HEARTBEAT_MS, self._beat)
 
     def close(self) -> None:
-        """Stop everything, leave, end."""
+        """Stop all partitions, leave the group and end."""
         if self.alive:
             self._stop(self.owned, StopReason.CLOSED)
             leave = LeaveGroupRequest(
@@ -122,14 +122,14 @@ class ForeignProcess:
             self._end(EndCause.CLOSED)
 
     def crash(self) -> None:
-        """Die at once."""
+        """End without leaving the group."""
         if self.alive:
             self._end(EndCause.CRASHED)
 
     # --- what happens to it -----------------------------------------------------------------------
 
     def give(self, event: Answered | RequestFailed) -> None:
-        """Take the outcome of a request, the last of its kind."""
+        """Take the result of a request if it is the last of its kind."""
         asked = self._asked.pop(event.request_id, None)
         if asked is None or not self.alive:
             return
@@ -162,7 +162,7 @@ class ForeignProcess:
                 pass
 
     def _heard(self, code: int) -> None:
-        """Take what a heartbeat says: in a round only that the member is not known any more."""
+        """Handle a heartbeat's error code; during a round only an unknown member id matters."""
         if code == 25 or (code == 22 and self.state == "stable"):
             self._lose()
         elif code == 27 and self.state == "stable":
@@ -189,7 +189,7 @@ class ForeignProcess:
         )
         self.owned |= assigned
         self.state = "stable"
-        if taken:  # KIP-429: stop it, then say so by a join
+        if taken:  # KIP-429: stop it, then rejoin without it
             self.state = "stopping"
             self._later(self._dice.randint(1, _STOP_MS_MAX), self._stop_and_join, taken)
 
@@ -212,10 +212,10 @@ class ForeignProcess:
     # --- its duty as a leader ---------------------------------------------------------------------
 
     def _assign(self, members: Sequence[JoinedMember]) -> tuple[tuple[str, bytes], ...]:
-        """Deal each topic among those that subscribe to it.
+        """Assign the partitions of each topic to its subscribers.
 
-        Who subscribes to nothing is not looked at, and not answered, as with librdkafka. In the
-        cooperative protocol nobody is given what another one still claims (KIP-429).
+        A member without topics is ignored and gets no assignment, as in librdkafka. In the
+        cooperative protocol no member gets a partition that another member still claims (KIP-429).
         """
         said = {member.member_id: decode_subscription(member.metadata) for member in members}
         said = {member_id: one for member_id, one in said.items() if one.topics}
@@ -304,7 +304,7 @@ class ForeignProcess:
             and self._dealt_of is not None
             and self._dealt_of != self._counts(self._dealt_of)
         ):
-            self._rejoin()  # who leads looks after the topics
+            self._rejoin()  # the leader watches the topics
 
     def _send(self, request: GroupRequest, lane: Lane) -> None:
         self._requests += 1
@@ -328,12 +328,12 @@ class ForeignProcess:
 
     @property
     def config(self) -> MemberConfig:
-        """Settings that the network looks at."""
+        """Settings that the network needs."""
         return self.simulation.config
 
     @property
     def world(self) -> World:
-        """Where it lives."""
+        """The world of the simulation."""
         return self.simulation.world
 
     def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
@@ -360,7 +360,7 @@ class ForeignProcess:
 
 
 def _dealt_evenly(wishes: dict[str, set[int]], count: int) -> dict[str, set[int]]:
-    """Partitions dealt evenly, each to a member that wishes it where that is possible."""
+    """Return an even assignment that keeps claimed partitions with their claimants if possible."""
     shares: dict[str, set[int]] = {member_id: set() for member_id in sorted(wishes)}
     least_size, larger_max = divmod(count, len(shares))
     rest = []

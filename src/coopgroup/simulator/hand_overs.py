@@ -1,14 +1,13 @@
-"""`HandOvers`: whether work is committed before another process may begin with it.
+"""`HandOvers`: check that work is committed before another process can begin with the resource.
 
-Positions stand in no record, so this looks while the run goes on: it takes the place of the
-transcript, through which the world tells everything, and passes it on to one.
+Positions are not in any record, so the check runs during the simulation. `HandOvers` replaces the
+transcript, which receives all events of the world, and forwards them to a real transcript.
 
-A member commits what it revoked before it sends the join that gives the resources up. It cannot do
-so when the group coordinator drops it first, because it was paused for longer than its session. It
-learns of the loss only when it goes on, and so its telemetry names the loss too late. The
-coordinator therefore decides here: no commit is expected of a member that it dropped while the
-member still claimed the resource. A member that gave up its claim has to have committed, dropped or
-not.
+A member commits revoked resources before it sends the join that gives them up. It cannot commit if
+it was paused for longer than its session timeout and the group coordinator removed it. The member
+notices this only after the pause, so its telemetry names the loss too late. The group coordinator
+therefore decides: a member that was removed while it still claimed a resource need not commit it. A
+member that gave up its claim must have committed, removed or not.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ if TYPE_CHECKING:
 
 __all__ = ["HandOvers"]
 
-_Hold: TypeAlias = tuple[str, int]  # a process, and how often it had lost all before
+_Hold: TypeAlias = tuple[str, int]  # a process, and its number of losses and ends before
 
 
 @define(eq=False)
 class HandOvers:
-    """Watches what is given up in an orderly way, and what becomes of it.
+    """Watches orderly stops and the commits that follow them.
 
     Attributes:
-        simulation: which has the positions.
-        transcript: to pass everything on to; None for nobody.
+        simulation: contains the positions.
+        transcript: receives all events; None to drop them.
     """
 
     simulation: Simulation
@@ -62,15 +61,15 @@ class HandOvers:
     _orderly: dict[Resource, _Hold] = field(factory=dict)
     _failed: set[Resource] = field(factory=set)
     _works: dict[Resource, _Hold] = field(factory=dict)
-    # Part of what was stopped in an orderly way that its last owner no longer claims.
+    # Resources from orderly stops that their last owner no longer claims.
     _unclaimed: set[Resource] = field(factory=set)
     # The member id of each process at its last orderly stop.
     _member_ids: dict[str, str] = field(factory=dict)
-    # How often a process lost all or ended: what it had before that means nothing any more.
+    # Number of losses and ends of each process. Earlier holds do not count after such an event.
     _ends: dict[str, int] = field(factory=dict)
 
     def recorded(self, envelope: Envelope) -> None:
-        """Something was written down."""
+        """Handle a new telemetry record."""
         if self.transcript is not None:
             self.transcript.recorded(envelope)
         match envelope.record:
@@ -82,7 +81,7 @@ class HandOvers:
             case ResourcesStopped():
                 self._member_ids[envelope.client] = envelope.member
                 self._stop(envelope.client, envelope.record)
-            case MembershipLost() | ProcessEnded():  # before its join could give anything up
+            case MembershipLost() | ProcessEnded():  # before its next join could give anything up
                 self._ends[envelope.client] = self._ends.get(envelope.client, 0) + 1
             case OffsetsCommitted(resources=resources) if self._failed:
                 self._failed.difference_update(resources)
@@ -92,7 +91,7 @@ class HandOvers:
                 pass
 
     def sent(self, call: Call) -> None:
-        """A request was sent."""
+        """Handle a sent request."""
         if self.transcript is not None:
             self.transcript.sent(call)
         if not self._orderly:
@@ -108,17 +107,17 @@ class HandOvers:
                 pass
 
     def answered(self, call: Call, answer: Answer) -> None:
-        """An answer arrived."""
+        """Handle an answer that has arrived."""
         if self.transcript is not None:
             self.transcript.answered(call, answer)
 
     def failed(self, call: Call) -> None:
-        """No answer will come."""
+        """Handle a call without an answer."""
         if self.transcript is not None:
             self.transcript.failed(call)
 
     def _stop(self, client: str, record: ResourcesStopped) -> None:
-        """What it had worked on is to be committed, unless that was said to have failed."""
+        """Expect a commit of the consumed resources, unless the member reported a failed commit."""
         hold = self._hold(client)
         done = {one for one in record.resources if self._works.get(one) == hold} - self._failed
         self._forget(record.resources)
@@ -126,7 +125,7 @@ class HandOvers:
             self._orderly |= dict.fromkeys(sorted(done), hold)
 
     def _release(self, client: str, claimed: ResourceSet) -> None:
-        """Note what a request gives up."""
+        """Note the resources that a request gives up."""
         hold = self._hold(client)
         self._unclaimed |= {
             one for one, of in self._orderly.items() if of == hold and one not in claimed
@@ -134,7 +133,8 @@ class HandOvers:
 
     def _fail(self, record: CommitFailed) -> None:
         self._failed |= set(record.resources)
-        if record.error != "ILLEGAL_GENERATION":  # which is said of what is not owned any more
+        # this error means that the member no longer owns them
+        if record.error != "ILLEGAL_GENERATION":
             for resource in record.resources:
                 self._orderly.pop(resource, None)
 

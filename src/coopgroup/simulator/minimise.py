@@ -1,9 +1,8 @@
-"""`minimise`: a failing run of the swarm, made as small as it can be and still fail.
+"""`minimise`: make a failing run of the swarm as small as possible.
 
-Rules of this file: what is tried is always smaller, so it ends; first acts are dropped, many at a
-time and then one by one, then faults, then numbers shrink; and all of it again until nothing gets
-smaller any more. Whether a run fails is asked of the caller, who says what failing means: as a
-rule, that the same checker objects.
+Every attempt is smaller than the last failing run, so the search ends. First acts are removed, many
+together and then singly. Then faults are removed, then numbers shrink. All steps repeat until the
+run stays the same. The caller defines a failure, usually as an objection of the same checker.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ _NUMBERS: Final = ("after_ms", "for_ms", "skew_ppm", "times")
 def minimise(
     run: SwarmRun, fails: Callable[[SwarmRun], bool], *, tries_max: int = 2_000
 ) -> SwarmRun:
-    """Make a failing run smaller.
+    """Return a smaller run that still fails.
 
     Args:
-        run: which fails.
-        fails: whether a run fails, in the same way.
-        tries_max: runs after which it is small enough.
+        run: a failing run.
+        fails: returns whether a run fails in the same way.
+        tries_max: maximum number of runs.
 
     Returns:
-        A run that fails, and of which no single part can be dropped, unless the tries ran out.
+        A failing run. No single part can be removed, unless the tries ran out.
     """
     search = _Search(run, fails, tries_max)
     while True:
@@ -55,9 +54,9 @@ class _Search:
     """The smallest run so far.
 
     Attributes:
-        run: it fails.
-        fails: whether another one does.
-        tries: left.
+        run: the smallest failing run.
+        fails: returns whether another run fails.
+        tries: number of tries left.
     """
 
     run: SwarmRun
@@ -65,7 +64,7 @@ class _Search:
     tries: int
 
     def take(self, smaller: SwarmRun) -> bool:
-        """Take a smaller run if it fails as well."""
+        """Keep a smaller run if it fails, too."""
         if self.tries <= 0:
             return False
         self.tries -= 1
@@ -75,7 +74,10 @@ class _Search:
         return found
 
     def drop_acts(self) -> None:
-        """Drop acts: halves of them, quarters, and so on; what follows keeps its time or not."""
+        """Remove halves of the acts, then quarters and so on.
+
+        The later acts move forward in time, or keep their times if the run fails only then.
+        """
         size = len(self.run.acts)
         while size >= 1:
             place = 0
@@ -92,7 +94,7 @@ class _Search:
             size //= 2
 
     def follow(self, ways: Callable[[SwarmRun], Iterator[SwarmRun]]) -> None:
-        """Take smaller runs as long as there is one that fails."""
+        """Keep taking smaller runs until no smaller run fails."""
         while any(self.take(smaller) for smaller in ways(self.run)):
             pass
 
@@ -135,7 +137,7 @@ def _smaller_acts(act: Act) -> Iterator[Act]:
         least = 1 if name == "times" else 0
         if value == least:
             continue
-        if name != "for_ms":  # 0 has a meaning of its own there
+        if name != "for_ms":  # 0 has a special meaning for this field
             yield _changed(act, name, least)
         if abs(value) > least + 1:
             yield _changed(act, name, int(value / 2))

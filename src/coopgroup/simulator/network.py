@@ -1,18 +1,16 @@
 """`Network`: connections between processes and brokers.
 
-Rules of this file:
+- Requests on one connection arrive in the order of sending. A broker serves one request of a
+  connection at a time. A request that waits for a round delays the requests behind it.
+- A lost message breaks its call. The process learns that no answer will come.
+- A cut is not a loss, because TCP sends again: requests arrive after the cut, unless their timeout
+  has expired. A single connection can be held up in the same way.
+- If a call times out on a commit lane, the lane is given up. The next call takes a new connection.
+  An OffsetCommit on the old connection continues, and may arrive after later requests.
+- Requests that a process sent before it died still arrive, because its kernel delivers them.
+- Every `Send` of a living session is answered exactly once.
 
-- what is sent on one connection arrives in the order in which it was sent, and a broker serves one
-  request of a connection at a time: one that waits for a round holds up those behind it;
-- what is lost breaks its call, and the process learns that no answer will come;
-- a cut is no loss: what is sent meanwhile arrives after it, unless its time-out ran out before
-  (TCP sends again); one connection alone may be held up likewise;
-- a commit lane on which a call times out is given up, and the next call takes a new connection. An
-  OffsetCommit that is on the old one goes on; it may arrive after all that the new one brings;
-- what a process had sent before it died arrives all the same, as its kernel sees to that;
-- every `Send` of a session that lives is answered exactly once.
-
-Tests inject one fault at a time: `upset` registers a fault for the next request that fits.
+Tests inject one fault at a time: `upset` registers a fault for the next matching request.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ __all__ = ["Mishap", "Network", "Upset"]
 
 
 class Mishap(enum.Enum):
-    """What can happen to one request."""
+    """The faults that can affect one request."""
 
     REQUEST_LOST = "request lost"
     """It never reaches the broker."""
@@ -66,10 +64,10 @@ class Upset:
 
     Attributes:
         request: class of the request.
-        mishap: what happens to it.
-        client: whose request, "" for anybody's.
-        code: that it is refused with.
-        delay_ms: by which it is delayed.
+        mishap: the fault.
+        client: client id of the sender, "" for any.
+        code: error code of a refusal.
+        delay_ms: additional delay.
     """
 
     request: type[GroupRequest]
@@ -86,10 +84,10 @@ class Network:
     Attributes:
         world: the world.
         delay_ms: of a request or an answer, one way.
-        request_loss: part of the requests that is lost.
-        answer_loss: part of the answers that is lost.
+        request_loss: lost fraction of the requests.
+        answer_loss: lost fraction of the answers.
         upsets: faults that wait for their request.
-        brokers: where requests go; set once both are made.
+        brokers: receive the requests; set after both objects exist.
     """
 
     world: World
@@ -105,30 +103,29 @@ class Network:
     _dice: random.Random = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Take the dice up."""
         self._dice = self.world.dice("network")
 
     # --- what a test or a deployment does ------------------------------------------------------
 
     def upset(self, upset: Upset) -> None:
-        """Register a fault for the next request that fits."""
+        """Register a fault for the next matching request."""
         self.upsets.append(upset)
 
     def cut(self, client: str, for_ms: int) -> None:
-        """Nothing gets through between a process and the brokers for a while."""
+        """Delay all messages between a process and the brokers for a while."""
         until_ms = self.world.now_ms + for_ms
         self._cut_until_ms[client] = max(until_ms, self._cut_until_ms.get(client, 0))
 
     def hold_up(self, client: str, lane: Lane, for_ms: int) -> None:
-        """Nothing gets through on one connection of a process for a while, on others it does.
+        """Delay all messages on one connection of a process for a while.
 
-        Once the connection is given up, the next one of its lane gets through.
+        If the connection is given up, the next connection of its lane works.
         """
         until_ms = self.world.now_ms + for_ms
         self._held_up_until_ms[client, lane] = until_ms
 
     def heal(self) -> None:
-        """Nothing is lost from now on, and cuts end."""
+        """End all cuts and lose no more messages."""
         self.request_loss = self.answer_loss = 0.0
         self._cut_until_ms.clear()
         self._held_up_until_ms.clear()
@@ -138,7 +135,7 @@ class Network:
         self.upsets.clear()
 
     def break_all(self) -> None:
-        """Every call on its way fails: the broker died."""
+        """Fail all pending calls because the broker died."""
         for calls in tuple(self._calls.values()):
             for call in tuple(calls):
                 self.fail(call)
@@ -146,7 +143,7 @@ class Network:
     # --- what a process does -------------------------------------------------------------------
 
     def send(self, process: Client, send: Send) -> None:
-        """Take a request off a process."""
+        """Send a request of a process."""
         connection = self._lanes.get((process, send.lane))
         if connection is None:
             connection = self._lanes[process, send.lane] = Connection()
@@ -170,7 +167,7 @@ class Network:
             world.transcript.sent(call)
 
     def close_lane(self, process: Client, lane: Lane) -> None:
-        """Give a connection up: what is on its way there fails."""
+        """Give up a connection and fail its pending calls."""
         connection = self._lanes.pop((process, lane), None)
         for call in tuple(self._calls.get(process, ())):
             if call.connection is connection:
@@ -178,7 +175,7 @@ class Network:
                 self.world.later(1, self.fail, call)
 
     def forget(self, process: Client) -> None:
-        """A process died: what it sent arrives all the same, and nobody hears the answers."""
+        """Handle the death of a process: its requests still arrive, but it gets no answers."""
         if not self._calls.get(process):
             self._calls.pop(process, None)
         for lane in Lane:
@@ -191,7 +188,7 @@ class Network:
         return low if low == high else between(self._dice, low, high)
 
     def _be_upset(self, call: Call) -> tuple[int, bool]:
-        """Let the first fault that fits happen; returns the delay and whether it is lost."""
+        """Apply the first matching fault; return the delay and whether the request is lost."""
         for upset in self.upsets:
             if isinstance(call.send.request, upset.request) and (
                 upset.client in {"", call.process.name}
@@ -207,16 +204,16 @@ class Network:
         return 0, False
 
     def _time_out(self, call: Call) -> None:
-        """Let a call that has to wait fail in time."""
+        """Schedule the timeout of a call that has to wait."""
         if not call.is_timed:
             call.is_timed = True
             self.world.at(call.due_ms, self._expire, call)
 
     def _expire(self, call: Call) -> None:
-        """No answer came in time: what stands behind the call would wait as well.
+        """Fail a call without an answer in time; calls behind it would wait as well.
 
-        Only the commit lane gets a new connection. The other one stays held up for as long as it is
-        said: what that does to joins is seen longer so than with a new connection.
+        Only the commit lane gets a new connection. The join lane stays held up for the given time,
+        because a new connection would hide the effect on joins.
         """
         if call.is_over:
             return
@@ -231,12 +228,12 @@ class Network:
             self._give_up(call.process, call.connection)
 
     def _give_up(self, process: Client, connection: Connection) -> None:
-        """Fail the calls of a connection, but for commits: these may still arrive."""
+        """Fail the calls of a connection except commits, which may still arrive."""
         for call in tuple(self._calls.get(process, ())):
             if call.connection is not connection:
                 continue
             if isinstance(call.send.request, OffsetCommitRequest):
-                continue  # it waits for its answer there
+                continue  # the commit waits for its answer on the old connection
             self.fail(call)
 
     def _held_until_ms(self, call: Call) -> int:
@@ -271,13 +268,13 @@ class Network:
                 self._time_out(call)
 
     def _tell_of_former_life(self, call: Call) -> None:
-        """A kept identity has no fence against its own former life, so checkers must know of it."""
+        """Record a late commit: a kept identity is not fenced from its former life."""
         request = call.send.request
         if isinstance(request, OffsetCommitRequest) and call.process.config.keeps_identity:
             self.world.fault(late_commit_of(request.member_id))
 
     def reply(self, call: Call, answer: Answer) -> None:
-        """Take an answer to its process."""
+        """Deliver an answer to its process."""
         if call.is_over:
             return
         call.is_replied = True
@@ -305,7 +302,7 @@ class Network:
         call.process.give(Answered(request_id=call.send.request_id, answer=answer))
 
     def fail(self, call: Call) -> None:
-        """No answer will come."""
+        """End a call without an answer."""
         if call.is_over:
             return
         self._finish(call)
@@ -325,7 +322,7 @@ class Network:
         )
 
     def _finish(self, call: Call) -> None:
-        """Take a call off the list; the next one of its connection is served."""
+        """Remove a call from the list and serve the next call of its connection."""
         call.is_over = True
         calls = self._calls[call.process]
         del calls[call]

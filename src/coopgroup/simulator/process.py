@@ -1,8 +1,8 @@
-"""`Process`: one life of a process: a session, its application, a clock of its own.
+"""`Process`: one life of a process, with a session, an application and its own clock.
 
-Rules of this file: the duties of a host stand in `coopgroup.session`, and this is one. A process
-that is paused takes nothing: what arrives meanwhile waits, and its own timers with it. When it goes
-on, the clock comes first: the session is woken before it hears what waited.
+It fulfils the duties of a host that `coopgroup.session` lists. A paused process handles no events:
+messages and timers wait until it resumes. After the pause the session is woken first, and then it
+receives the events that waited.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ _MILLION = 1_000_000
 
 @frozen(kw_only=True)
 class Seen:
-    """What a leader saw when it led, or looked over a group that it leads again.
+    """The topics and partitions that a leader knew when it last led or checked the group.
 
     Attributes:
         topics: names that the group subscribed to.
-        partitions: what existed of them.
+        partitions: existing partitions of these topics.
     """
 
     topics: tuple[str, ...] = ()
@@ -99,25 +99,25 @@ class Process:
 
     Attributes:
         world: the world.
-        network: its way to the brokers.
-        brokers: of which a leader learns what exists.
+        network: its connections to the brokers.
+        brokers: tell a leader which partitions exist.
         habits: of all processes.
-        name: which stays the same over its lives.
+        name: the same in all lives.
         config: of its member.
-        topics: what it subscribes to.
-        skew_ppm: by how much its clock runs fast, in millionths.
-        kept: who it was in its life before, None where that is not known.
-        seen: what it saw as a leader, in its life before at first, None for nothing.
-        application: set right after it is made, for each knows the other.
+        topics: subscribed topics.
+        skew_ppm: how much its clock runs fast, in millionths.
+        kept: identity from its former life, or None.
+        seen: knowledge as a leader, initially from its former life, or None.
+        application: set right after creation, because both objects refer to each other.
         session: the session.
         alive: False once it crashed or ended.
-        paused: whether it stands still.
-        withheld: whether it does no work because what it holds may be another's by now.
-        failed: what its member failed with, "" for nothing.
-        on_failure: called with the error that no retry mends.
-        on_end: called when its life is over.
-        on_keep: called with what is to be kept for the next life: who it is, and what it saw if it
-            leads, None for nothing.
+        paused: whether the process is paused.
+        withheld: whether it stops working because its resources may have a new owner.
+        failed: error message of a failed member, "" otherwise.
+        on_failure: called with an error that no retry can repair.
+        on_end: called when this life ends.
+        on_keep: called with data for the next life: the identity, and the knowledge of a leader
+            (None for a follower).
     """
 
     world: World
@@ -143,13 +143,12 @@ class Process:
     _deadline_ms: int | None = None
     _wakes_at_ms: int | None = None
     _wake_number: int = 0
-    # What told it that it leads again without a round, until it has its assignment.
+    # The answer that made it leader again without a round, until its assignment arrives.
     _returned: JoinGroupAnswer | None = None
-    # Member id and generation in which it leads though it decided no round of that.
+    # Member id and generation, if it leads a generation whose round it did not decide.
     _leads_as: tuple[str, int] | None = None
 
     def __attrs_post_init__(self) -> None:
-        """Make the session."""
         self.session = Session(member=new_member(self.config, self.kept))
         if self.kept is not None and self.seen is not None:
             self._leads_as = (self.kept.member_id, self.kept.generation)
@@ -163,7 +162,7 @@ class Process:
 
     @property
     def leads(self) -> bool:
-        """Whether its member leads its group as far as it knows, be it since an earlier life."""
+        """Whether its member knows itself as the leader, possibly since an earlier life."""
         member = self.session.member
         here = (member.member_id, member.generation)
         return self.session.policy_state is not None or self._leads_as == here
@@ -175,14 +174,14 @@ class Process:
 
     @property
     def identity(self) -> Identity:
-        """By what its next life proves who it was."""
+        """How its next life proves its identity."""
         if self.is_static:
             return Identity.STATIC
         return Identity.STATE_DIR if self.config.keeps_identity else Identity.NONE
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing is to be expected of it, as long as nothing happens."""
+        """Whether the process does nothing until an outside event."""
         member = self.session.member
         return (
             member.state is MemberState.STABLE
@@ -195,13 +194,13 @@ class Process:
     # --- life ----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin: subscribe and join."""
+        """Start the application, subscribe and join."""
         instance_id = self.config.instance_id or ""
         self.write(ProcessStarted(instance_id=instance_id, topics=self.topics))
         self.application.start()
         self.give(SubscriptionChanged(topics=self.topics))
         if self._leads_as is not None:
-            self.notice()  # what changed while it was away
+            self.notice()  # changes during its absence
 
     def close(self) -> None:
         """Close the consumer: stop, commit, leave, end."""
@@ -212,24 +211,24 @@ class Process:
                 self.application.close()
 
     def crash(self) -> None:
-        """Die at once."""
+        """End without stopping or committing."""
         if self.alive:
             self.application.freeze()
             self._end(EndCause.CRASHED)
 
     def stall(self) -> None:
-        """The application does not poll in time."""
+        """Report that the application does not poll in time."""
         self.give(ApplicationStalled())
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause the process."""
         if self.alive and not self.paused:
             self.paused = True
             if not self.withheld:
                 self._stand_still()
 
     def resume(self) -> None:
-        """Go on."""
+        """Resume the process and handle the events that waited."""
         if not self.alive or not self.paused:
             return
         self.paused = False
@@ -250,7 +249,7 @@ class Process:
         self.write(ProcessResumed())
 
     def _withhold(self) -> None:
-        """Duty 6: do no work on what may be another's; an answer may say that it is not."""
+        """Duty 6: pause work if the resources may have a new owner, until an answer arrives."""
         member, before = self.session.member, self.withheld
         self.withheld = bool(member.owned) and self._clock_ms() >= member.hold_until_ms
         if self.withheld is not before:
@@ -266,7 +265,7 @@ class Process:
     # --- what happens to it --------------------------------------------------------------------
 
     def later(self, delay_ms: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - any action
-        """Run something of the process itself after a time, if it lives and is not paused then."""
+        """Schedule an action; it waits during a pause and is dropped after the end."""
         self.world.later(delay_ms, self._run, action, arguments)
 
     def _run(self, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
@@ -278,7 +277,7 @@ class Process:
             action(*arguments)
 
     def give(self, event: SessionEvent) -> None:
-        """Give an event to the session and carry out what it asks for."""
+        """Pass an event to the session and execute its effects."""
         if not self.alive:
             return
         if self.paused:
@@ -305,7 +304,7 @@ class Process:
             self._look_over(answer)
 
     def write(self, record: Record) -> None:
-        """Write a record down."""
+        """Write a telemetry record."""
         member = self.session.member
         self.world.write(
             record, client=self.name, member=member.member_id, generation=member.generation
@@ -351,7 +350,7 @@ class Process:
         return now_ms + now_ms * self.skew_ppm // _MILLION if self.skew_ppm else now_ms
 
     def _world_ms(self, clock_ms: int) -> int:
-        """The first instant in which the process's clock shows that time, or a later one."""
+        """Return the first world time at which the process's clock shows `clock_ms` or more."""
         if not self.skew_ppm:
             return clock_ms
         world_ms = clock_ms * _MILLION // (_MILLION + self.skew_ppm) - 1
@@ -360,7 +359,7 @@ class Process:
         return world_ms
 
     def _wake_in_time(self) -> None:
-        """Wake the session when it wants to be; one timer is set at most, the earliest."""
+        """Schedule the wake-up of the session; only the earliest timer is kept."""
         deadline_ms, member = session_deadline_ms(self.session), self.session.member
         if deadline_ms is None:
             self._deadline_ms = None
@@ -368,7 +367,7 @@ class Process:
         due_ms = self._world_ms(deadline_ms)
         if backing_off(self.session):
             due_ms += between(self.world.dice("jitter"), 0, self.habits.jitter_ms)
-        if member.owned:  # its time to hold that ends when it ends, whatever is tried again
+        if member.owned:  # retries never extend the time to hold
             end_ms = member.lost_at_ms if self.withheld else member.hold_until_ms
             deadline_ms, due_ms = min(deadline_ms, end_ms), min(due_ms, self._world_ms(end_ms))
         self._deadline_ms = deadline_ms
@@ -389,7 +388,7 @@ class Process:
         deadline_ms = self._deadline_ms
         if deadline_ms is not None and deadline_ms <= self._clock_ms():
             self.give(Woken())
-        else:  # it has been put off meanwhile
+        else:  # postponed in the meantime
             self._wake_in_time()
 
     # --- its duty as a leader ------------------------------------------------------------------
@@ -401,15 +400,15 @@ class Process:
             self._leads_as = (answer.member_id, answer.generation)
 
     def _look_over(self, answer: JoinGroupAnswer) -> None:
-        """Look after the topics of a group whose round needed no decision (KIP-814)."""
+        """Watch the topics of a group whose round needed no decision (KIP-814)."""
         topics = read_members(answer.members, index_min=self.config.index_min).topics
         self.seen = Seen(topics=topics, partitions=self.brokers.existing().restrict_names(topics))
         if resources_digest(self.seen.partitions) != self.session.member.shared_digest:
-            self.seen = Seen(topics=topics)  # something changed while it was away
+            self.seen = Seen(topics=topics)  # changes during its absence
             self.notice()
 
     def _lead(self, duty: LeadRound) -> None:
-        """Duty 4: decide the round, a while later; what exists is looked up now."""
+        """Duty 4: look up the partitions now, and deliver the decision a while later."""
         world, habits = self.world, self.habits
         dice = world.dice("leader")
         request = read_members(duty.members, index_min=self.config.index_min)
@@ -437,23 +436,23 @@ class Process:
             again = RejoinRequested(reason="the last round moved nothing")
             self.later(self.habits.retry_ms, self.give, again)
         if self._changed() is not None:
-            self.notice()  # while the round was being decided
+            self.notice()  # changes during the decision
 
     def _check_lags(self, duty: CheckLags) -> None:
-        """Duty 4, too: look at the lags; what it comes to is known a while later."""
+        """Duty 4: check the lags now, and deliver the result a while later."""
         world, span = self.world, self.habits.lead_ms
         lags = self.application.load.lags(duty.resources, world.now_ms)
         checked = check_lags(duty, lags, assignor=self.habits.assignor)
         self.later(world.dice("leader").randint(span.low, span.high), self.give, checked)
 
     def _check_round(self, led: RoundLed) -> None:
-        """What no record shows: a sound round takes nothing from an owner that is to keep it."""
+        """Report a round that takes a resource from its rightful owner; no record shows this."""
         for record in led.led.records:
             if isinstance(record, RoundRefused):
                 self.world.object_to("leader", f"{self.name}: {'; '.join(record.violations)}")
         group, plan = led.led.decided.group, led.led.decided.plan
         stays = (group.owner == plan.target) & (group.owner != NOBODY) & group.assignable
-        if plan.stopping is not None:  # told to stop before the target was what it is now
+        if plan.stopping is not None:  # revoked before the current target was chosen
             stays[group.claim_resources[plan.stopping]] = False
         taken = stays & (plan.assigned != group.owner)
         if taken.any():
@@ -461,7 +460,7 @@ class Process:
             self.world.object_to("retained", f"{self.name} takes {resources} from their owners")
 
     def notice(self) -> None:
-        """Partitions changed; a leader notices it a little later."""
+        """Handle changed partitions: a leader notices them a little later."""
         span = self.habits.notice_ms
         delay_ms = self.world.dice("notices").randint(span.low, span.high)
         self.later(delay_ms, self._compare)
@@ -473,7 +472,7 @@ class Process:
             self.give(RejoinRequested(reason="partitions changed"))
 
     def _changed(self) -> Seen | None:
-        """What there is in place of what it saw, None where that is still so."""
+        """Return the current partitions, or None if they have not changed."""
         if self.seen is None:
             return None
         found = self.brokers.existing().restrict_names(self.seen.topics)

@@ -1,7 +1,7 @@
-"""What must hold of every run, read from its telemetry and from nothing else.
+"""Check the invariants that every run must satisfy. The only input is the telemetry of the run.
 
-The checkers stand outside the code under test: a member, a leader or a policy that deceives itself
-does not deceive them. What no record can show, the host writes down as a violation by itself.
+The checkers do not use the code under test. A member, leader or policy with a wrong state therefore
+cannot hide its error from them. The host itself reports violations that no record can show.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ __all__ = [
 
 @frozen(kw_only=True)
 class Expectations:
-    """What a run is measured by.
+    """The limits and expectations for one run.
 
     Attributes:
-        owned: what exists at the end and has a living subscriber.
-        calm_from_ms: since when nothing stood in the way of the group.
-        quiet_from_ms: since when the group must have been at rest.
+        owned: resources that exist at the end and have a living subscriber.
+        calm_from_ms: start of the last period without faults.
+        quiet_from_ms: time by which the group must be at rest.
         end_ms: end of the run.
-        slack_ms: time that a round may take to come about, and to end.
-        stop_max_ms: after which what has not stopped is lost; the rebalance time-out.
-        delay_ms: `scheduled_rebalance_timeout_ms` of the policy, None where it has none.
-        with_losses: whether what leaders do with losses can be told from the telemetry: all claim
-            what they have.
-        max_moves_per_round: of the policy, None where it has none.
-        move_interval_ms: of the policy, 0 where it has none.
-        is_eager: whether members give up everything in each round.
-        balance_cooldown_ms: of a policy that evens lags out, None where it does not.
+        slack_ms: longest time for a round to begin and end.
+        stop_max_ms: the rebalance timeout; a resource that has not stopped by then is lost.
+        delay_ms: `scheduled_rebalance_timeout_ms` of the policy, or None.
+        with_losses: whether the telemetry shows how leaders treat losses. It does if all members
+            claim their owned partitions.
+        max_moves_per_round: of the policy, or None.
+        move_interval_ms: of the policy, 0 without an interval.
+        is_eager: whether members revoke all partitions in each round.
+        balance_cooldown_ms: of a policy that balances lags, otherwise None.
     """
 
     owned: ResourceSet
@@ -81,12 +81,12 @@ class Expectations:
 def check_instants(
     telemetry: Sequence[Envelope], *, stop_max_ms: int, is_eager: bool = False
 ) -> Iterator[Violation]:
-    """All that must hold at every instant, also in the middle of a run.
+    """Yield violations of the invariants that hold at every instant, also in the middle of a run.
 
     Args:
         telemetry: of the run.
-        stop_max_ms: after which what has not stopped is lost; the rebalance time-out.
-        is_eager: whether members give up everything in each round.
+        stop_max_ms: the rebalance timeout; a resource that has not stopped by then is lost.
+        is_eager: whether members revoke all partitions in each round.
     """
     yield from check_single_owner(telemetry)
     yield from check_commits(telemetry)
@@ -97,7 +97,7 @@ def check_instants(
 
 
 def check_run(telemetry: Sequence[Envelope], expected: Expectations) -> tuple[Violation, ...]:
-    """All that must hold of a run that has ended, in order of time."""
+    """Return all violations of a run that has ended, in order of time."""
     found = list(
         check_instants(telemetry, stop_max_ms=expected.stop_max_ms, is_eager=expected.is_eager)
     )

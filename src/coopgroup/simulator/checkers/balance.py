@@ -1,4 +1,4 @@
-"""Who may ask for a round because lags are uneven, and when."""
+"""Check balancing rounds: which member may request a round because of uneven lags, and when."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ _CLOCKS_DIFFER: Final = 0.9  # a leader's clock may run fast
 def check_balance(
     telemetry: Sequence[Envelope], cooldown_ms: int, moves_max: int
 ) -> Iterator[Violation]:
-    """Only the leader asks, in a group at rest, a few moves at a time, and not again at once.
+    """Yield balancing requests that no leader of a group at rest may make.
+
+    A request must come from the leader, need few moves, and respect the cool-down.
 
     Args:
         telemetry: of the run.
-        cooldown_ms: of the policy: from a round that was asked for to the next look.
+        cooldown_ms: of the policy: time from a requested round to the next check of the lags.
         moves_max: how many resources one round may take from their owners.
     """
     led: dict[str, Envelope] = {}

@@ -1,4 +1,7 @@
-"""Committed offsets never go back, but where a former life of a kept member commits late."""
+"""Check that committed offsets never decrease.
+
+The only exception is a late commit from the former life of a member that kept its identity.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,10 @@ __all__ = ["check_commits"]
 
 
 def check_commits(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
-    """What the group coordinator accepts ascends in every partition.
+    """Yield commits that the group coordinator accepted although the offset decreased.
 
-    Nothing fences a member with a kept identity from what its former life had sent before it was
-    killed: such a commit may go back behind those of the same member, and behind nobody else's.
+    A member that keeps its identity is not fenced from the requests of its former life. Such a
+    late commit may lower the offsets of this member, but not those of another member.
     """
     newest: dict[Resource, tuple[int, str]] = {}
     for number, envelope in enumerate(telemetry):

@@ -1,12 +1,12 @@
-"""Who holds what, replayed from the telemetry: what the other checkers stand on.
+"""Replay from the telemetry which process holds which resource. Other checkers build on this.
 
-A process *holds* a resource from the moment in which its member learns that it was given it, until
-the application has given it up, lost it or died; a process that stands still holds nothing. That is
-more than to work on it: before the work is restored from what the last owner left, and after it the
-offsets are committed. Two that hold one resource at one instant can harm each other.
+A process begins to *hold* a resource when its member receives the assignment. It stops holding the
+resource when the application has given it up, lost it or died. A paused process holds no
+resource. Holding includes more than the work itself: restoring state comes before the work, and
+committing offsets comes after it. Two processes that hold one resource can harm each other.
 
-Rules of this file: times are half-open, from the begin up to but not including the end, so what
-begins and ends in one millisecond never was.
+Times are half-open: the start is included, the end is not. A holding that begins and ends in the
+same millisecond does not count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FOR_EVER_MS: Final = 1 << 62
 
 
 class Holding(NamedTuple):
-    """A stretch of time in which a process held a resource."""
+    """The time from start to end of a process's hold on a resource."""
 
     resource: Resource
     start_ms: int
@@ -50,7 +50,7 @@ class Holding(NamedTuple):
 
 
 def holdings(telemetry: Sequence[Envelope]) -> list[Holding]:
-    """Every stretch, ascending by resource and start; those at the end go on for ever."""
+    """Return all periods by resource and start; a period that is still open never ends."""
     hands: dict[str, _Hands] = {}
     found: list[Holding] = []
     for envelope in telemetry:
@@ -65,13 +65,13 @@ def holdings(telemetry: Sequence[Envelope]) -> list[Holding]:
 
 @define
 class _Hands:
-    """What a process holds, and since when.
+    """The resources that a process holds, with the start of each period.
 
     Attributes:
-        client: the process.
-        found: stretches that have ended.
-        since: begin of those that have not.
-        kept: what it held when it came to a stand.
+        client: name of the process.
+        found: periods that have ended.
+        since: start of each open period.
+        kept: resources that the process held when it was paused.
     """
 
     client: str
@@ -80,14 +80,13 @@ class _Hands:
     kept: tuple[Resource, ...] = ()
 
     def take(self, envelope: Envelope) -> None:
-        """Take one record."""
         at_ms, record = envelope.at_ms, envelope.record
         match record:
             case AssignmentReceived():
                 self.since.update(dict.fromkeys(record.gained, at_ms))
             case ResourcesStopped():
                 self.end(record.resources, at_ms)
-                if self.kept:  # it stands still, but for what it gives up
+                if self.kept:  # paused, except for stopping these
                     self.kept = tuple(one for one in self.kept if one not in record.resources)
             case ProcessPaused():
                 self.kept = tuple(self.since)
@@ -101,7 +100,7 @@ class _Hands:
                 pass
 
     def end(self, resources: Iterable[Resource], at_ms: int) -> None:
-        """End the stretches of some resources."""
+        """End the open periods of the resources."""
         for resource in resources:
             start_ms = self.since.pop(resource, at_ms)
             if start_ms < at_ms:
@@ -109,7 +108,7 @@ class _Hands:
 
 
 def check_single_owner(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
-    """No two processes hold one resource at the same instant."""
+    """Yield each instant at which two processes hold the same resource."""
     last: Holding | None = None
     for holding in holdings(telemetry):
         if last is not None and last.resource == holding.resource:
@@ -127,15 +126,15 @@ def check_single_owner(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
 @define
 class _Life:
-    """What one life of a process was told, and did.
+    """The assignments and actions in one life of a process.
 
     Attributes:
-        stop_max_ms: after which what has not stopped is lost.
-        held: given, and not given up.
-        working: what it works on.
-        told: what it was told to stop.
-        lost: with its membership.
-        objections: what was wrong with the last record.
+        stop_max_ms: time after which a resource that has not stopped is lost.
+        held: assigned resources that the process has not given up.
+        working: resources that the process consumes.
+        told: resources that the member must revoke.
+        lost: resources that the process lost with its membership.
+        objections: errors in the last record.
     """
 
     stop_max_ms: int
@@ -146,7 +145,6 @@ class _Life:
     objections: list[str] = field(factory=list)
 
     def take(self, envelope: Envelope) -> None:
-        """Take one record of the life."""
         record = envelope.record
         match record:
             case AssignmentReceived():
@@ -183,7 +181,7 @@ class _Life:
         if record.reason is StopReason.LOST:
             lost = self.lost
             if record.duration_ms >= self.stop_max_ms:
-                lost = lost | self.told  # what takes too long to stop is lost, too
+                lost = lost | self.told  # a resource that takes too long to stop is lost, too
             self._must_be_empty(record.resources - lost, "loses, and has not lost,")
         self.held -= record.resources
         self.working -= record.resources
@@ -196,15 +194,15 @@ class _Life:
 
 
 def check_pairs(telemetry: Sequence[Envelope], *, stop_max_ms: int) -> Iterator[Violation]:
-    """Assigned, worked on, and then revoked or lost or closed: each in its turn, each once.
+    """Yield violations of the order: assigned, consumed, then revoked, lost or closed, each once.
 
-    What nobody told a member to stop, and what it did not lose, it never stops: that is how a
-    retained resource is never paused. And what it was only told to stop it stops and commits; it
-    may not call it lost before its time is over.
+    A member never stops a resource that it was not told to revoke and did not lose. This proves
+    that retained resources are never paused. A member that must revoke a resource stops it and
+    commits its offsets. It may report the resource as lost only after the rebalance timeout.
 
     Args:
         telemetry: of the run.
-        stop_max_ms: after which what has not stopped is lost; the rebalance time-out.
+        stop_max_ms: the rebalance timeout; a resource that has not stopped by then is lost.
     """
     lives: dict[str, _Life] = {}
     for envelope in telemetry:

@@ -1,8 +1,8 @@
-"""What one leader, round after round, does with what members lost.
+"""Check how a leader treats lost resources from round to round.
 
-Only rounds are compared that one process led one after the other, all members' word in hand: then
-the leader knew all that the telemetry shows, and its policy has no excuse. Where leaders change,
-`check_heard_delays` holds the new one to what the members had been told.
+Two rounds are compared only if the same process led both and could read all members. Such a leader
+knew everything that the telemetry shows, so an error is the fault of its policy. If the leader
+changes, `check_heard_delays` compares the new leader with the delays that members had heard.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Waits:
 
     Attributes:
         delay_ms: for the owner of a lost resource.
-        interval_ms: from one round that moves something to the next, 0 for no pause.
-        tolerance_ms: by which a time may be off.
+        interval_ms: from one round with moves to the next, 0 for no pause.
+        tolerance_ms: permitted deviation of a time.
     """
 
     delay_ms: int
@@ -53,17 +53,17 @@ class Waits:
 
 @frozen(kw_only=True)
 class _Round:
-    """A round as its leader wrote it down.
+    """A round as its leader recorded it.
 
     Attributes:
-        at_ms: when it was decided, which is written down a little later.
-        client: process of the leader, and which of its memberships.
+        at_ms: time of the decision; the record follows a little later.
+        client: process of the leader, and the number of its membership.
         generation: of the round.
-        led: what it decided.
-        held: by member id, what it had after the round, of those that said so.
-        kept: the same of what it had claimed in the round.
+        led: the decision.
+        held: resources after the round by member id, for members that reported them.
+        kept: the part of `held` that the member had claimed in the round.
         sound: whether the leader could read all members, and decided the round.
-        leader_heard: whether the leader heard its own decision.
+        leader_heard: whether the leader received its own decision.
     """
 
     at_ms: int
@@ -77,7 +77,7 @@ class _Round:
 
 
 def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
-    """Each loss waits as long as it should, no shorter and no longer, and for whom it should.
+    """Yield losses that wait too short, too long, or for the wrong member.
 
     Args:
         telemetry: of the run.
@@ -104,8 +104,9 @@ def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violat
         else:
             lost = after.led.lost if after.sound else EMPTY
             since = dict.fromkeys(lost, (after.at_ms, _UNKNOWN))
-        # What a leader could not read hides losses, and no move: what its last round asked for and
-        # is still being stopped is no second move, and the interval since then goes on.
+        # An unreadable member hides losses, but no moves. A resource that the last round revoked
+        # and that is still being stopped is not a second move. The interval since that round
+        # continues.
         last = before.led if before is not None and follows else None
         moved_ms = moved_ms if follows else None
         if _moves(last, after.led):
@@ -116,14 +117,14 @@ def check_losses(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violat
 
 
 def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[Violation]:
-    """A delay that members were told of ends when they were told, if another one leads by then.
+    """Yield waits that a new leader extends beyond the end that members had been told.
 
-    A leader that is new goes by what its members know. They tell it when they join, so the time
-    from that join to the decision may come on top each time. The join that counts is the last one
-    before the decision: while a leader decides, members may join the next round already.
+    A new leader only knows the delays that members report when they join. The wait may therefore
+    grow each time by the time from the join to the decision. The last join before the decision
+    counts, because members may join the next round while the leader decides.
 
-    A leader that revokes cannot announce a delay. It remembers the deadline that it took from its
-    members, so the same time may come on top in the rounds that it leads right after.
+    A leader that revokes resources cannot announce a delay. It keeps the deadline that its members
+    reported. The rounds that it leads right after may therefore extend the wait by the same time.
     """
     ears: dict[str, _Ear] = {}
     client_of: dict[str, str] = {}
@@ -151,7 +152,7 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
             if told is None or told.ends_ms is None or not record.lost & told.lost:
                 continue
             if told.leader == envelope.client:
-                continue  # it knows of each loss what the members do not
+                continue  # the leader knows of each loss more than its members
             late[name] = max(late.get(name, 0), ear.decided_ms - told.joined_by(ear.decided_ms))
             on_top_ms = late[name] + waits.tolerance_ms + waits.delay_ms // 20
             if record.scheduled_rebalance_timeout_ms and until_ms > told.ends_ms + on_top_ms:
@@ -161,13 +162,13 @@ def check_heard_delays(telemetry: Sequence[Envelope], waits: Waits) -> Iterator[
 
 
 def _may_be_a_pause(record: RoundLed, waits: Waits) -> bool:
-    """Whether what was announced may be the time of paced moves, before that of the losses."""
+    """Return whether the announced delay may be the pause between moves."""
     return waits.interval_ms > 0 and bool(record.waiting)
 
 
 @frozen(kw_only=True)
 class _Taken:
-    """What a leader took from its members in a round in which something was lost.
+    """The delays that a leader learned from its members in a round with lost resources.
 
     Attributes:
         generation: of the round.
@@ -180,14 +181,14 @@ class _Taken:
 
 @define
 class _Ear:
-    """What a process was told of delays.
+    """The delays that a process was told.
 
     Attributes:
-        ends_ms: when the one that runs ends, None for none.
-        lost: what was lost in the round that said so.
-        leader: process that led it.
-        joins_ms: when it joined, ascending.
-        decided_ms: when it decided a round last.
+        ends_ms: end of the current delay, or None.
+        lost: resources lost in the round that announced the delay.
+        leader: process that led this round.
+        joins_ms: times of its joins, ascending.
+        decided_ms: time of the last round that this process decided.
     """
 
     ends_ms: int | None = None
@@ -197,12 +198,12 @@ class _Ear:
     decided_ms: int = 0
 
     def joined_by(self, at_ms: int) -> int:
-        """When it joined last, up to a time; 0 if it never did."""
+        """Return the time of the last join up to `at_ms`, or 0."""
         joins = bisect_right(self.joins_ms, at_ms)
         return self.joins_ms[joins - 1] if joins else 0
 
     def take(self, envelope: Envelope, lost: ResourceSet, leader: str) -> None:
-        """Take a record of the process; what the last round left waiting, and who led it."""
+        """Apply a record of the process; `lost` and `leader` belong to the last round."""
         record, at_ms = envelope.record, envelope.at_ms
         match record:
             case ProcessStarted() | ProcessEnded() | StateChanged(after="losing"):
@@ -221,7 +222,7 @@ class _Ear:
 
 
 def _rounds(telemetry: Sequence[Envelope]) -> Iterator[_Round]:
-    """Rounds in order; one that was refused, or led without every member's word, is not sound."""
+    """Yield the rounds in order; a refused round or an unreadable member makes a round unsound."""
     received: dict[int, list[Envelope]] = {}
     unsound: set[tuple[str, int]] = set()
     for one in telemetry:
@@ -272,7 +273,7 @@ def _round(
 
 
 def _follows(before: _Round, after: _Round) -> bool:
-    """Whether the leader of a round led the one before too, and knows that it was heard."""
+    """Return whether the same leader led both rounds in a row and received the first decision."""
     return (
         after.client == before.client
         and after.generation == before.generation + 1
@@ -282,7 +283,7 @@ def _follows(before: _Round, after: _Round) -> bool:
 
 @define(kw_only=True)
 class _Step:
-    """Two rounds of one leader, and what is known of losses between them."""
+    """Two consecutive rounds of one leader, and the losses known between them."""
 
     before: _Round
     after: _Round
@@ -293,27 +294,27 @@ class _Step:
 
     @property
     def fresh(self) -> tuple[str, ...]:
-        """Members of this round that the last one did not have."""
+        """Members of this round that were not in the last round."""
         known = set(self.before.led.members)
         return tuple(member for member in self.after.led.members if member not in known)
 
     @property
     def departed(self) -> tuple[str, ...]:
-        """Members of the last round that this one does not have."""
+        """Members of the last round that are not in this round."""
         there = set(self.after.led.members)
         return tuple(member for member in self.before.led.members if member not in there)
 
     @property
     def _bereft(self) -> set[str]:
-        """Members that departed and may have had something: all that did not say otherwise.
+        """Departed members that may have held resources: all that did not report an empty set.
 
-        Where there are two of them, who comes gets what one of them had, and the rest waits.
+        If two such members departed, a newcomer gets the share of one. The second share waits.
         """
         held = self.before.held
         return {member for member in self.departed if held.get(member) != EMPTY}
 
     def since_now(self) -> dict[Resource, tuple[int, str]]:
-        """When each resource that is lost now was lost, and by which member."""
+        """Return the time of loss and the former owner of each resource that is lost now."""
         owner = {r: member for member in self.departed for r in self._had(member)}
         return {
             resource: self.since.get(resource, (self.after.at_ms, owner.get(resource, _UNKNOWN)))
@@ -321,7 +322,7 @@ class _Step:
         }
 
     def objections(self) -> Iterator[str]:
-        """What is wrong."""
+        """Yield everything that is wrong with this step."""
         before, after, now_ms = self.before.led, self.after.led, self.after.at_ms
         if not self.departed and (new := after.lost - before.lost):
             yield f"{new.to_dict()} is called lost though nobody departed"
@@ -348,7 +349,10 @@ class _Step:
         return bool(instance) and any(self.identities.get(m) == instance for m in self.fresh)
 
     def _kept_from_newcomers(self) -> Iterator[str]:
-        """One member without a static id departed; who comes without one is taken for it."""
+        """Yield resources that a newcomer did not get though it must pass for the departed member.
+
+        This applies if exactly one dynamic member departed: a dynamic newcomer replaces it.
+        """
         waiting = (*self.since.values(), *self.since_now().values())
         owners = {owner for _, owner in waiting} | self._bereft
         if not self.after.led.lost:
@@ -361,7 +365,7 @@ class _Step:
                 yield f"{self.after.led.lost.to_dict()} is kept from {member}, which is new"
 
     def _given_early(self) -> Iterator[str]:
-        """What was given to others before its owner's time was over."""
+        """Yield resources that other members got before the wait for their owner was over."""
         early_ms = self.after.at_ms + self.waits.tolerance_ms + self.waits.delay_ms // 20
         owner_of = {r: (self.after.at_ms, m) for m in self.departed for r in self._had(m)}
         owner_of |= self.since
@@ -381,7 +385,7 @@ class _Step:
             yield f"{list(given.values())} are given away before their time"
 
     def _had(self, member: str) -> ResourceSet:
-        """What a member that departed had claimed, and was not to give up."""
+        """Return the resources that a departed member had claimed and was not told to revoke."""
         return self.before.kept.get(member, EMPTY) - self.before.led.revoked
 
 
@@ -403,7 +407,7 @@ def _moves(before: RoundLed | None, after: RoundLed) -> bool:
 
 
 def _hasty(after: _Round, moved_ms: int | None, waits: Waits) -> Iterator[str]:
-    """Moves before the interval is over."""
+    """Yield a complaint if resources move before the interval is over."""
     if not waits.interval_ms or moved_ms is None:
         return
     passed_ms = after.at_ms - moved_ms
@@ -412,7 +416,7 @@ def _hasty(after: _Round, moved_ms: int | None, waits: Waits) -> Iterator[str]:
 
 
 def _identities(telemetry: Sequence[Envelope]) -> tuple[dict[str, str], dict[str, set[str]]]:
-    """Static id of every member that has one, and topics of every member, by member id."""
+    """Return the static id of each static member, and the topics of each member, by member id."""
     process: dict[str, ProcessStarted] = {}
     identities: dict[str, str] = {}
     topics: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""What members do with what they are told: they hear what the leader said, and act on it."""
+"""Check that members receive the leader's decisions and act on them."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["check_members"]
 
-# Answers after which a member is out of its generation; after any other it holds on to its own.
+# After these errors a member has left its generation. After any other error it keeps its
+# assignment.
 _FENCED = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH")
 
 
 def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> Iterator[Violation]:
-    """Members hear of rounds and delays to come, rejoin when they should, and lose when they must.
+    """Yield members that miss an announcement, do not rejoin, or lose resources without a reason.
 
     Args:
         telemetry: of the run.
-        is_eager: whether members give up everything in each round, and rejoin only then.
+        is_eager: whether members revoke all partitions in each round, and rejoin only then.
     """
     yield from _check_announcements(telemetry)
     lost_ms: dict[str, int] = {}
@@ -55,15 +56,15 @@ def check_members(telemetry: Sequence[Envelope], *, is_eager: bool = False) -> I
 
 
 def _keeps_claims(request: str, error: str) -> bool:
-    """KAFKA-14016: a sync that came too late says nothing of what is held."""
+    """Return whether the member keeps its claims: its SyncGroup was only too late (KAFKA-14016)."""
     return request == "SyncGroup" and error == "ILLEGAL_GENERATION"
 
 
 def _next_state(telemetry: Sequence[Envelope], number: int) -> str:
-    """State that a member enters with the assignment of a record."""
+    """Return the state that the member enters with the assignment, or ""."""
     client, at_ms = telemetry[number].client, telemetry[number].at_ms
     for later in range(number + 1, len(telemetry)):
-        envelope = telemetry[later]  # no slice: it would be copied for each assignment
+        envelope = telemetry[later]  # no slice: each assignment would copy it
         if envelope.at_ms != at_ms:
             break
         if envelope.client == client and isinstance(envelope.record, StateChanged):
@@ -72,13 +73,16 @@ def _next_state(telemetry: Sequence[Envelope], number: int) -> str:
 
 
 def _check_announcements(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
-    """Everybody hears what the leader announced; of two leaders of a generation, of one of them."""
+    """Yield members that heard a different announcement than the leader made.
+
+    If two leaders led a generation, the announcement of either is right.
+    """
     said: dict[int, set[tuple[bool, int]]] = {}
     for one in telemetry:
         if isinstance(one.record, RoundLed):
             delay_ms = one.record.scheduled_rebalance_timeout_ms
             announced = {(one.record.follow_up, delay_ms)}
-            if one.record.revoked:  # who is still stopping something is told so once more
+            if one.record.revoked:  # members that are still stopping resources are told again
                 announced.add((True, delay_ms))
             said.setdefault(one.generation, set()).update(announced)
     for one in telemetry:

@@ -1,4 +1,4 @@
-"""Once nothing happens any more, the group is at rest and everything has its owner."""
+"""Check that the group is at rest at the end of a run, and that every resource has an owner."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def check_rest(
     end_ms: int,
     slack_ms: int = 0,
 ) -> Iterator[Violation]:
-    """At the end all that is subscribed is worked on, and nothing goes on for ever.
+    """Yield resources that are not consumed at the end, and rounds that never cease.
 
-    Lags may be uneven at any time; the rounds that come of it may still go on.
+    Lags may become uneven at any time, so the check is skipped after a late balancing request.
 
     Args:
         telemetry: of the run.
-        expected: what exists at the end, with a living subscriber.
-        quiet_from_ms: since when no round may have come about.
+        expected: resources that exist at the end and have a living subscriber.
+        quiet_from_ms: time by which all rounds must have begun.
         end_ms: end of the run.
         slack_ms: time that a round may take.
     """
@@ -75,7 +75,7 @@ def _objections(
 def _at_the_end(
     telemetry: Sequence[Envelope],
 ) -> tuple[dict[str, str], dict[str, set[Resource]]]:
-    """State of every living process, and what each works on."""
+    """Return the state of every living process, and the resources that each consumes."""
     states: dict[str, str] = {}
     working: dict[str, set[Resource]] = {}
     for envelope in telemetry:

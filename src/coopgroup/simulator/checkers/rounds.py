@@ -1,4 +1,4 @@
-"""What leaders may ask for, and when: revocations, rations, delays."""
+"""Check the leader's decisions: revocations, moves per round, and delays."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ __all__ = ["check_delays", "check_ration", "check_retained"]
 
 
 def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
-    """A member is told to stop only what the leader of its round takes away.
+    """Yield members that must stop a resource which the leader of their round did not revoke.
 
-    A generation that two leaders led, of which one was lost with its broker, says nothing; and a
-    leader cannot say what it takes from a member that it cannot read.
+    A generation with two leaders proves nothing, because the round of one was lost with its broker.
+    The same holds for a member that its leader cannot read: the leader does not know which
+    resources it takes from this member.
     """
     unreadable = {
         (one.generation, one.record.member_id)
@@ -55,15 +56,15 @@ def check_retained(telemetry: Sequence[Envelope]) -> Iterator[Violation]:
 
 
 def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Iterator[Violation]:
-    """No round begins to take more from rightful owners than the ration.
+    """Yield rounds that begin to take more resources from rightful owners than permitted.
 
-    What moves stands among those that the leader says wait for their present owner; what must be
-    stopped because it is gone, or because its claim was not rightful, is no move. Nor is what the
-    round before asked for already, and was not heard or is still being stopped.
+    A resource moves if the leader reports it as waiting for its present owner. Deleted resources
+    and contested claims are not moves. Resources that the last round already revoked do not count
+    again: their owner did not receive that assignment, or is still stopping them.
 
     Args:
         telemetry: of the run.
-        max_moves_per_round: the ration.
+        max_moves_per_round: upper limit of moves.
     """
     asked = EMPTY
     for envelope in telemetry:
@@ -84,13 +85,13 @@ def check_ration(telemetry: Sequence[Envelope], max_moves_per_round: int) -> Ite
 def check_delays(
     telemetry: Sequence[Envelope], delay_ms: int, slack_ms: int, calm_from_ms: int, end_ms: int
 ) -> Iterator[Violation]:
-    """Nothing that was lost waits longer than the delay and a bound.
+    """Yield lost resources that wait longer than the delay plus `slack_ms`.
 
     Args:
         telemetry: of the run.
         delay_ms: `scheduled_rebalance_timeout_ms` of the policy.
-        slack_ms: the bound: time for a round to come about.
-        calm_from_ms: since when nothing stood in the way of a round.
+        slack_ms: time for a round to begin.
+        calm_from_ms: start of the last period without faults.
         end_ms: end of the run.
     """
     since: dict[Resource, int] = {}
