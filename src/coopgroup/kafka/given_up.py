@@ -1,9 +1,8 @@
 """Connections that were given up for new calls, while some of their calls still wait for answers.
 
-A closed connection takes no request back: the broker, or a proxy before it, may hold an
-OffsetCommit and serve it after newer ones of the next connection. The committed offset would go
-back. So the old connection stays open until each such call has its answer, or its own deadline has
-passed.
+Closing a connection does not take a request back. The broker, or a proxy before it, may hold an
+OffsetCommit and serve it after newer commits of the next connection. The committed offset would go
+back. So the old connection stays open until each such call has its answer or is past its deadline.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _Call = TypeVar("_Call")
 
 @define(eq=False)
 class GivenUpConnections(Generic[_Call]):
-    """Those of one channel."""
+    """The given-up connections of one channel."""
 
     _calls: dict[KafkaConnection, dict[_Call, None]] = field(factory=dict, init=False)
 
     def keep(self, connection: KafkaConnection, calls: Iterable[_Call]) -> None:
-        """Keep a connection open for some calls."""
+        """Keep a connection open for the given calls."""
         self._calls[connection] = dict.fromkeys(calls)
 
     def end(self, call: _Call) -> None:
-        """Close a connection when the last call on it has ended."""
+        """End a call; close its connection if this was its last call."""
         for connection, calls in tuple(self._calls.items()):
             if call in calls:
                 del calls[call]
@@ -46,7 +45,7 @@ class GivenUpConnections(Generic[_Call]):
                     abort(connection, "given up, and no call waits there any longer")
 
     def close(self, reason: str) -> list[_Call]:
-        """Close all connections; returns the calls that waited there."""
+        """Close all connections and return the calls that waited on them."""
         kept, self._calls = self._calls, {}
         for connection in kept:
             abort(connection, reason)
@@ -54,10 +53,10 @@ class GivenUpConnections(Generic[_Call]):
 
 
 def abort(connection: KafkaConnection, reason: str) -> None:
-    """Close a connection at once; the kernel discards what the other end has not yet taken.
+    """Close a connection immediately, and discard all bytes still to be sent.
 
-    Without the linger option the kernel goes on sending for minutes, and an OffsetCommit that timed
-    out would arrive after newer ones when a cut of the network ends.
+    Without the linger option the kernel would go on sending for minutes. An OffsetCommit that timed
+    out would arrive after newer ones when a network partition ends.
     """
     if connection.closed:
         return
@@ -65,5 +64,6 @@ def abort(connection: KafkaConnection, reason: str) -> None:
     if sock is not None:
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    # Not a close without an error: that one waits for what a dead peer never takes.
+    # Pass an error: a close without one waits until the peer has taken all bytes, and a dead peer
+    # takes none.
     connection.close(wire_errors.KafkaConnectionError(reason))

@@ -1,10 +1,10 @@
 """Errors of the group's own connections, for the application's `error_cb`.
 
-librdkafka is in no group here, so it knows nothing of these errors. They are told in its words
-where it has words for them: a coordinator that does not answer is `_TRANSPORT`, a refused login is
-`_AUTHENTICATION`. Refusals that belong to a rebalance are no errors: the member handles them.
+librdkafka is not a member of the group, so it does not see these errors. They are reported with
+librdkafka's codes: a coordinator that does not answer is `_TRANSPORT`, a refused login is
+`_AUTHENTICATION`. Refusals that belong to a rebalance are not errors: the member handles them.
 
-Rule of this file: `error_cb` runs on the application's thread, in `poll`, as there.
+Rule of this file: `error_cb` runs on the application's thread, in `poll`, as with librdkafka.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _CODES: Final = {
     ErrorCode.UNAUTHENTICATED.name: KafkaError._AUTHENTICATION,  # noqa: SLF001
     ErrorCode.UNSUPPORTED_BY_BROKER.name: KafkaError._UNSUPPORTED_FEATURE,  # noqa: SLF001
 }
-# librdkafka, too, keeps the same error back for so long.
+# librdkafka suppresses a repeated error for the same time.
 _AGAIN_S: Final = 30.0
 
 
 @define(eq=False)
 class GroupErrors:
-    """Tells errors of one consumer's group.
+    """Reports the errors of one consumer's group.
 
     Attributes:
         error_cb: the application's callback.
-        inbox: where calls wait for `poll`.
+        inbox: holds calls until the next `poll`.
     """
 
     error_cb: Callable[[KafkaError], Any]
@@ -50,7 +50,7 @@ class GroupErrors:
     _told_at_s: dict[str, float] = field(factory=dict, init=False)
 
     def hear(self, record: Record) -> None:
-        """Hear of a record of telemetry, on the group's thread."""
+        """Report a refused request, on the group's thread; ignore all other records."""
         if not isinstance(record, RequestRefused):
             return
         code = _CODES.get(record.error)
@@ -63,9 +63,9 @@ class GroupErrors:
         self.inbox.call_soon(lambda: error_cb(error))
 
     def fail(self, error: KafkaError) -> None:
-        """Tell that the group refused the member, on the application's thread.
+        """Report that the group refused the member, on the application's thread.
 
         Raises:
-            BaseException: what the callback raises.
+            BaseException: raised by the callback.
         """
         self.error_cb(error)

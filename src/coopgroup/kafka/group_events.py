@@ -1,8 +1,8 @@
-"""Events on their way to the group's thread, from any thread; answers overtake the others.
+"""Events on their way to the group's thread, from any thread; answers overtake other events.
 
-An application that commits each record can ask faster than the thread takes. Behind thousands of
-commits the answer to a heartbeat would come too late to renew the lease. Events of one thread keep
-their order: what overtakes comes from the threads of the transport and of the leader only.
+An application that commits each record can post faster than the thread takes. Behind thousands of
+commits, the answer to a heartbeat would come too late to renew the lease. Events of one thread keep
+their order: only the transport's thread and the leader's thread post overtaking events.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CODE_OF_FAILURE: Final = {
 
 
 class _Token(enum.Enum):
-    """Wakes the thread for an event that overtakes; it may have been taken by then."""
+    """Wakes the thread for an overtaking event; the thread may have taken the event already."""
 
     OVERTAKEN = "overtaken"
 
 
 @define(eq=False)
 class GroupEvents:
-    """The queue of one member."""
+    """The event queue of one member."""
 
     _queue: queue.SimpleQueue[SessionEvent | _Token | None] = field(
         factory=queue.SimpleQueue, init=False
@@ -51,7 +51,7 @@ class GroupEvents:
     _first: deque[SessionEvent] = field(factory=deque, init=False)
 
     def put(self, event: SessionEvent) -> None:
-        """Add an event; neither waits nor takes a lock that a signal handler could meet."""
+        """Add an event without waiting, and without a lock that a signal handler could meet."""
         if isinstance(event, _OVERTAKING):
             self._first.append(event)
             self._queue.put(_Token.OVERTAKEN)
@@ -59,17 +59,17 @@ class GroupEvents:
             self._queue.put(event)
 
     def end(self) -> None:
-        """Have `take` return None once it has given all that came before."""
+        """Make `take` return None after all earlier events."""
         self._queue.put(None)
 
     def take(self, timeout_s: float | None) -> SessionEvent | None:
         """Take the next event, on the group's thread.
 
         Args:
-            timeout_s: how long to wait, in seconds; None for as long as it takes.
+            timeout_s: how long to wait, in seconds; None waits without limit.
 
         Returns:
-            The event, `Woken` if none came in time, None at the end.
+            The event, `Woken` after the timeout, None at the end.
         """
         if self._first:
             return self._first.popleft()
@@ -83,7 +83,7 @@ class GroupEvents:
 
 
 def outcome_event(request_id: int, outcome: Answer | TransportFailure) -> SessionEvent:
-    """Return what the outcome of a request means to the session."""
+    """Return the session event for the outcome of a request."""
     if isinstance(outcome, TransportFailure):
         code = CODE_OF_FAILURE[outcome.kind]
         return RequestFailed(request_id=request_id, code=code, message=outcome.message)

@@ -1,13 +1,17 @@
 """The group metadata that a transactional producer sends along with offsets (KIP-447).
 
-confluent-kafka takes it as bytes that librdkafka wrote. Ours must carry the generation and member
-id of our own membership, which librdkafka does not know, so they are written here in the same
-form (librdkafka's rd_kafka_consumer_group_metadata_write, version 2): a magic word, the generation
-as a native int32, then group id and member id, each ended by a zero byte, a byte that says whether
-an instance id follows (0) or not (1), and the instance id, ended by a zero byte.
+confluent-kafka takes the metadata as bytes that librdkafka wrote. librdkafka does not know the
+generation and member id of our membership, so this file writes the bytes in the same format
+(librdkafka's rd_kafka_consumer_group_metadata_write, version 2):
 
-A group coordinator does not check offsets that come without a generation and a member id. So the
-fence of the last membership stays after a loss: the offsets of a zombie are refused.
+- a magic word;
+- the generation as a native int32;
+- group id and member id, each ended by a zero byte;
+- a byte: 0 if an instance id follows, 1 if not;
+- the instance id, ended by a zero byte.
+
+A group coordinator does not check offsets without a generation and a member id. So the fence of the
+last membership stays after a loss: the offsets of a zombie are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ _MAGIC: Final = b"CGMDv2:"
 
 @frozen
 class Fence:
-    """What a group coordinator checks before it takes offsets of a transaction.
+    """The identity that a coordinator checks before it accepts transactional offsets.
 
     Attributes:
         member_id: id of the member in its last membership, "" before the first.
@@ -42,9 +46,9 @@ class Fence:
     def after(self, member: Member) -> Fence:
         """Return the fence after a step of the member.
 
-        The generation is that of the last join, not that of the last sync: between the two the
-        coordinator refuses the generation before, and takes transactional offsets of the new one
-        (other offsets have to wait for the sync).
+        The generation is that of the last join, not of the last sync. Between the two, the
+        coordinator refuses the old generation and accepts transactional offsets of the new one.
+        Other offsets have to wait for the sync.
         """
         if member.generation == NO_GENERATION or (
             member.generation == self.generation and member.member_id == self.member_id
@@ -54,7 +58,7 @@ class Fence:
 
 
 def encode_group_metadata(config: MemberConfig, fence: Fence) -> bytes:
-    """Write the metadata of a member."""
+    """Return the metadata of a member as bytes."""
     instance_id = config.instance_id
     return b"".join(
         (

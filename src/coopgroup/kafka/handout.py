@@ -1,11 +1,11 @@
 """Records that were fetched and not handed out yet.
 
-librdkafka gives records in batches far cheaper than one by one, and counts a record as consumed
-once it gave it. So what the application has not got yet waits here, and the position of a
-partition is that of its first record that waits.
+Taking records from librdkafka in batches is far cheaper than one by one. But librdkafka counts a
+record as consumed once it has returned it. So records wait here until the application takes them,
+and the position of a partition is the offset of its first waiting record.
 
-Rules of this file: records of a partition keep their order; those of a paused partition wait
-aside; those of a partition that is given up are dropped, for its next owner reads them again.
+Rules of this file: records of a partition keep their order. Records of a paused partition wait
+aside. Records of a revoked or lost partition are dropped, because the next owner reads them again.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ Partition: TypeAlias = tuple[str, int]
 
 
 def partition_of(message: Message) -> Partition:
-    """Which partition a record or event is of; ("", -1) for an error that is of none."""
+    """Return the partition of a record or event; ("", -1) for an error without a partition."""
     topic, partition = message.topic(), message.partition()
     return ("" if topic is None else topic, -1 if partition is None else partition)
 
 
 @define(eq=False)
 class HandOut:
-    """The records that wait; only the application's thread changes it.
+    """The waiting records; only the application's thread changes it.
 
     Attributes:
-        ready: to be handed out next, in order. The deque stays the same object for ever.
-        rearranged: how often records came to it, or left it, in any other way than the usual ones.
-        leaving: records on their way to the application. They wait until they are there: the
-            handler of a signal may close the consumer meanwhile, or end the way by raising.
+        ready: records to hand out next, in order. The deque is never replaced.
+        rearranged: number of changes to `ready` other than adding at the end and taking from the
+            start.
+        leaving: records on their way to the application. They stay here until they arrive, because
+            a signal handler may close the consumer meanwhile, or raise.
     """
 
     ready: deque[Message] = field(factory=deque, init=False)
@@ -50,7 +51,7 @@ class HandOut:
 
     @property
     def paused(self) -> frozenset[Partition]:
-        """Partitions whose records wait aside."""
+        """Return the partitions whose records wait aside."""
         return frozenset(self._aside)
 
     def add(self, messages: Iterable[Message]) -> None:
@@ -63,13 +64,13 @@ class HandOut:
             (self.ready if waiting is None else waiting).append(message)
 
     def peek(self, count: int) -> list[Message]:
-        """The next records, up to a number; they stay until `take` is told that they went."""
+        """Return the next records, at most `count`, without removing them."""
         if len(self.ready) <= count:
             return list(self.ready)
         return list(islice(self.ready, count))
 
     def take(self, count: int) -> None:
-        """Forget the first records: the application has them."""
+        """Remove the first `count` records, which the application has received."""
         if count >= len(self.ready):
             self.ready.clear()
             return
@@ -77,10 +78,10 @@ class HandOut:
             self.ready.popleft()
 
     def put_back(self, messages: Sequence[Message]) -> None:
-        """Have records wait again that were leaving and reached nobody.
+        """Put back records that were leaving and did not reach the application.
 
         Args:
-            messages: the first that waited before; some of them may wait still, as the first.
+            messages: the leaving records, in order; the later part may still be in `ready`.
         """
         self.leaving = ()
         first = self.ready[0] if self.ready else None
@@ -88,20 +89,23 @@ class HandOut:
         self.ready.extendleft(reversed(messages[:gone]))
 
     def drop(self, partitions: Iterable[Partition]) -> None:
-        """Forget partitions that are given up, and that they were paused."""
+        """Remove the records of partitions that are given up, and forget that they were paused."""
         gone = frozenset(partitions)
         for partition in gone:
             self._aside.pop(partition, None)
         self._keep(lambda message: partition_of(message) not in gone)
 
     def skip(self, partition: Partition) -> None:
-        """Forget what waits of a partition that goes on elsewhere; it stays paused if it was."""
+        """Remove the records of a partition that continues at another offset.
+
+        A paused partition stays paused.
+        """
         if partition in self._aside:
             self._aside[partition] = []
         self._keep(lambda message: partition_of(message) != partition)
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Put the records of partitions aside, those to come too."""
+        """Put the present and future records of partitions aside."""
         for partition in partitions:
             self._aside.setdefault(partition, [])
         for message in self.ready:
@@ -111,26 +115,26 @@ class HandOut:
         self._keep(lambda message: partition_of(message) not in self._aside)
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Hand out what was put aside, before anything that comes later."""
+        """Hand out the records that were put aside, before any later record."""
         self.rearranged += 1
         for partition in partitions:
             self.ready.extendleft(reversed(self._aside.pop(partition, [])))
 
     def first_waiting(self) -> Mapping[Partition, Message]:
-        """The first record that waits of every partition that has one; from any thread."""
+        """Return the first waiting record of each partition, from any thread."""
         first: dict[Partition, Message] = {}
         for message in self._all():
             first.setdefault(partition_of(message), message)
         return first
 
     def last_waiting(self) -> Mapping[Partition, Message]:
-        """The last record that waits of every partition that has one."""
+        """Return the last waiting record of each partition."""
         return {partition_of(message): message for message in self._all()}
 
     def _all(self) -> list[Message]:
-        """All records, the older ones of each partition first; those that leave may come twice."""
+        """Return all records, oldest first in each partition; leaving records may occur twice."""
         aside = [message for messages in tuple(self._aside.values()) for message in messages]
-        # A copy of the deque is made in one go, so another thread may take records meanwhile.
+        # Copying a deque is atomic, so another thread may take records meanwhile.
         ready = self.ready.copy()
         return [one for one in (*self.leaving, *aside, *ready) if one.error() is None]
 

@@ -1,22 +1,23 @@
-"""Who a member was, kept in a file, so that its next process comes back as the same member.
+"""Keep a member's identity in a file, so that its next process returns as the same member.
 
-Rules of this file: whoever holds a slot holds its lock, and only then reads and writes it; content
-that is not what was written means "no identity", never an error.
+Rules of this file: only the holder of a slot's lock reads and writes the slot. Damaged content
+means "no identity", never an error.
 
-Theory of operation. A directory has numbered slots for each group, one file each. A consumer takes
-a free one for its life. The lock is one of POSIX (fcntl): it ends with its process, however that
-ends, and a forked child does not inherit it, which would keep the slot from the next process. But
-such locks do not hold among consumers of one process, and end when the process closes any
-descriptor of the file; so what this process holds is remembered, and not even opened again.
+Theory of operation. A directory has numbered slots for each group, one file each. A consumer holds
+a free slot for its lifetime. The lock is a POSIX lock (fcntl). It ends with its process, even after
+a crash. A forked child does not inherit it; otherwise the child would keep the slot from the next
+process. But POSIX locks do not exclude consumers of the same process, and they end when the process
+closes any descriptor of the file. So this module remembers the slots that this process holds, and
+does not open their files again.
 
-Whoever can write to a file can have two processes believe that they are one member. So nothing is
-taken from a directory or a file that another user may write to, or that is a symbolic link: the
-directory is opened once, checked by its descriptor, and its files are opened relative to it.
+A user who can write to a file can make two processes believe that they are one member. So a
+directory or a file is refused if another user may write to it or if it is a symbolic link. The
+directory is opened once and checked by its descriptor. Its files are opened relative to it.
 
-A file is written in place, for a lock is one of the file and not of its name. What a write that
-was interrupted leaves behind does not have the checksum that it says. Nothing is flushed to the
-disk: that matters when a whole machine goes down, which takes longer than a session lasts, and an
-identity that is too old is found out by the group coordinator.
+A file is written in place, because a lock belongs to the file and not to its name. An interrupted
+write leaves content with a wrong checksum. Nothing is flushed to the disk. A flush would only help
+if the whole machine goes down, which takes longer than a session lasts. The group coordinator
+refuses an outdated identity.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ __all__ = ["IdentitySlot", "slot_path", "take_slot"]
 
 _KEY: Final = "coopgroup.state.dir"
 _VERSION: Final = 1
-# Of a round in another protocol than ours, of which earlier releases know nothing.
+# For an identity with another protocol than coopgroup's, which earlier releases do not know.
 _VERSION_WITH_PROTOCOL: Final = 2
 _SLOTS_MAX: Final = 1_000
 _BYTES_MAX: Final = 64 * 1024 * 1024
-_READABLE_MAX: Final = 60  # characters of the group's name in that of a file
+_READABLE_MAX: Final = 60  # characters of the group's name in a file's name
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK, a pipe under the file's name could hang the constructor.
+# Without O_NONBLOCK, a pipe with the file's name could hang the constructor.
 _FILE_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _ROOT: Final = 0
@@ -63,14 +64,14 @@ _Content: TypeAlias = tuple[KeptIdentity | None, SeenTopics | None, int | None]
 
 @define
 class _Held:
-    """Slots that consumers of this process hold, by device and number of the file."""
+    """Slots that consumers of this process hold, by device and inode number of the file."""
 
     files: set[tuple[int, int]] = field(factory=set)
-    # A signal handler may close another consumer while this one is made.
+    # Reentrant: a signal handler may close another consumer while this thread makes one.
     lock: threading.RLock = field(factory=threading.RLock)
 
     def forget(self) -> None:
-        """In a forked child, which holds nothing; the lock may have been taken when it forked."""
+        """Reset in a forked child, which holds no slot; the lock may be taken at the fork."""
         self.files = set()
         self.lock = threading.RLock()
 
@@ -81,15 +82,16 @@ os.register_at_fork(after_in_child=_held.forget)
 
 @define(eq=False)
 class IdentitySlot:
-    """A slot that is held.
+    """A held slot.
 
     Attributes:
         path: its file.
         group_id: the group.
-        kept: who the member was that held it before; None for nobody.
-        seen: what that one saw when it led the round of `kept`; None if another member led it.
-        next_round_in_ms: how long after that round, in ms, it was to ask for another one as the
-            leader; None for never.
+        kept: identity of the member that held the slot before; None without one.
+        seen: topics that this member saw when it led the round of `kept`; None if another member
+            led.
+        next_round_in_ms: time from that round to the next one that the leader was to request, in
+            ms; None for no next round.
     """
 
     path: Path
@@ -108,17 +110,17 @@ class IdentitySlot:
         seen: SeenTopics | None = None,
         next_round_in_ms: int | None = None,
     ) -> None:
-        """Write who the member is now, None for nobody; after `release` without effect.
+        """Write the member's identity, None to erase it; without effect after `release`.
 
         Args:
-            identity: who it is.
-            seen: what it saw if it led the round; else nobody would notice partitions that
-                appear while the leader's process is down.
-            next_round_in_ms: time until it is to ask for another round as the leader, in ms. It is
-                kept as a duration, for the clock of another life may have begun anew.
+            identity: the identity to keep.
+            seen: topics that the member saw if it led the round. Without them no member would
+                notice partitions that appear while the leader's process is down.
+            next_round_in_ms: time until the leader is to request another round, in ms. A duration
+                is stored, because the clock of the next process may start anew.
 
         Raises:
-            OSError: it cannot be written; then nobody, or nobody later than before, is kept.
+            OSError: the file cannot be written; then the file keeps no identity or an earlier one.
         """
         with self._lock:
             if self._descriptor is None or os.getpid() != self._home_pid:
@@ -131,7 +133,7 @@ class IdentitySlot:
             _write(self._descriptor, line)
 
     def release(self) -> None:
-        """Let others have the slot, with what is kept in it."""
+        """Free the slot for other processes; its content stays."""
         with self._lock:
             if self._descriptor is None:
                 return
@@ -143,10 +145,10 @@ class IdentitySlot:
 
 
 def slot_path(folder: str, group_id: str, number: int) -> Path:
-    """The file of a slot.
+    """Return the path of a slot's file.
 
-    Its name begins with as much of the group's as is safe in any file system; the rest tells
-    groups apart whose names begin alike, or differ by what is not safe or by upper and lower case.
+    The name begins with the safe characters of the group's name. A digest distinguishes groups
+    whose names begin alike, or differ only in unsafe characters or in case.
     """
     readable = re.sub(r"[^a-zA-Z0-9_-]", "_", group_id)[:_READABLE_MAX]
     digest = hashlib.sha256(group_id.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -154,19 +156,19 @@ def slot_path(folder: str, group_id: str, number: int) -> Path:
 
 
 def take_slot(folder: str, group_id: str, warn: Callable[..., None]) -> IdentitySlot:
-    """Take a free slot of a group: the first in which somebody is kept, else the first of all.
+    """Take the first free slot of a group that keeps an identity, else the first free slot.
 
-    Not simply the first: a slot whose member has left the group may be free before one whose
-    process is to be restarted.
+    The first free slot alone would be wrong: its member may have left the group, while a later slot
+    belongs to a process that restarts.
 
     Args:
-        folder: the directory; it is made if it does not exist.
+        folder: the directory; it is created if it does not exist.
         group_id: the group.
-        warn: gets an event and its fields where the content of a file is damaged.
+        warn: called with an event and its fields if the content of a file is damaged.
 
     Raises:
-        ConfigurationError: no file can be made, or locked, in the directory, or it has too many, or
-            users other than its owner may write to it.
+        ConfigurationError: no file can be created or locked in the directory, or the directory has
+            too many files, or users other than its owner may write to it.
     """
     try:
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -183,7 +185,7 @@ def take_slot(folder: str, group_id: str, warn: Callable[..., None]) -> Identity
 
 
 def _open_folder(folder: Path) -> int:
-    """Open the directory, so that what is checked is what is used.
+    """Open the directory, so that the checked directory is the one used.
 
     Raises:
         OSError: it cannot be opened.
@@ -204,7 +206,7 @@ def _check_owner(what: str, status: os.stat_result, remedy: str) -> None:
     """Refuse a directory or a file that another user may write to.
 
     Raises:
-        ValueError: see above.
+        ValueError: another user owns it or may write to it.
     """
     if status.st_uid not in {os.geteuid(), _ROOT}:
         raise ValueError(f"{what} belongs to user {status.st_uid}: {remedy}")
@@ -241,7 +243,7 @@ def _take(folder: str, descriptor: int, group_id: str, warn: Callable[..., None]
 
 
 def _status(path: Path, folder: int) -> os.stat_result | None:
-    """The status of a file, of the link itself if it is one; None if there is no such file."""
+    """Return the status of a file, not following links; None if it does not exist."""
     try:
         return os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -249,7 +251,7 @@ def _status(path: Path, folder: int) -> os.stat_result | None:
 
 
 def _hold(path: Path, folder: int, group_id: str, warn: Callable[..., None]) -> IdentitySlot | None:
-    """Hold a slot; None when another process or consumer holds it."""
+    """Hold a slot; return None if another process or consumer holds it."""
     with _held.lock:
         status = _status(path, folder)
         if status is not None and _number(status) in _held.files:
@@ -265,7 +267,7 @@ def _hold(path: Path, folder: int, group_id: str, warn: Callable[..., None]) -> 
             raise
         file = _number(os.fstat(descriptor))
         _held.files.add(file)
-    # Without the lock from here on: `warn` runs the application's log handlers.
+    # Release the lock first: `warn` runs the application's log handlers.
     try:
         kept, seen, next_round_in_ms = _read(content, path, group_id, warn)
     except BaseException:
@@ -355,7 +357,7 @@ def _encode(
     }
     if identity.protocol:
         row["protocol"] = identity.protocol
-    if next_round_in_ms is not None:  # earlier releases pass it over
+    if next_round_in_ms is not None:  # earlier releases ignore it
         row["next_round_in_ms"] = next_round_in_ms
     line = json.dumps(row | {"checksum": _checksum(row)}).encode() + b"\n"
     if len(line) > _BYTES_MAX:
@@ -364,12 +366,13 @@ def _encode(
 
 
 def _decode(content: bytes, group_id: str) -> _Content:
-    """Read what `_encode` wrote.
+    """Read the output of `_encode`.
 
     Raises:
-        ValueError, LookupError, TypeError, AttributeError, RecursionError: it did not write this.
+        ValueError, LookupError, TypeError, AttributeError, RecursionError: the content is damaged.
     """
-    # What follows is of a longer one that was written before, and not cut off any more.
+    # After the first line, the file may contain the rest of an earlier, longer line: an interrupted
+    # write did not truncate it.
     row: Any = json.loads(content.split(b"\n", 1)[0])
     if row.pop("checksum") != _checksum(row):
         raise ValueError("the checksum differs")
@@ -388,9 +391,9 @@ def _decode(content: bytes, group_id: str) -> _Content:
 
 
 def _counts(seen: SeenTopics) -> dict[str, int] | None:
-    """How many partitions each topic had; None for a topic with a gap, which Kafka never has.
+    """Return the partition count of each topic; None if a topic has a gap, which Kafka never has.
 
-    A connector (index -1) and its tasks count together, below 0.
+    A negative count is that of a connector (index -1) with its tasks.
     """
     counts = dict.fromkeys(seen.topics, 0)
     for name, indices in seen.partitions.items():

@@ -1,8 +1,8 @@
-"""The leader's looks at the lags between rounds, on a thread of their own.
+"""Check the lags between rounds, for the leader, on a separate thread.
 
-Rules of this file: a look may never cost the group anything. It runs off the group's thread and is
-bounded in time; one at a time, and an assignor that is deciding a round is not asked for another
-opinion meanwhile. A look that fails is tried again when the next one is due.
+Rules of this file: a check must never cost the group anything. It does not run on the group's
+thread, it is bounded in time, and only one runs at a time. It does not call an assignor that is
+deciding a round. After a failed check, the next one runs at its regular time.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 @define(eq=False)
 class LagWatcher:
-    """Looks at lags for the driver.
+    """Checks lags for the driver.
 
     Attributes:
-        leader: whose look-ups, assignor and time limit count, and whose turn it may be.
+        leader: provides the look-ups, the assignor, the time limit and the lock of the assignor.
         post: gives events to the driver, from any thread.
-        sink: for what went wrong.
+        sink: logs failures.
     """
 
     leader: RoundLeader
@@ -43,10 +43,11 @@ class LagWatcher:
     _thread: threading.Thread | None = field(default=None, init=False)
     _fails: bool = field(default=False, init=False)
     _stopped: bool = field(default=False, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)  # of thread and stop
+    # guards `_thread` and `_stopped`
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def start(self, duty: CheckLags) -> None:
-        """Look in the background; left out while the last look is still under way."""
+        """Check in the background, unless the last check is still running."""
         try:
             with self._lock:
                 if self._stopped or (self._thread is not None and self._thread.is_alive()):
@@ -57,11 +58,11 @@ class LagWatcher:
                 )
                 thread.start()
                 self._thread = thread
-        except RuntimeError as error:  # no thread is to be had
+        except RuntimeError as error:  # no thread is available
             self._warn(one_line(error))
 
     def stop(self) -> None:
-        """End the look under way; call it after the leader's look-ups were closed."""
+        """End the running check; call this after the leader's look-ups were closed."""
         with self._lock:
             self._stopped = True
             thread = self._thread
@@ -86,7 +87,7 @@ class LagWatcher:
             self.post(checked)
 
     def _warn(self, reason: str) -> None:
-        """Say once that looks fail, until one does not."""
+        """Log that checks fail, once until a check succeeds."""
         if not self._fails and not self._stopped:
             self.sink.warn("lag_check_failed", error=reason)
         self._fails = True

@@ -1,10 +1,10 @@
 """Warns when the group's thread ran too late to send its heartbeats in time.
 
 Python runs one thread at a time. A C call that keeps the global interpreter lock (GIL) stops the
-group's thread, and a stopped process or an overloaded machine does the same. librdkafka sends its
-heartbeats from threads that need no GIL; this package does not. If the call outlasts
+group's thread. A stopped process or an overloaded machine has the same effect. librdkafka sends its
+heartbeats from threads that need no GIL; this package does not. If the delay exceeds
 `session.timeout.ms`, the coordinator drops the member. The lease still holds: the member hands out
-nothing that another member may own.
+no record of a partition that another member may own.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ _TOO_LATE: Final = f"the coordinator may have dropped the member, for {_CAUSE}"
 
 @define(eq=False)
 class LateThread:
-    """Measures the delays of one thread, and warns at most once a minute of each kind.
+    """Measures the delays of one thread, and warns at most once a minute for each kind of delay.
 
     Attributes:
         session_timeout_ms: delay at which the coordinator drops the member.
-        warn: gets an event and its fields.
+        warn: called with an event and its fields.
     """
 
     session_timeout_ms: int
     warn: Callable[..., None]
-    # By whether the session may have ended: when to be quiet until, and warnings left out since.
+    # Keyed by whether the session may have ended: end of the quiet time, and warnings left out in
+    # it.
     _quiet_until_s: dict[bool, float] = field(factory=dict, init=False)
     _left_out: dict[bool, int] = field(factory=dict, init=False)
 
@@ -47,7 +48,7 @@ class LateThread:
         """Warn if the thread runs now and was due much earlier.
 
         Args:
-            due_s: when the thread had to run, on the clock of `now_s`; infinite for never.
+            due_s: time at which the thread had to run, on the clock of `now_s`; infinite if never.
         """
         at_s = now_s()
         late_s = at_s - due_s

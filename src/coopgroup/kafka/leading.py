@@ -1,13 +1,14 @@
-"""The leader's duty on a thread of its own: look up, decide, in bounded time.
+"""Lead rounds on a separate thread: look up, decide, in bounded time.
 
-Rules of this file: a round is always answered. Lags that cannot be looked up are those of the
-last look-up, else 0; metadata that cannot be looked up, an assignor that takes too long, or
-anything that is raised, gives the round that moves nothing, and another round is asked for a
-little later. The time limit covers everything from the first byte that is read.
+Rules of this file: a round is always answered. If lags cannot be looked up, the last known lags
+count, else 0. A round moves nothing if its metadata cannot be looked up, if the assignor takes too
+long, or if anything raises. Then the leader requests another round a little later. The time limit
+covers everything from the first decoded byte on.
 
-All rounds of a rebalance use the lags of its first round. Lags change all the time: with new lags
-in each round a lag-aware assignor finds other places, takes partitions from their owners, and so
-causes one more round. A group that lags by a few records only would rebalance without end.
+All rounds of a rebalance use the lags of its first round, because lags change all the time. With
+new lags in each round, a lag-aware assignor would choose a new target, take partitions from their
+owners, and so cause one more round. A group that lags by only a few records would rebalance without
+end.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RoundLeader", "SeenTopics"]
 
-# After a round that moved nothing: long enough not to spin, short enough not to be an outage. What
-# keeps failing is tried less and less often, for each try is a rebalance of the whole group.
+# Delay after a round that moved nothing: long enough not to spin, short enough not to be an outage.
+# The delay doubles with each failure, because each try is a rebalance of the whole group.
 _RETRY_AFTER_S: Final = 1.0
 _RETRY_AFTER_S_MAX: Final = 30.0
 _STOP_TIMEOUT_S: Final = 2.0
@@ -47,11 +48,11 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 @frozen(kw_only=True)
 class SeenTopics:
-    """What a leader saw when it led; one value, so that both parts are of the same look-up.
+    """Topics and partitions that a leader saw; one value, because both are of one look-up.
 
     Attributes:
         topics: names that the group subscribed to, ascending.
-        partitions: what existed of them.
+        partitions: the existing partitions of these topics.
     """
 
     topics: tuple[str, ...] = ()
@@ -60,12 +61,12 @@ class SeenTopics:
 
 @define(eq=False)
 class _Round:
-    """A round under way.
+    """A round in progress.
 
     Attributes:
-        duty: what is to be decided.
-        once: whoever gets it gives the outcome, and keeps it.
-        request: the members as far as they are read.
+        duty: the round to decide.
+        once: acquired, and never released, by the thread that gives the outcome.
+        request: the decoded members; None before.
     """
 
     duty: LeadRound
@@ -78,16 +79,16 @@ class RoundLeader:
     """Decides rounds for the driver.
 
     Attributes:
-        assignor: says where.
-        policy: says when.
-        lookup: metadata and lags.
-        timeout_ms: bound of a round, look-ups included.
+        assignor: decides WHERE resources go.
+        policy: decides WHEN they move.
+        lookup: looks up metadata and lags.
+        timeout_ms: time limit of a round, look-ups included.
         post: gives events to the driver, from any thread.
-        sink: for what went wrong.
+        sink: logs failures.
         read: decodes the members' subscriptions.
-        seen: topics of the last round that was led here, and what existed of them since.
-        turn: held by who asks the assignor. One decision at a time: it need not be fit for two
-            threads, and one that hangs must not gather more and more of them.
+        seen: topics of the last round led here, with their partitions at the latest look-up.
+        turn: held while the assignor runs. An assignor need not be thread-safe, and an assignor
+            that hangs must not accumulate threads.
     """
 
     assignor: Assignor
@@ -100,44 +101,45 @@ class RoundLeader:
     seen: SeenTopics = field(factory=SeenTopics)
     turn: threading.Lock = field(factory=threading.Lock, init=False)
     _lags: Lags | None = field(default=None, init=False)
-    _goes_on_in: int | None = field(default=None, init=False)  # generation that uses `_lags` again
+    _goes_on_in: int | None = field(default=None, init=False)  # generation that reuses `_lags`
     _refusals: int = field(default=0, init=False)
     _threads: list[threading.Thread] = field(factory=list, init=False)
     _stopped: bool = field(default=False, init=False)
-    _lock: threading.Lock = field(factory=threading.Lock, init=False)  # of these two, and `seen`
+    # guards `_threads`, `_stopped` and `seen`
+    _lock: threading.Lock = field(factory=threading.Lock, init=False)
 
     def start(self, duty: LeadRound) -> None:
-        """Decide a round in the background; exactly one outcome counts, the first."""
+        """Decide a round in the background; only the first outcome counts."""
         led = _Round(duty)
         try:
             self._launch(threading.Thread(target=self._lead, args=(led,)))
-        except RuntimeError as error:  # no thread is to be had
+        except RuntimeError as error:  # no thread is available
             self._refuse(led, one_line(error))
 
     def look_over(
         self, members: tuple[JoinedMember, ...], shared_digest: int | None, *, has_notes: bool
     ) -> None:
-        """Begin to look after the topics of a group whose leader came back, in the background.
+        """Begin to watch the topics of a group whose leader returned, in the background.
 
-        Where something changed while it was away a round is asked for, and as soon as it can be
-        where that cannot be looked up, or is not known. In a protocol of other clients that is
-        never known, and a round may stop everybody: there it asks for none.
+        If the partitions changed meanwhile, request a round. If the look-up fails or the digest is
+        not known, the round is requested as soon as possible. Protocols of other clients have no
+        digest, and a round may stop all members: then no round is requested.
 
         Args:
             members: of the group.
-            shared_digest: `resources_digest` of what there was to share when the group had its
-                last round; None where that is not known.
-            has_notes: whether the group speaks a protocol whose leaders note that digest.
+            shared_digest: `resources_digest` of the resources in the group's last round; None if
+                unknown.
+            has_notes: whether leaders of the group's protocol note that digest.
         """
         arguments = (members, shared_digest, self.seen)
         kinds = {"has_notes": has_notes}
         try:
             self._launch(threading.Thread(target=self._look, args=arguments, kwargs=kinds))
-        except RuntimeError as error:  # no thread is to be had
+        except RuntimeError as error:  # no thread is available
             self.sink.warn("topics_unavailable", error=str(error))
 
     def stop(self) -> None:
-        """End what is under way, look-ups included; an assignor at work is waited for briefly."""
+        """End rounds and look-ups in progress; wait briefly for a running assignor."""
         self.lookup.close()
         deadline = now_s() + _STOP_TIMEOUT_S
         with self._lock:
@@ -153,7 +155,7 @@ class RoundLeader:
         """Note partitions that appeared or vanished, unless a round was led since `before`.
 
         Returns:
-            Whether it was noted.
+            Whether they were noted.
         """
         with self._lock:
             if self.seen is not before:
@@ -178,7 +180,7 @@ class RoundLeader:
         found = ResourceSet() if metadata is None else metadata.resources
         with self._lock:
             if self.seen is not before:
-                return  # a round was led since
+                return  # a round was led meanwhile
             self.seen = SeenTopics(topics=request.topics, partitions=found)
         changed = metadata is not None and resources_digest(found) != shared_digest
         if changed and has_notes:
@@ -198,7 +200,7 @@ class RoundLeader:
         try:
             self._launch(timer)
             led.request = self.read(led.duty.members)
-            if self.turn.acquire(timeout=self.timeout_ms / 1000):  # else the timer answers
+            if self.turn.acquire(timeout=self.timeout_ms / 1000):  # otherwise the timer answers
                 try:
                     self._decide(led, led.request)
                 finally:
@@ -256,7 +258,7 @@ class RoundLeader:
         event = RejoinRequested(reason="the last round moved nothing")
         try:
             self._launch(threading.Timer(wait_s, self.post, (event,)))
-        except RuntimeError:  # no thread is to be had: too early is better than never
+        except RuntimeError:  # no thread is available: better too early than never
             self.post(event)
 
     def _metadata(self, request: RoundRequest) -> TopicMetadata | None:
@@ -269,7 +271,7 @@ class RoundLeader:
     def _lags_of_rebalance(self, duty: LeadRound, metadata: TopicMetadata) -> Lags | None:
         """Return the lags of the rebalance that this round is part of.
 
-        A round whose predecessor was led elsewhere, or that shares new partitions, begins anew.
+        Look lags up again if another member led the last round, or if there are new partitions.
         """
         known = self._lags
         is_next = duty.generation == self._goes_on_in

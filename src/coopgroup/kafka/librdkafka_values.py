@@ -1,6 +1,7 @@
-"""Values of librdkafka's keys: text, numbers and switches as it spells them.
+"""Values of librdkafka's keys: text, numbers and switches as librdkafka spells them.
 
-Rule of this file: what is wrong is a `ConfigurationError` that names the key and what it may be.
+Rule of this file: a wrong value is a `ConfigurationError` that names the key and the allowed
+values.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def text(value: object) -> str:
 def choice(
     configuration: Mapping[str, Any], key: str, allowed: tuple[str, ...], default: str
 ) -> str:
-    """Return one of the allowed values (in lower case), however the user's letters are cased.
+    """Return one of the allowed values in lower case; the user's spelling may have any case.
 
     Raises:
-        ConfigurationError: the value is none of them.
+        ConfigurationError: the value is not allowed.
     """
     value = text(configuration.get(key, default)).lower()
     if value not in allowed:
@@ -49,7 +50,7 @@ def whole(configuration: Mapping[str, Any], key: str, default: int, minimum: int
     """Return a whole number of at most 31 bits.
 
     Raises:
-        ConfigurationError: the value is no number, or less than the minimum, or too large.
+        ConfigurationError: the value is not a number, less than the minimum, or too large.
     """
     value = configuration.get(key, default)
     try:

@@ -1,9 +1,9 @@
-"""What the leader and the subscription look up in the cluster: topics, partitions, lags.
+"""Look up topics, partitions and lags in the cluster, for the leader and the subscription.
 
-Rules of this file: every look-up is bounded in time and runs on the caller's thread, which must
-not be one that heartbeats depend on. librdkafka asks brokers for metadata and end offsets. What
-only a group coordinator knows is asked over connections of our own (`offset_lookup`), which are
-not the member's: thousands of offsets must not hold up its heartbeats.
+Rules of this file: each look-up is bounded in time and runs on the caller's thread. Heartbeats must
+not depend on that thread. librdkafka asks brokers for metadata and end offsets. Committed offsets
+come from the group coordinator over separate connections (`offset_lookup`). The member's own
+connections are not used, because thousands of offsets would hold up its heartbeats.
 """
 
 from __future__ import annotations
@@ -40,15 +40,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterLookup"]
 
-# How long a look-up without an answer may hold up `close`.
+# How long a look-up without an answer may delay `close`.
 _CLOSE_CHECK_S: Final = 0.05
-# A topic that was there is believed to be gone when no answer has had it for so long.
+# A known topic counts as deleted after this time without an answer that contains it.
 _VANISHED_AFTER_S: Final = 2.0
-# A controller that was waited for in vain may be an outage: racks are asked for again after this.
+# Time until racks are asked for again after no controller answered: that may have been an outage.
 _DESCRIBE_AGAIN_S: Final = 600.0
-# Two look-ups that are closer than this do not tell what comes in: the rounds of one rebalance.
+# Minimum time between the look-ups that measure arrivals. The rounds of one rebalance are too
+# close.
 _ARRIVALS_OVER_S: Final = 5.0
-# What brokers say of one topic: it is not there, or its name is refused.
+# Errors about a single topic: it does not exist, or its name is refused.
 _ABOUT_TOPIC: Final = frozenset(
     {
         "POLICY_VIOLATION",
@@ -57,16 +58,16 @@ _ABOUT_TOPIC: Final = frozenset(
         "UNKNOWN_TOPIC_OR_PART",
     }
 )
-# Time and memory of librdkafka grow with the square of the names in one request.
+# librdkafka's time and memory grow with the square of the names in one request.
 _DESCRIBED_AT_ONCE: Final = 1_000
 
 
 @define(eq=False)
 class _Memory:
-    """What was found last of each topic, and since when topics are missing that were there.
+    """The last known state of each topic, and since when known topics are missing.
 
-    A broker that is behind with its metadata knows fewer topics than there are. Who believed it at
-    once would take all partitions of such a topic away from everybody.
+    A broker with outdated metadata knows fewer topics than exist. Without this memory, all members
+    would lose all partitions of such a topic.
     """
 
     _found: dict[str, tuple[int, ...]] = field(factory=dict, init=False)
@@ -74,7 +75,7 @@ class _Memory:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a topic that was there is missing in the last answer."""
+        """Return whether a known topic is missing in the last answer."""
         return not self._found.keys().isdisjoint(self._missing_since_s)
 
     def confirmed(
@@ -83,16 +84,16 @@ class _Memory:
         found: Mapping[str, Sequence[int]],
         unclear: Mapping[str, BaseException],
     ) -> Mapping[str, tuple[int, ...]]:
-        """What exists: what was found, and topics that one answer says have just vanished.
+        """Return the existing topics: the found topics, and topics missing only briefly.
 
         Args:
-            wanted: all topics that matter; what is known of others is forgotten.
-            found: indices of the partitions of those that were found, by topic.
-            unclear: errors of topics that may exist. Such a topic is what it was.
+            wanted: all topics that matter; the memory of other topics is erased.
+            found: partition indices of the found topics, by topic.
+            unclear: errors of topics that may exist. These topics keep their last known state.
 
         Raises:
-            BaseException: the error of a topic that may exist, if it was never found. The topic
-                would be taken away from its owners if it counted as missing.
+            BaseException: the error of a topic that may exist and was never found. If such a topic
+                counted as missing, its owners would lose it.
         """
         for name, error in unclear.items():
             if name not in self._found:
@@ -112,21 +113,22 @@ class _Memory:
         return self._found
 
     def confirmed_names(self, found: Iterable[str]) -> tuple[str, ...]:
-        """The same for all topics that there are: their names, ascending."""
+        """Return the names of all existing topics, ascending, confirmed as in `confirmed`."""
         names = dict.fromkeys(found, ())
         return tuple(sorted(self.confirmed({*self._found, *names}, names, {})))
 
 
 @define(eq=False)
 class ClusterLookup:
-    """Looks things up through clients of its own, each made at its first use.
+    """Looks up the cluster through its own clients, created at first use.
 
     Attributes:
-        configuration: of the admin client.
-        group_id: whose committed offsets count.
-        offset_reset: "latest", "earliest" or "error": what a missing commit means for the lag.
-        timeout_ms: bound of each look-up.
-        connection: how to reach the group coordinator.
+        configuration: configuration of the admin client.
+        group_id: the group whose committed offsets count.
+        offset_reset: "latest", "earliest" or "error": decides the lag of a partition without a
+            commit.
+        timeout_ms: time limit of each look-up.
+        connection: settings to reach the group coordinator.
     """
 
     configuration: Mapping[str, Any] = field(repr=shown_configuration)
@@ -138,17 +140,19 @@ class ClusterLookup:
     _admin: AdminClient | None = field(default=None, init=False)
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: bool = field(default=False, init=False)
-    _topics: _Memory = field(factory=_Memory, init=False)  # of `metadata`
-    _names: _Memory = field(factory=_Memory, init=False)  # of `topic_names`
+    _topics: _Memory = field(factory=_Memory, init=False)  # used by `metadata`
+    _names: _Memory = field(factory=_Memory, init=False)  # used by `topic_names`
     _describe_from_s: float = field(default=0.0, init=False)
-    # End offsets of an earlier look-up, with its time, and the records per second since one before.
+    # Time and end offsets of an earlier look-up, and the records per second since the look-up
+    # before.
     _ends: tuple[float, Mapping[tuple[str, int], int]] | None = field(default=None, init=False)
     _arrivals: Mapping[tuple[str, int], float] | None = field(default=None, init=False)
 
     def close(self) -> None:
-        """Let look-ups that still wait for an answer, and those to come, fail at once.
+        """Make pending and future look-ups fail immediately.
 
-        The client goes with the last look-up that uses it, whoever still holds this object.
+        The admin client is freed with the last look-up that uses it, even while this object is
+        referenced.
         """
         self._closed = True
         with self._lock:
@@ -159,14 +163,14 @@ class ClusterLookup:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether a topic seems to have vanished, and has to be looked up again to be sure."""
+        """Return whether a topic seems to have vanished; only another look-up can confirm it."""
         with self._lock:
             return self._topics.is_in_doubt or self._names.is_in_doubt
 
     def topic_names(self) -> tuple[str, ...]:
-        """Names of all topics that exist and are readable, ascending.
+        """Return the names of all existing and readable topics, ascending.
 
-        One that was there is looked for a little longer (`is_in_doubt`).
+        A topic that has just vanished stays in the list for a short time (`is_in_doubt`).
 
         Raises:
             KafkaException: the cluster did not answer in time.
@@ -177,16 +181,17 @@ class ClusterLookup:
             return self._names.confirmed_names(readable)
 
     def forget_names(self) -> None:
-        """Look for no topic of `topic_names` any longer: nobody asks for those any more."""
+        """Forget the topics of `topic_names`: the subscription has no patterns now."""
         with self._lock:
             self._names = _Memory()
 
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:
-        """Partitions of the given topics with the racks of their replicas.
+        """Return the partitions of the given topics with the racks of their replicas.
 
-        Topics that do not exist, or may not be described, have none; one that was there is looked
-        for a little longer (`is_in_doubt`). Each member of the group chooses names, so no name may
-        fail the look-up of the others. Names that no topic can have are not looked up.
+        Topics that do not exist, or may not be described, have no partitions. A topic that has just
+        vanished keeps its partitions for a short time (`is_in_doubt`). Each member of the group
+        chooses names, so no name may fail the look-up of other names. Invalid names are not looked
+        up.
 
         Raises:
             KafkaException: the cluster did not answer in time.
@@ -232,10 +237,10 @@ class ClusterLookup:
         return TopicMetadata(resources=resources, racks=racks if known else None)
 
     def _plausible(self, wanted: list[str]) -> list[str]:
-        """Names that are worth describing: all of them, or of very many those that exist.
+        """Return the names to describe: all names, or only the existing names of a long list.
 
         A member may subscribe to 100,000 names that do not exist. librdkafka needs seconds for
-        20,000 names in one request, and the round of the whole group waits.
+        20,000 names in one request, while the round of the whole group waits.
         """
         if len(wanted) <= _DESCRIBED_AT_ONCE:
             return wanted
@@ -243,7 +248,7 @@ class ClusterLookup:
         return [name for name in wanted if name in existing]
 
     def _listed(self, wanted: Iterable[str]) -> TopicMetadata:
-        """Partitions without racks, from what every broker answers."""
+        """Return the partitions without racks, from an answer that any broker gives."""
         existing = self._client().list_topics(timeout=self.timeout_ms / 1000).topics
         found = {name: existing[name] for name in wanted if name in existing}
         return TopicMetadata(
@@ -264,12 +269,12 @@ class ClusterLookup:
             return ResourceSet(self._topics.confirmed(wanted, found, unclear))
 
     def lags(self, resources: ResourceSet) -> Lags:
-        """Lag of each partition for the group, with the rules of the lag-aware proposal.
+        """Return the lag of each partition for the group, by the rules of the lag-aware proposal.
 
-        End offset minus committed offset; without a commit 0 where `auto.offset.reset` is latest,
-        else all records that are there (end minus beginning). A partition whose offsets cannot be
-        looked up counts as 0. What comes in is what the ends have grown by since an earlier
-        look-up; nothing is known of it at the first one.
+        The lag is the end offset minus the committed offset. Without a commit, the lag is 0 if
+        `auto.offset.reset` is latest, else all existing records (end minus beginning). A partition
+        whose offsets cannot be looked up counts as 0. The arrival rate is the growth of the end
+        offsets since an earlier look-up; it is unknown at the first one.
 
         Raises:
             KafkaException: the cluster did not answer in time.
@@ -295,7 +300,7 @@ class ClusterLookup:
     def _arrivals_of(
         self, resources: ResourceSet, ends: Mapping[tuple[str, int], int]
     ) -> Float64Array | None:
-        """Records per second that come in to each: float64 (N,); None while that is unknown."""
+        """Return the records per second that arrive in each: float64 (N,); None if unknown."""
         now = now_s()
         with self._lock:
             if self._ends is None:
@@ -320,9 +325,10 @@ class ClusterLookup:
             if self._admin is None:
                 self._admin = AdminClient(dict(self.configuration))
             admin = self._admin
-        # Without the lock: this runs the application's log handlers, which may close the consumer.
+        # Release the lock first: this runs the application's log handlers, which may close the
+        # consumer.
         if "logger" in self.configuration:
-            admin.poll(0)  # its lines would wait for this for ever, and take memory
+            admin.poll(0)  # serves log lines, which would pile up otherwise
         return admin
 
     def _committed(self, resources: ResourceSet) -> dict[tuple[str, int], int]:
@@ -361,7 +367,7 @@ class ClusterLookup:
     def _wait(self, futures: Iterable[Future[Any]]) -> None:
         late = set(futures)
         count = len(late)
-        deadline = now_s() + self.timeout_ms / 1000 + 1.0  # librdkafka's own bound comes first
+        deadline = now_s() + self.timeout_ms / 1000 + 1.0  # librdkafka's own timeout comes first
         while late and not self._closed and now_s() < deadline:
             late = wait_for(late, timeout=_CLOSE_CHECK_S).not_done
         if late:
@@ -369,19 +375,19 @@ class ClusterLookup:
 
 
 def _is_of_broker(error: BaseException) -> bool:
-    """Whether a broker answered with this error; librdkafka's own codes are below -1."""
+    """Return whether a broker answered with this error; librdkafka's own codes are below -1."""
     return isinstance(error, KafkaException) and error.args[0].code() >= KafkaError.UNKNOWN
 
 
 def _is_about_topic(error: BaseException) -> bool:
-    """Whether an error says that the topic is not there or not ours, rather than no answer."""
+    """Return whether an error says that the topic does not exist or is not ours to read."""
     if not isinstance(error, KafkaException):
         return False
     return error.args[0].name() in _ABOUT_TOPIC
 
 
 def _is_without_controller(error: BaseException) -> bool:
-    """Whether librdkafka waited for a controller in vain: its mock broker has none."""
+    """Return whether librdkafka timed out waiting for a controller; its mock broker has none."""
     if not isinstance(error, KafkaException):
         return False
     return error.args[0].name() == "_TIMED_OUT" and "controller" in error.args[0].str()
