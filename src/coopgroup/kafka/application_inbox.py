@@ -1,7 +1,7 @@
-"""What the group has to say to the application, kept until it polls.
+"""Notices of the group to the application, kept until the application polls.
 
-Grants, revocations and losses arrive on the group's thread and run on the application's, in the
-order in which they came; a loss makes what was queued before it void.
+Grants, revocations and losses arrive on the group's thread. The application's thread handles them
+in the order of their arrival. A loss voids all notices that were queued before it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class ApplicationInbox:
     """Notices and finished calls for the application's thread.
 
     Attributes:
-        waiting: whether anything is there; read without the lock by the hot path of `poll`.
-        starts: hears first, so that offsets are asked for before the application polls; None where
-            there are no offsets.
+        waiting: whether the inbox holds anything; the hot path of `poll` reads it without the lock.
+        starts: receives each notice first, to request offsets before the application polls; None if
+            the application has no offsets.
     """
 
     waiting: bool = False
@@ -76,20 +76,20 @@ class ApplicationInbox:
             self._stalled_at_s = None
 
     def take_stall(self) -> float | None:
-        """Return once when the group gave the member up because the application did not poll."""
+        """Return, only once, when a stall of the application ended the membership; else None."""
         with self._changed:
             stalled_at_s, self._stalled_at_s = self._stalled_at_s, None
             return stalled_at_s
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Have a callback run on the application's thread."""
+        """Run a callback on the application's thread."""
         with self._changed:
             self._calls.append(call)
             self.waiting = True
             self._changed.notify_all()
 
     def wake(self) -> None:
-        """Have the application's thread come by though nothing is there for it."""
+        """Wake the application's thread without a notice."""
         with self._changed:
             self.waiting = True
             self._changed.notify_all()
@@ -100,7 +100,7 @@ class ApplicationInbox:
             return self._notices.popleft() if self._notices else None
 
     def take_call(self) -> Callable[[], None] | None:
-        """Take the oldest callback; with nothing left, `waiting` is False from now on."""
+        """Take the oldest callback; if nothing is left, set `waiting` to False."""
         with self._changed:
             if self._calls:
                 return self._calls.popleft()
@@ -108,11 +108,11 @@ class ApplicationInbox:
             return None
 
     def pause_s(self) -> float:
-        """Ask for offsets that are due; after how many seconds to call again, on any thread."""
+        """Request due offsets, and return the seconds until the next call; for any thread."""
         return math.inf if self.starts is None else self.starts.pause_s()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until something is there, or the time is over."""
+        """Wait until the inbox holds something, or the time is over."""
         with self._changed:
             if not self.waiting:
                 self._changed.wait(timeout_s)

@@ -1,8 +1,8 @@
-"""Calls that may block, on a thread beside the loop: name look-ups, OAuth callbacks, Kerberos.
+"""Run calls that may block on a thread beside the loop: name look-ups, OAuth callbacks, Kerberos.
 
-The loop of the connections sends the heartbeats. A call that waits there for a name server or a
-token service would cost the session. Python cannot end a thread, so a call that never returns
-keeps its thread: this file limits how many there are, however often a connection is tried again.
+The loop of the connections sends the heartbeats. If it waited for a name server or a token service,
+the member would lose its session. Python cannot end a thread, so a call that never returns keeps
+its thread. This file limits the number of such threads, even if a connection is retried often.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ OnDone: TypeAlias = Callable[[Any, BaseException | None], None]
 
 
 class StillBusyError(OSError):
-    """An earlier call has not returned yet, and this one cannot share its result."""
+    """An earlier call has not returned yet, and its result cannot be shared."""
 
 
 @define(eq=False, kw_only=True)
 class Aside:
-    """Makes calls of one kind on threads of their own, a bounded number at a time.
+    """Runs calls of one kind on separate threads, a bounded number at a time.
 
     Attributes:
-        name: of the threads.
+        name: name of the threads.
         threads_max: how many calls may be under way.
         patience_s: a further thread is started only if the last call is older than this.
     """
@@ -38,17 +38,17 @@ class Aside:
     threads_max: int = 1
     patience_s: float = _FOREVER_S
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
-    # When the calls under way began.
+    # Start times of the calls under way.
     _began: list[float] = field(factory=list, init=False)
-    # By who waits: an attempt that was given up must not be kept here for ever.
+    # Keyed by waiter, so that an abandoned attempt is not kept here forever.
     _waiting: dict[object, OnDone] = field(factory=dict, init=False)
 
     def share(self, waiter: object, call: Callable[[], object], on_done: OnDone) -> None:
-        """Ask for the result of a call; everybody who asks while it runs gets the same result.
+        """Request the result of a call; all waiters that ask while it runs get the same result.
 
         Args:
-            waiter: who asks. Its earlier question, if that still waits, is forgotten.
-            call: what may block. It is not made if a call is under way already.
+            waiter: identifies the caller. Its earlier request is forgotten if it still waits.
+            call: may block. It is not made if a call is under way already.
             on_done: gets the result and None, or None and the exception, on the thread.
         """
         with self._lock:
@@ -71,8 +71,9 @@ class Aside:
         """Make a call whose result is for one caller only.
 
         Args:
-            call: what may block.
-            on_done: as for `share`; gets `StillBusyError` at once if too many calls are under way.
+            call: may block.
+            on_done: as for `share`; immediately gets `StillBusyError` if too many calls are under
+                way.
         """
         with self._lock:
             is_full = self._is_full()
@@ -103,7 +104,7 @@ class Aside:
     def _start(self, run: Callable[[], None], began: float) -> None:
         try:
             threading.Thread(target=run, name=self.name, daemon=True).start()
-        except RuntimeError:  # the system has no thread left: the next try may find one
+        except RuntimeError:  # the system has no thread left; the next try may get a thread
             with self._lock:
                 self._began.remove(began)
             raise

@@ -1,9 +1,9 @@
-"""kafka-python's connection, with an authentication of our own.
+"""kafka-python's connection with coopgroup's own authentication.
 
-Two things are different from kafka-python's. The steps of a SASL mechanism run on a thread beside
-the loop: Kerberos asks name servers and a KDC, SCRAM computes for long, and heartbeats of other
-connections must go out meanwhile. And a refusal of credentials by the broker is told apart from
-everything else that can go wrong: only that one is an answer, and the rest may pass.
+It differs from kafka-python's in two ways. The steps of a SASL mechanism run on a thread beside the
+loop, because Kerberos asks name servers and a KDC, and SCRAM computes for a long time. The
+heartbeats of other connections must go out meanwhile. The second difference: a broker's refusal of
+the credentials is a separate error. It is final; all other failures may be temporary.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class CredentialsRefusedError(Exception):
 
 
 class HandshakeError(Exception):
-    """SASL failed, and that says nothing about the credentials."""
+    """SASL failed for a reason that does not concern the credentials."""
 
 
 async def outcome_of(net: NetworkSelector, ask: Callable[[OnDone], None]) -> Any:  # noqa: ANN401
-    """Wait on the loop for what another thread finds out, and return or raise it."""
+    """Wait on the loop for another thread's result, and return or raise it."""
     found = Future()
 
     def on_done(result: object, error: BaseException | None) -> None:
@@ -47,7 +47,7 @@ async def outcome_of(net: NetworkSelector, ask: Callable[[OnDone], None]) -> Any
 
         try:
             net.call_soon_threadsafe(tell)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed, so no caller waits
             return
 
     ask(on_done)
@@ -55,11 +55,11 @@ async def outcome_of(net: NetworkSelector, ask: Callable[[OnDone], None]) -> Any
 
 
 class BrokerConnection(KafkaConnection):
-    """A connection that authenticates without holding up its loop.
+    """A connection that authenticates without blocking its loop.
 
     Attributes:
         aside: runs the steps of the SASL mechanism.
-        token_source: OAuth tokens, None with every other mechanism.
+        token_source: OAuth tokens; None for all other mechanisms.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class BrokerConnection(KafkaConnection):
         self.token_source = token_source
 
     async def _sasl_authenticate(self, timeout_at: float | None = None) -> None:
-        """Authenticate, at first and again before the session of KIP-368 ends."""
-        base: Any = self  # kafka-python's part has no types
+        """Authenticate at first, and again before the session of KIP-368 ends."""
+        base: Any = self  # kafka-python's code has no types
         until = base._timeout_at() if timeout_at is None else timeout_at  # noqa: SLF001
         framed = await self._choose_mechanism(until)
         token = None if self.token_source is None else TokenOnce(self.token_source)
         name = base.config["sasl_mechanism"]
-        # Kerberos builds the name of the service from the name that the user gave.
+        # Kerberos derives the service's name from the host name that the user configured.
         host = base.transport.host or base.transport.getPeer()[0]
         config = base.config | {"sasl_oauth_token_provider": token, "host": host}
         mechanism = await self._beside(lambda: get_sasl_mechanism(name)(**config))
@@ -91,7 +91,7 @@ class BrokerConnection(KafkaConnection):
             answer = await self._ask(_in_frames(step) if framed else _bare(step), until)
             if answer.error_code:
                 raise _refusal(answer, token)
-            # Kerberos ends with the client's bytes where they have no frames.
+            # Without frames, Kerberos ends with the client's bytes.
             if not framed and mechanism.is_done():
                 break
             await self._beside(partial(mechanism.receive, answer.auth_bytes))
@@ -103,7 +103,7 @@ class BrokerConnection(KafkaConnection):
             base._reauth.session_updated(answer.session_lifetime_ms)  # noqa: SLF001
 
     async def _choose_mechanism(self, until: float) -> bool:
-        """Agree on the mechanism; whether what follows is framed as Kafka requests."""
+        """Agree on the mechanism; return whether the next bytes are framed as Kafka requests."""
         name = str(self.config["sasl_mechanism"])
         answer = await self._ask(SaslHandshakeRequest(mechanism=name, max_version=1), until)
         if answer.error_code or name not in answer.mechanisms:

@@ -1,18 +1,18 @@
-"""One connection to one broker: made when needed, remade with backoff, closed on a time-out.
+"""One connection to one broker: opened on demand, reopened with backoff, closed on a time-out.
 
-Rules of this file: everything runs on the transport's thread, on kafka-python's loop. kafka-python
-brings the protocol of a connection (version negotiation, SASL and its renewal, framing, TLS);
-connecting, queueing, deadlines and backoff are here, because its own connection pool keeps an
-authentication failure for ever, has no bound on the TLS handshake, and reaches one node with one
-connection only.
+All code here runs on the transport's thread, on kafka-python's loop. kafka-python provides the
+protocol of a connection: version negotiation, SASL and its renewal, framing, TLS. This file
+provides connecting, queueing, deadlines and backoff. kafka-python's own connection pool does not
+fit: it keeps an authentication failure forever, does not bound the TLS handshake, and has only one
+connection to a node.
 
-Theory of operation. A call waits in the queue until the connection stands; a call whose deadline
-passes is answered with a failure wherever it is. If it had been sent, the connection is given up
-too: a broker serves one request of a connection at a time, so whatever stands behind it would wait
-as well. When the connection is lost or cannot be made, all its calls fail at once and the next
-call connects again, not before the backoff is over.
+Theory of operation. A call waits in the queue until the connection is open. A call whose deadline
+passes fails, whether it was sent or not. If it was sent, the connection is abandoned too. A broker
+serves one request of a connection at a time, so later requests on it would wait as well. When the
+connection is lost or cannot be opened, all its calls fail immediately. The next call connects again
+after the backoff.
 
-A connection that is given up stays open for the calls on it that `outlive` it (`given_up`).
+An abandoned connection stays open for those of its calls that `outlive` it (`given_up`).
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from coopgroup.kafka.given_up import GivenUpConnections, abort
 
 __all__ = ["Call", "Channel", "FailureKind", "TransportFailure"]
 
-# A broker that throttles us (KIP-219) tells for how long; the queue looks again after this.
+# Time between two checks of the queue while a broker throttles this client (KIP-219).
 PAUSED_POLL_S: Final = 0.02
-# kafka-python's own timer is only a second line behind the deadline kept here.
+# The deadline in this file comes first; kafka-python's own timer is only a safety net.
 TIMER_SLACK_MS: Final = 10_000
 IN_FLIGHT_MAX: Final = 1_000
-# What a broker says in TLS about the client's certificate (RFC 8446, section 6.2).
+# TLS alerts of a broker about the client's certificate (RFC 8446, section 6.2).
 _CERTIFICATE_ALERTS: Final = frozenset(
     {
         "ACCESS_DENIED",
@@ -67,19 +67,19 @@ _CERTIFICATE_ALERTS: Final = frozenset(
     }
 )
 Address: TypeAlias = tuple[Any, ...]
-# kafka-python's messages, or the failure in place of one.
+# One of kafka-python's messages, or a failure.
 Outcome: TypeAlias = Any
 
 
 class FailureKind(enum.Enum):
-    """Why a request has no answer.
+    """The reason why a request has no answer.
 
     Attributes:
         TIMED_OUT: no answer within the request's time; the broker may have acted on it.
         DISCONNECTED: no connection, or it was lost or closed; the broker may have acted on it.
         UNSUPPORTED: the broker speaks no version that can carry the request; nothing was sent.
         AUTHENTICATION: the broker refused the credentials; nothing was sent.
-        HANDSHAKE: TLS or SASL failed otherwise, which may pass; nothing was sent.
+        HANDSHAKE: TLS or SASL failed for another, perhaps temporary reason; nothing was sent.
     """
 
     TIMED_OUT = "timed out"
@@ -91,7 +91,7 @@ class FailureKind(enum.Enum):
 
 @frozen(kw_only=True)
 class TransportFailure:
-    """What stands in place of an answer when there is none."""
+    """The outcome of a request without an answer."""
 
     kind: FailureKind
     message: str
@@ -105,8 +105,8 @@ class Call:
         message: kafka-python's message.
         deadline: end of the wait, in seconds of the monotonic clock.
         on_done: gets kafka-python's response or a failure.
-        outlives: it goes on waiting for its answer on a connection that is given up.
-        sent: the message has been given to the connection.
+        outlives: whether the call still waits for its answer after its connection was abandoned.
+        sent: whether the message was passed to the connection.
     """
 
     message: Any
@@ -119,11 +119,11 @@ class Call:
 
     @property
     def is_done(self) -> bool:
-        """Whether `on_done` was called."""
+        """Return whether `on_done` was called."""
         return self._done
 
     def finish(self, outcome: Outcome) -> None:
-        """Report the outcome, unless one was reported before."""
+        """Report the outcome, unless another outcome was reported before."""
         if not self._done:
             self._done = True
             self.on_done(outcome)
@@ -145,7 +145,7 @@ class Channel:
     port: int
     settings: ConnectionSettings
     _waiting: deque[Call] = field(factory=deque, init=False)
-    # In the order of sending, so that failures are told in that order.
+    # In the order of sending, so that failures are reported in that order.
     _in_flight: dict[Call, None] = field(factory=dict, init=False)
     _connection: KafkaConnection | None = field(default=None, init=False)
     _given_up: GivenUpConnections[Call] = field(factory=GivenUpConnections, init=False)
@@ -154,22 +154,22 @@ class Channel:
     _flush_timer: Any = field(default=None, init=False)
     _failures: int = field(default=0, init=False)
     _retry_at: float = field(default=0.0, init=False)
-    # One thread each at the most, also where every look-up and every step hangs.
+    # At most one thread each, even if every look-up and every step hangs.
     _resolver: Aside = field(factory=lambda: Aside(name="coopgroup-resolve"), init=False)
     _authenticator: Aside = field(factory=lambda: Aside(name="coopgroup-sasl"), init=False)
 
     @property
     def is_connected(self) -> bool:
-        """Whether a request could go out now."""
+        """Return whether a request could be sent now."""
         return self._connection is not None and self._connection.connected
 
     @property
     def retry_at(self) -> float:
-        """When the next connect may start, in seconds of the monotonic clock."""
+        """Return the earliest time of the next connect, in seconds of the monotonic clock."""
         return self._retry_at
 
     def submit(self, call: Call) -> None:
-        """Send a call as soon as the connection stands."""
+        """Send a call as soon as the connection is open."""
         call.timer = self.net.call_at(call.deadline, lambda: self._expire(call))
         self._waiting.append(call)
         self._advance()
@@ -240,7 +240,7 @@ class Channel:
             self._give_up_connection()
 
     def _give_up_connection(self) -> None:
-        """Fail the calls of the connection, but for those that outlive it."""
+        """Abandon the connection and fail its calls, except those that outlive it."""
         outliving = [call for call in self._in_flight if call.outlives]
         for call in outliving:
             del self._in_flight[call]
@@ -252,7 +252,7 @@ class Channel:
         self._drop(TransportFailure(kind=FailureKind.DISCONNECTED, message=reason))
 
     def _drop(self, failure: TransportFailure) -> None:
-        """Close the connection, if there is one, and fail every call."""
+        """Close the connection, if it exists, and fail every call."""
         connection, self._connection = self._connection, None
         calls = [*self._in_flight, *self._waiting]
         self._in_flight.clear()
@@ -314,7 +314,7 @@ class Channel:
         for option in self.settings.socket_options:
             sock.setsockopt(*option)
         for option in self.settings.dead_peer_options:
-            # The connection works without it, on a system that lacks it.
+            # Some systems lack the option. The connection works without it.
             with contextlib.suppress(OSError):
                 sock.setsockopt(*option)
         try:
@@ -326,10 +326,10 @@ class Channel:
                 raise OSError(code, f"{os.strerror(code)} ({self.host}:{self.port})") from None
 
     async def _addresses(self) -> list[tuple[Any, ...]]:
-        """Have an OAuth token ready, and look the broker's name up.
+        """Prepare an OAuth token, and look up the broker's name.
 
-        Both may wait for seconds on a service, while heartbeats of other connections must go
-        out on time: threads beside the loop do them.
+        Both may wait for seconds on a service. They run on threads beside the loop, because
+        heartbeats of other connections must go out on time.
         """
         tokens = self.settings.token_source
         if tokens is not None and not tokens.is_fresh:
@@ -397,7 +397,7 @@ class Channel:
         self._stop_attempt()
         self._failures += 1
         settings = self.settings
-        # The exponent is bounded: 2.0**1024 would overflow after a long outage.
+        # Without the bound on the exponent, 2.0**1024 would overflow after a long outage.
         backoff_ms = settings.reconnect_backoff_ms * 2.0 ** min(self._failures - 1, 30)
         jitter = random.uniform(0.8, 1.2)  # noqa: S311 -- spreads reconnects, hides nothing
         self._retry_at = (
@@ -424,7 +424,7 @@ def _discard(
     connection: KafkaConnection | None,
     error: BaseException,
 ) -> None:
-    """Close what a failed attempt had opened."""
+    """Close everything that a failed attempt opened."""
     if connection is not None and not connection.closed:
         connection.close(error)
     if transport is not None:
@@ -434,11 +434,11 @@ def _discard(
 
 
 def _read_to_the_end(transport: KafkaTCPTransport) -> None:
-    """Have what a broker sent last read before the end of the stream.
+    """Patch the transport to deliver a broker's last bytes before it reports the end of the stream.
 
-    A broker sends its refusal of credentials together with the end, and kafka-python drops what
-    it read together with the end (seen with 3.0.12): wrong passwords would look like a broker
-    that hangs up. The end itself is there again at the next read.
+    A broker sends its refusal of credentials together with the end of the stream. kafka-python
+    drops bytes that it reads together with the end (seen with 3.0.12). A wrong password would then
+    look like a broker that hangs up. The next read reports the end again.
     """
     receive: Any
     receive = transport._sock_recv  # noqa: SLF001  (there is no other place to mend it)
@@ -451,15 +451,15 @@ def _read_to_the_end(transport: KafkaTCPTransport) -> None:
 
 
 def _failure(error: object) -> TransportFailure:
-    """Say what an error of the connection means for a request."""
+    """Return the failure of a request for an error of its connection."""
     message = " ".join(str(error or "connection closed").split()) or type(error).__name__
     return TransportFailure(kind=_kind(error), message=message)
 
 
 def _kind(error: object) -> FailureKind:
     causes = [error, *(error.args if isinstance(error, BaseException) else ())]
-    # A broker that hangs up during a handshake shows as the end of the stream, which is an
-    # SSLError too, but says nothing about credentials.
+    # A broker that hangs up during a handshake causes an end of the stream. That is an SSLError
+    # too, but it does not concern the credentials.
     if any(isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError) for cause in causes):
         return FailureKind.DISCONNECTED
     if any(_is_refusal(cause) for cause in causes):
@@ -474,14 +474,14 @@ def _kind(error: object) -> FailureKind:
 
 
 def _is_refusal(cause: object) -> bool:
-    """Whether a broker has refused the credentials of this client: nothing else is final.
+    """Return whether a broker refused this client's credentials. No other failure is final.
 
-    A certificate of the broker that this client does not trust is no refusal. The broker may be
-    half configured, or its certificate be renewed soon; librdkafka, too, goes on trying.
+    An untrusted certificate of the broker does not count as a refusal. The broker may be half
+    configured, or its certificate may be renewed soon. librdkafka also keeps trying.
     """
     if isinstance(cause, ssl.SSLError):
-        # "TLSV1_ALERT_UNKNOWN_CA"; newer versions of OpenSSL begin otherwise. Python sets no
-        # reason where OpenSSL gave none.
+        # Example: "TLSV1_ALERT_UNKNOWN_CA"; newer versions of OpenSSL have another prefix. Python
+        # sets no reason if OpenSSL gave none.
         _, is_alert, alert = str(getattr(cause, "reason", None)).rpartition("ALERT_")
         return bool(is_alert) and alert in _CERTIFICATE_ALERTS
     return isinstance(cause, CredentialsRefusedError)

@@ -1,4 +1,4 @@
-"""The clock of the driver: monotonic, and not stopped by a sleeping machine."""
+"""The clock of the driver: monotonic, and it continues while the machine sleeps."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ lease must not outlive a suspension. Only Linux has it."""
 
 
 def now_s() -> float:
-    """Seconds since some moment before the process began."""
+    """Return the seconds since some moment before the process began."""
     return time.clock_gettime(CLOCK)
 
 
 def now_ms() -> int:
-    """Whole milliseconds of the same clock."""
+    """Return the time of the same clock in whole milliseconds."""
     return time.clock_gettime_ns(CLOCK) // 1_000_000

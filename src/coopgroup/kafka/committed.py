@@ -23,7 +23,7 @@ _TIMED_OUT: Final = "Failed to get committed offsets: Local: Timed out"
 
 
 class _RefusedPartition(TopicPartition):
-    """A partition with an error, which only librdkafka can put into a `TopicPartition`."""
+    """A partition with an error; only librdkafka can set the error of a `TopicPartition`."""
 
     error: KafkaError | None = None
 
@@ -33,10 +33,10 @@ class CommittedOffsets:
     """Reads committed offsets for the application, from any of its threads.
 
     Attributes:
-        driver: whose connections are used.
-        group_id: of the consumer.
-        require_stable: whether open transactions are waited for (KIP-447).
-        request_timeout_ms: of one request.
+        driver: provides the connections.
+        group_id: group of the consumer.
+        require_stable: whether to wait for open transactions (KIP-447).
+        request_timeout_ms: time-out of one request.
     """
 
     driver: GroupDriver
@@ -54,12 +54,12 @@ class CommittedOffsets:
 
         Args:
             partitions: a list of `TopicPartition`, in any order.
-            timeout: how long to wait, in seconds; negative for as long as it takes.
-            is_closed: whether the consumer was closed meanwhile.
+            timeout: how long to wait, in seconds; negative for no limit.
+            is_closed: returns whether the consumer was closed meanwhile.
 
         Raises:
-            KafkaException: no answer in time, or the coordinator refuses.
-            TypeError: no list of partitions, or no number of seconds.
+            KafkaException: no answer arrives in time, or the coordinator refuses.
+            TypeError: `partitions` is not a list of partitions, or `timeout` is not a number.
         """
         if not isinstance(partitions, list):
             raise TypeError("requires list of TopicPartition")

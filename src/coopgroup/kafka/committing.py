@@ -1,11 +1,10 @@
-"""Commits: of the application, by the clock, and before a partition is given up.
+"""Commits: requested by the application, by auto-commit, or before a partition is revoked.
 
-They go to the group's thread and from there over a connection of their own, so none waits for
-a round and none fails for the only reason that one is running.
+Commits go to the group's thread, and from there over a separate connection. So a commit does not
+wait for a round, and does not fail merely because a round is running.
 
-Rules of this file: what is committed for the application are offsets of records that it was
-handed, never of those that were fetched ahead; every outcome is heard, by the caller, by
-`on_commit` or by telemetry.
+Two rules. coopgroup commits only offsets of records that the application received, never of
+prefetched records. Every outcome is reported: to the caller, to `on_commit` or to telemetry.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ class Committing:
     """Commits offsets of one consumer.
 
     Attributes:
-        driver: takes them to the group.
-        store: which offsets are due.
-        starts: where newly assigned partitions begin.
-        on_commit: the application's callback for outcomes, None for none.
-        interval_ms: pace of auto-commit, None when it is off.
+        driver: passes commits to the group.
+        store: knows which offsets are due.
+        starts: knows the first offsets of newly assigned partitions.
+        on_commit: the application's callback for outcomes, or None.
+        interval_ms: interval of auto-commit, None if it is off.
         write: writes a telemetry record.
-        due_at_s: when the next auto-commit is due; infinite for never.
+        due_at_s: time of the next auto-commit; infinite for never.
     """
 
     driver: GroupDriver
@@ -59,15 +58,15 @@ class Committing:
     due_at_s: float = field(default=math.inf, init=False)
 
     def start_clock(self) -> None:
-        """Have the next auto-commit an interval from now."""
+        """Schedule the next auto-commit one interval from now."""
         self.due_at_s = math.inf if self.interval_ms is None else now_s() + self.interval_ms / 1000
 
     def stop_clock(self) -> None:
-        """Commit nothing by the clock."""
+        """Schedule no auto-commit."""
         self.due_at_s = math.inf
 
     def commit_by_clock(self, held: ResourceSet) -> None:
-        """Begin an auto-commit if it is time."""
+        """Begin an auto-commit if it is due."""
         if now_s() < self.due_at_s:
             return
         self.start_clock()
@@ -76,10 +75,10 @@ class Committing:
             self._send(offsets, lambda codes: self._tell(offsets, codes))
 
     def commit_last(self, resources: ResourceSet, limit_s: float | None = None) -> None:
-        """Auto-commit what is about to be given up, and wait for the outcome.
+        """Auto-commit resources that are about to be given up, and wait for the outcome.
 
         Args:
-            resources: what is given up.
+            resources: the resources to give up.
             limit_s: how long to wait, in seconds; None for as long as the group may take.
         """
         if self.interval_ms is None:
@@ -89,7 +88,7 @@ class Committing:
             self._tell(offsets, self._send_and_wait(offsets, limit_s))
 
     def commit_later(self, offsets: tuple[Offset, ...]) -> None:
-        """Begin a commit; `on_commit` hears the outcome."""
+        """Begin a commit; `on_commit` gets the outcome."""
         if offsets:
             self._send(offsets, lambda codes: self._tell(offsets, codes))
         else:
@@ -99,7 +98,7 @@ class Committing:
         """Commit and wait.
 
         Raises:
-            KafkaException: there is nothing to commit, or a partition was refused.
+            KafkaException: no offsets to commit, or a partition was refused.
         """
         if not offsets:
             raise kafka_exception(
@@ -112,8 +111,8 @@ class Committing:
             raise kafka_exception(failed, f"Commit failed: {kafka_error(failed).str()}")
 
     def _send(self, offsets: tuple[Offset, ...], on_committed: Callable[[Codes], None]) -> int:
-        """Begin a commit; its id."""
-        # `on_assign` may commit where to begin: an offset that was read before is too old then.
+        """Begin a commit, and return its id."""
+        # `on_assign` may commit the first offset. An offset that was read before is then too old.
         lookup = self.starts.lookup
         held = () if lookup.is_idle else lookup.hold((one.topic, one.partition) for one in offsets)
 
@@ -124,7 +123,7 @@ class Committing:
                     one for one in offsets if (one.topic, one.partition) in passed
                 )
                 lookup.release(held)
-            finally:  # whoever waits must hear
+            finally:  # the caller may be waiting
                 on_committed(codes)
 
         commit_id = self.driver.new_commit(remember)
@@ -141,14 +140,14 @@ class Committing:
 
         commit_id = self._send(offsets, finish)
         if not finished.wait(limit_s):
-            # Else it might be sent once more after its partitions were given up.
+            # Otherwise the commit might be sent again after its partitions were given up.
             self.driver.post(CommitsAbandoned(commit_ids=frozenset({commit_id})))
             code = KafkaError.REQUEST_TIMED_OUT
             return tuple((one.topic, one.partition, code) for one in offsets)
         return outcome[0]
 
     def _tell(self, offsets: tuple[Offset, ...], codes: Codes) -> None:
-        """Tell telemetry of failures, and `on_commit` of everything."""
+        """Report failures to telemetry, and every outcome to `on_commit`."""
         failed = _first_failure(codes)
         error = None if failed is None else kafka_error(failed)
         if error is not None:
@@ -166,7 +165,7 @@ class Committing:
 
 
 def _first_failure(codes: Codes) -> int | None:
-    """Code of the first partition that was refused; that of a closed client for no codes."""
+    """Return the code of the first refused partition; without codes, that of a closed client."""
     if not codes:
         return int(KafkaError._DESTROY)  # noqa: SLF001  (public constant of confluent_kafka)
     return next((code for _, _, code in codes if code), None)

@@ -1,12 +1,12 @@
-"""Which connection settings both clients can follow: librdkafka's keys, one by one.
+"""The connection settings that both clients can follow: librdkafka's keys, with a verdict for each.
 
-The user writes ONE configuration, in the keys of librdkafka. confluent-kafka gets it as it is for
-fetching; the connections of the group RPCs follow the same keys. So both clients reach the same
-brokers in the same way, or the configuration is refused: a connection setting is never left out
-silently, because a security setting that only one of two connections honours is a hole.
+The user writes ONE configuration, in the keys of librdkafka. confluent-kafka gets it unchanged for
+fetching. The connections of the group RPCs follow the same keys. So both clients reach the same
+brokers in the same way, or the configuration is refused. No connection setting is ignored silently:
+a security setting that only one of the two connections honours is a security hole.
 
-Rules of this file: `CONNECTION_SETTINGS` is the only list of keys. Each is honoured, honoured for
-some values only, or means the fetching client only (with the reason).
+`CONNECTION_SETTINGS` is the only list of keys. A key is honoured, honoured for some values only, or
+concerns only the fetching client (with the reason).
 
 Source of the keys: CONFIGURATION.md of librdkafka 2.x.
 """
@@ -27,12 +27,12 @@ __all__ = ["CONNECTION_SETTINGS", "Setting", "Verdict", "refuse_what_we_cannot_d
 
 
 class Verdict(enum.Enum):
-    """What coopgroup makes of a connection setting.
+    """How coopgroup treats a connection setting.
 
     Attributes:
         HONOURED: both clients follow it.
-        LIMITED: only the values listed beside it are accepted, all others are refused.
-        FETCH_ONLY: it speaks about librdkafka's own connections and has no meaning for ours.
+        LIMITED: only the listed values are accepted; all others are refused.
+        FETCH_ONLY: it concerns librdkafka's own connections and means nothing for coopgroup's.
     """
 
     HONOURED = "honoured"
@@ -47,7 +47,7 @@ class Setting:
     Attributes:
         verdict: see `Verdict`.
         allowed: the accepted values of a limited setting, in lower case; empty accepts none.
-        reason: why; for a refused value it ends the sentence "expected …".
+        reason: the reason; for a refused value it completes the sentence "expected …".
     """
 
     verdict: Verdict
@@ -104,7 +104,7 @@ CONNECTION_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
         "api.version.request": _HONOURED,
         "api.version.request.timeout.ms": _fetch_only("the set-up time-out bounds the negotiation"),
         "api.version.fallback.ms": _fetch_only("versions are negotiated at every connect"),
-        "broker.version.fallback": _HONOURED,  # where api.version.request is false
+        "broker.version.fallback": _HONOURED,  # if api.version.request is false
         # --- security ---
         "security.protocol": _HONOURED,
         "enable.ssl.certificate.verification": _HONOURED,
@@ -151,7 +151,7 @@ CONNECTION_SETTINGS: Final[Mapping[str, Setting]] = MappingProxyType(
         "https.ca.pem": _limited(_OIDC),
     }
 )
-# A key of these families that the table does not know would be a setting left out silently.
+# A key of these families is refused if the table lacks it. It would be ignored silently otherwise.
 FAMILIES: Final = (
     "api.version.",
     "broker.",
@@ -169,13 +169,13 @@ FAMILIES: Final = (
 
 
 def refuse_what_we_cannot_do(configuration: Mapping[str, Any]) -> None:
-    """Refuse what the group's connections cannot honour; keys of other matters are left alone.
+    """Refuse settings that the group's connections cannot honour; ignore keys outside the families.
 
     Args:
         configuration: the user's configuration in the keys of confluent_kafka.Consumer.
 
     Raises:
-        ConfigurationError: a connection setting is unknown, or has a value that is not accepted.
+        ConfigurationError: a connection setting is unknown, or its value is not accepted.
     """
     for key in sorted(configuration):
         setting = CONNECTION_SETTINGS.get(key)

@@ -1,7 +1,8 @@
-"""The connection settings of a user's configuration, for the connections of the group RPCs.
+"""Read a user's connection settings for the connections of the group RPCs.
 
-This file maps librdkafka's keys (`connection_keys` lists them) to what kafka-python's connection
-takes, with librdkafka's defaults. How to authenticate is read in `sasl`, whom to trust in `tls`.
+This file maps librdkafka's keys (listed in `connection_keys`) to the arguments of kafka-python's
+connection, with librdkafka's defaults. `sasl` reads the authentication, `tls` the trusted
+certificates.
 
 Source of the defaults: CONFIGURATION.md of librdkafka 2.x.
 """
@@ -25,7 +26,7 @@ from coopgroup.kafka.tls import tls_context
 __all__ = ["ConnectionSettings", "read_connection_settings"]
 
 PORT_DEFAULT: Final = 9092
-# Less would give up a connection for one or two lost packets.
+# A shorter time would end a connection after one or two lost packets.
 _USER_TIMEOUT_MS_MIN: Final = 1_000
 _PROTOCOLS: Final = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 _ADDRESS_FAMILIES: Final[Mapping[str, socket.AddressFamily]] = MappingProxyType(
@@ -35,24 +36,25 @@ _ADDRESS_FAMILIES: Final[Mapping[str, socket.AddressFamily]] = MappingProxyType(
 
 @frozen(kw_only=True)
 class ConnectionSettings:
-    """How to reach and convince the brokers.
+    """Settings to reach the brokers and to authenticate.
 
     Attributes:
         bootstrap_servers: (host, port) in the user's order.
         client_id: name of this client in the brokers' logs and quotas.
-        request_timeout_ms: a request without an answer for so long has failed.
+        request_timeout_ms: time after which a request without an answer has failed.
         connect_timeout_ms: bound of connect, TLS and SASL together.
         reconnect_backoff_ms: first wait after a failed connect; it doubles with each failure.
         reconnect_backoff_max_ms: longest such wait.
-        metadata_max_age_ms: the list of brokers is read again after so long.
-        address_family: which IP family to use.
+        metadata_max_age_ms: time after which the list of brokers is read again.
+        address_family: IP family to use.
         socket_options: (level, option, value) for every socket.
         ssl_context: None without TLS.
-        token_source: OAuth tokens, None with every other mechanism.
+        token_source: OAuth tokens; None for all other mechanisms.
         connection: further arguments of kafka-python's connection.
-        dead_peer_options: (level, option, value) for every socket, as far as the system has them:
-            how soon the kernel gives a connection up whose peer is silent.
-        api_version: brokers to speak like, (2, 3) say, for librdkafka's mock; None negotiates.
+        dead_peer_options: (level, option, value) for every socket, if the system has the option.
+            They define how soon the kernel ends a connection with a silent peer.
+        api_version: assumed version of the brokers, such as (2, 3) for librdkafka's mock; None
+            negotiates the version.
     """
 
     bootstrap_servers: tuple[tuple[str, int], ...]
@@ -66,7 +68,7 @@ class ConnectionSettings:
     socket_options: tuple[tuple[int, int, int], ...]
     ssl_context: ssl.SSLContext | None
     token_source: OAuthTokenSource | None
-    connection: Mapping[str, Any] = field(repr=False)  # passwords among them
+    connection: Mapping[str, Any] = field(repr=False)  # contains passwords
     dead_peer_options: tuple[tuple[int, int, int], ...] = ()
     api_version: tuple[int, ...] | None = None
 
@@ -74,15 +76,15 @@ class ConnectionSettings:
 def read_connection_settings(
     configuration: Mapping[str, Any], *, dead_peer_ms: int | None = None
 ) -> ConnectionSettings:
-    """Read the connection settings of a configuration; keys of other matters are left alone.
+    """Read the connection settings of a configuration; ignore keys outside their families.
 
     Args:
         configuration: the user's configuration in the keys of confluent_kafka.Consumer.
-        dead_peer_ms: how soon a connection whose peer is silent should be given up, None for
-            what the system does by itself.
+        dead_peer_ms: how soon to end a connection with a silent peer; None keeps the system's
+            default.
 
     Raises:
-        ConfigurationError: a connection setting is unknown, wrong, contradicts another one, or
+        ConfigurationError: a connection setting is unknown, wrong, contradicts another setting, or
             cannot be honoured on the group's connections.
     """
     refuse_what_we_cannot_do(configuration)
@@ -96,7 +98,7 @@ def read_connection_settings(
         request_timeout_ms=whole(configuration, "socket.timeout.ms", 30_000, 10),
         connect_timeout_ms=whole(configuration, "socket.connection.setup.timeout.ms", 10_000, 10),
         reconnect_backoff_ms=max(reconnect_backoff_ms, 1),
-        # librdkafka waits up to 10 s; a member that waits so long loses its session.
+        # librdkafka waits up to 10 s. A member that waits so long loses its session.
         reconnect_backoff_max_ms=max(
             whole(configuration, "reconnect.backoff.max.ms", 1_000, 0), reconnect_backoff_ms, 1
         ),
@@ -120,10 +122,10 @@ def read_connection_settings(
 
 
 def _api_version(configuration: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The version that brokers are taken to have if it is not negotiated.
+    """Return the assumed version of the brokers, or None if versions are negotiated.
 
-    librdkafka's mock broker knows no newer request for it than the first, to which kafka-python
-    cannot read the answer.
+    librdkafka's mock broker supports only the first version of the negotiation request, and
+    kafka-python cannot read its answer.
     """
     key = "broker.version.fallback"
     if switch(configuration, "api.version.request", default=True):
@@ -145,13 +147,13 @@ def _bootstrap_servers(configuration: Mapping[str, Any]) -> tuple[tuple[str, int
 
 
 def _server(key: str, server: str) -> tuple[str, int]:
-    """Split "PROTOCOL://HOST:PORT"; IPv6 addresses stand in brackets."""
+    """Split "PROTOCOL://HOST:PORT"; IPv6 addresses are in brackets."""
     address = server.rpartition("://")[2]
     host, colon, port = address.rpartition(":")
     if not colon or address.endswith("]"):
         host, port = address, str(PORT_DEFAULT)
     host = host.removeprefix("[").removesuffix("]")
-    # A user and a password before an @ would end up in logs, as part of the broker's name.
+    # A user and a password before an @ would appear in logs, as part of the broker's name.
     if (
         not host
         or "@" in host
@@ -165,7 +167,7 @@ def _server(key: str, server: str) -> tuple[str, int]:
 
 def _socket_options(configuration: Mapping[str, Any]) -> tuple[tuple[int, int, int], ...]:
     options = []
-    # Group RPCs are small and wait for their answers: Nagle's delay only harms here.
+    # Group RPCs are small and wait for their answers, so Nagle's delay only harms.
     if switch(configuration, "socket.nagle.disable", default=True):
         options.append((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1))
     if switch(configuration, "socket.keepalive.enable", default=False):
@@ -183,14 +185,14 @@ def _socket_options(configuration: Mapping[str, Any]) -> tuple[tuple[int, int, i
 def _dead_peer(
     configuration: Mapping[str, Any], within_ms: int
 ) -> tuple[tuple[int, int, int], ...]:
-    """Options by which the kernel notices a silent peer, in about a given time.
+    """Return socket options with which the kernel notices a silent peer in about a given time.
 
-    A JoinGroup may wait for minutes, so its silence says nothing. Without these a connection that
-    a firewall forgot would be noticed at the end of `max.poll.interval.ms` only.
+    A JoinGroup may wait for minutes, so its silence proves nothing. Without these options, a
+    connection that a firewall forgot would only be noticed at the end of `max.poll.interval.ms`.
     """
     options = []
     if switch(configuration, "socket.keepalive.enable", default=True):
-        # What waits for an answer and has nothing to send is probed, in whole seconds.
+        # Probes, in whole seconds, cover a connection that waits for an answer and sends nothing.
         pace_s = max(within_ms // 3_000, 1)
         probes = max((within_ms // 1_000 - pace_s) // pace_s, 1)
         options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
@@ -198,14 +200,14 @@ def _dead_peer(
             (socket.IPPROTO_TCP, getattr(socket, name), value)
             for name, value in (
                 ("TCP_KEEPIDLE", pace_s),
-                ("TCP_KEEPALIVE", pace_s),  # macOS's name of it
+                ("TCP_KEEPALIVE", pace_s),  # its name on macOS
                 ("TCP_KEEPINTVL", pace_s),
                 ("TCP_KEEPCNT", probes),
             )
             if hasattr(socket, name)
         ]
     if hasattr(socket, "TCP_USER_TIMEOUT"):
-        # What was sent and is not acknowledged; probes count in it, too.
+        # This covers data that was sent and not acknowledged, including probes.
         timeout_ms = max(within_ms, _USER_TIMEOUT_MS_MIN)
         options.append((socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout_ms))
     return tuple(options)
