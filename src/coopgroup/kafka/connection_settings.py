@@ -185,7 +185,7 @@ def _socket_options(configuration: Mapping[str, Any]) -> tuple[tuple[int, int, i
 def _dead_peer(
     configuration: Mapping[str, Any], within_ms: int
 ) -> tuple[tuple[int, int, int], ...]:
-    """Return socket options with which the kernel notices a silent peer in about a given time.
+    """Return socket options that let the kernel notice a silent peer after about a given time.
 
     A JoinGroup may wait for minutes, so its silence proves nothing. Without these options, a
     connection that a firewall forgot would only be noticed at the end of `max.poll.interval.ms`.

@@ -1,14 +1,13 @@
 """`CooperativeConsumer`: `confluent_kafka.Consumer` whose retained partitions never pause.
 
-Theory of operation. The group lives on a thread of its own (`driver`), so a round never holds up
-the application. librdkafka only fetches (`fetching`); what it gave waits in a hand-out until
-`poll` or `consume` takes it (`delivery`). What the group has to say waits in an inbox until then
-as well, and callbacks run there, on the application's thread (`notices`). Commits go to the
-group's thread (`committing`). This file is the front of these parts, method by method as
-confluent_kafka has them.
+Theory of operation. The group has its own thread (`driver`), so a round never blocks the
+application. librdkafka only fetches (`fetching`). Its records wait in a hand-out until `poll` or
+`consume` takes them (`delivery`). Notices of the group wait in an inbox until then as well, and
+callbacks run on the application's thread (`notices`). Commits go to the group's thread
+(`committing`). This file is the front of these parts, with the methods of confluent_kafka.
 
-Rule of this file: `poll` is the hot path. It hands out the next record that waits if the lease
-holds and nothing else is to be done, and everything else is `Delivery.take`.
+`poll` is the hot path. It hands out the next waiting record if the lease holds and no other work is
+due. `Delivery.take` handles every other case.
 """
 
 from __future__ import annotations
@@ -44,28 +43,28 @@ if TYPE_CHECKING:
 
 __all__ = ["CooperativeConsumer"]
 
-_CLOSED: Final = "Consumer closed"  # the words of confluent_kafka
+_CLOSED: Final = "Consumer closed"  # same text as in confluent_kafka
 
 
 class CooperativeConsumer:
     """A consumer whose group rebalances incrementally and in cooperation.
 
     It has the methods of `confluent_kafka.Consumer`, with the same arguments, return values and
-    exceptions; the documentation lists the few differences one by one. One thread polls; `commit`,
+    exceptions. The documentation lists the few differences. Only one thread may poll. `commit`,
     `position`, `memberid` and the look-ups may be called from any thread.
 
     Args:
         configuration: keys of `confluent_kafka.Consumer`, and coopgroup's own (`coopgroup.…`).
-        policy: when resources move; `SimplePolicy()` if not given.
-        assignor: where they go; `StickyAssignor()` if not given. Both count only while this
-            member leads the group, so give all members the same.
-        more: further keys, which win over those in `configuration`; `logger=` for instance.
+        policy: decides when resources move; the default is `SimplePolicy()`.
+        assignor: decides where resources go; the default is `StickyAssignor()`. Policy and assignor
+            take effect only while this member leads the group, so give all members the same.
+        more: further keys, such as `logger=`; they take precedence over `configuration`.
 
     Raises:
-        ConfigurationError: a key is unknown, refused, or has a value that it cannot have; or the
-            policy or the assignor is none.
+        ConfigurationError: a key is unknown or refused, or its value is not allowed; or the policy
+            or the assignor is not valid.
         KafkaException: `oauth_cb` gave no token within 10 seconds.
-        TypeError: no configuration at all.
+        TypeError: the configuration is missing.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class CooperativeConsumer:
         assignor: Assignor | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
-        """Read the configuration and start the group's threads; nothing is joined yet."""
+        """Read the configuration and start the group's threads, without joining the group."""
         given, self._callbacks = keep_callbacks(merge_configuration(configuration, more))
         self._settings = read_settings(given)
         parts = ConsumerParts.build(
@@ -92,7 +91,8 @@ class CooperativeConsumer:
         self._committing = parts.committing
         self._notices = parts.notices
         self._delivery = parts.delivery
-        self._ready = parts.fetching.hand_out.ready  # these two for the hot path
+        # These two attributes serve the hot path.
+        self._ready = parts.fetching.hand_out.ready
         self._inbox = parts.driver.inbox
         self._closing = self._closed = False
         parts.start()
@@ -106,20 +106,20 @@ class CooperativeConsumer:
         on_revoke: Callback | None = None,
         on_lost: Callback | None = None,
     ) -> None:
-        """Join the group for a list of topics, in place of an earlier list.
+        """Join the group for a list of topics, which replaces an earlier list.
 
         Args:
             topics: names, and patterns (regular expressions of Python) that begin with `^`.
-            on_assign: called with (consumer, partitions) for partitions that are gained, before
-                they are fetched; it may set where to begin with `incremental_assign`.
+            on_assign: called with (consumer, partitions) for newly assigned partitions, before they
+                are fetched. It may set the first offsets with `incremental_assign`.
             on_revoke: called with (consumer, partitions) for partitions to give up, before their
                 offsets are committed.
-            on_lost: called with (consumer, partitions) for partitions that are lost already;
-                `on_revoke` is called instead if it is not given.
+            on_lost: called with (consumer, partitions) for partitions that are already lost.
+                Without it, `on_revoke` is called instead.
 
         Raises:
-            KafkaException: the list is empty, or a name or a pattern is none.
-            TypeError: the topics are no list of strings, or a callback cannot be called.
+            KafkaException: the list is empty, or a name or a pattern is not valid.
+            TypeError: the topics are not a list of strings, or a callback cannot be called.
             RuntimeError: the consumer is closed.
         """
         self._check_open()
@@ -133,55 +133,56 @@ class CooperativeConsumer:
     def unsubscribe(self) -> None:
         """Give up all partitions, as `close` does, and leave the group.
 
-        Also with `coopgroup.state.dir`, where a member that is only closed keeps its place.
+        The member leaves even with `coopgroup.state.dir`, where `close` alone would keep its place.
         """
         self._check_open()
         self._parts.subscription.leave("unsubscribed", for_good=True)
 
     def hand_over(self) -> None:
-        """Have the group take everything over, while records go on being handed out.
+        """Let the group take over all partitions, while `poll` continues to return records.
 
-        For a process that is about to end for good: a partition pauses for as long as two
-        members need to pass it on, and not until every other member's next heartbeat, as it does
-        when `close` is the first that the group hears. Poll until `assignment` is empty, then
-        close. `subscribe` takes it back. coopgroup's own; confluent_kafka has nothing like it.
+        Use it before a process ends permanently. A partition then pauses only while two members
+        pass it on. If the group first learns of the departure from `close`, the partition also
+        pauses until every other member's next heartbeat. Poll until `assignment` is empty, then
+        close. `subscribe` cancels the hand-over. This method is coopgroup's own; confluent_kafka
+        has no equivalent.
         """
         self._check_open()
         self._parts.subscription.hand_over()
 
     def assignment(self) -> list[TopicPartition]:
-        """Partitions that the application holds: those that `on_assign` was told."""
+        """Return the partitions that the application holds, as reported to `on_assign`."""
         self._check_open()
         return to_partitions(self._notices.held)
 
     # --- records ---------------------------------------------------------------------------------
 
     def poll(self, timeout: float | None = -1) -> Message | None:
-        """Hand out one record or event, and run callbacks that wait.
+        """Hand out one record or event, and run waiting callbacks.
 
         Args:
-            timeout: how long to wait, in seconds; negative or None for as long as it takes.
+            timeout: how long to wait, in seconds; negative or None for no limit.
 
         Returns:
-            A message (whose `error()` must be looked at), or None when the time is over.
+            A message, or None when the time is over. Check the message's `error()`.
 
         Raises:
-            KafkaException: the group refused this member for good.
+            KafkaException: the group refused this member permanently.
             RuntimeError: the consumer is closed.
         """
         ready = self._ready
         if ready:
             driver = self._driver
             now = clock_gettime(CLOCK)
-            # The lease first: when it stops to matter, the inbox already says why.
+            # Check the lease first: the loss is queued before the lease is cleared.
             if (
                 now < driver.lease_until_s
                 and now < self._committing.due_at_s
                 and not self._inbox.waiting
                 and ready
             ):
-                # No call from here on: it could let a signal in, whose exception would lose the
-                # record. (One that was let in by the clock may have closed the consumer.)
+                # Make no call from here on. A call lets signals in, and a signal's exception would
+                # lose the record. (A signal during the clock's call may have closed the consumer.)
                 message = ready[0]
                 del ready[0]
                 driver.polled_at_s = now
@@ -191,17 +192,17 @@ class CooperativeConsumer:
         return messages[0] if messages else None
 
     def consume(self, num_messages: int = 1, timeout: float | None = -1) -> list[Message]:
-        """Hand out up to a number of records and events, and run callbacks that wait.
+        """Hand out up to a number of records and events, and run waiting callbacks.
 
         Args:
-            num_messages: how many at most, up to 1,000,000.
-            timeout: how long to wait until there are so many, in seconds; negative or None for as
-                long as it takes.
+            num_messages: maximum number of messages, up to 1,000,000.
+            timeout: how long to wait for the full number, in seconds; negative or None for no
+                limit.
 
         Raises:
-            KafkaException: the group refused this member for good.
-            TypeError: a number of messages that is no whole number.
-            ValueError: a number of messages outside its range.
+            KafkaException: the group refused this member permanently.
+            TypeError: `num_messages` is not a whole number.
+            ValueError: `num_messages` is outside its range.
         """
         self._check_open()
         count = operator.index(num_messages)
@@ -210,82 +211,85 @@ class CooperativeConsumer:
         return self._delivery.take(count, timeout)
 
     def __iter__(self) -> Iterator[Message]:
-        """Records one after the other, until the consumer is closed; errors are raised."""
+        """Yield records until the consumer is closed, and raise errors."""
         hand_out = self._fetching.hand_out
         while not self._closed:
             try:
                 message = self.poll(1.0)
             except RuntimeError as refusal:
                 if refusal.args == (_CLOSED,):
-                    return  # by a callback, or in the handler of a signal
+                    return  # closed by a callback, or in a signal handler
                 raise
             if message is None:
                 continue
             hand_out.leaving = (message,)
             try:
                 error = message.error()
-            except BaseException:  # Ctrl-C in this very moment
+            except BaseException:  # such as Ctrl-C at this moment
                 self._delivery.put_back([message])
                 raise
             hand_out.leaving = ()
             if error is not None:
                 if error.code() == KafkaError._MAX_POLL_EXCEEDED:  # noqa: SLF001  (public)
-                    continue  # the member comes back by itself; `on_lost` says what was lost
+                    continue  # the member rejoins by itself; `on_lost` reports the lost partitions
                 raise KafkaException(error)
             yield message
 
     # --- where to begin, from inside callbacks ---------------------------------------------------
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Say in `on_assign` where to begin with what was gained; else a `KafkaException`."""
+        """Set the first offsets of new partitions in `on_assign`; else raise `KafkaException`."""
         self._check_open()
         self._notices.begin_assigned(partitions)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
-        """The same as `incremental_assign`; what is held already stays."""
+        """Do the same as `incremental_assign`; owned partitions stay."""
         self.incremental_assign(partitions)
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """Accept in `on_revoke` or `on_lost` what happens anyway; elsewhere a `KafkaException`."""
+        """Accept the revocation in `on_revoke` or `on_lost`; elsewhere raise `KafkaException`."""
         self._check_open()
         self._notices.accept_revoked(partitions)
 
     def unassign(self) -> None:
-        """The same as `incremental_unassign` of all that is given up."""
+        """Do the same as `incremental_unassign` for all partitions that are given up."""
         self.incremental_unassign([])
 
     def revoke_later(self, partitions: list[TopicPartition]) -> PutOff | None:
-        """Say in `on_revoke` what takes long to stop, and does so beside the polling thread.
+        """Postpone, in `on_revoke`, the revocation of partitions whose work takes long to stop.
 
-        Its records are not handed out any more, but it stays in `assignment` and its offsets may be
-        committed, until `finish_revoke`. The rest moves meanwhile. What is not finished within
-        `max.poll.interval.ms` of the call of `on_revoke` is lost (`on_lost`). coopgroup's own.
+        The work stops beside the polling thread. Until `finish_revoke`, `poll` returns no records
+        of these partitions, but they stay in `assignment` and their offsets may be committed. The
+        other partitions move meanwhile. A partition that is not finished within
+        `max.poll.interval.ms` of the call of `on_revoke` is lost (`on_lost`). This method is
+        coopgroup's own.
 
         Returns:
-            What was put off, for `finish_revoke`. None if there is no later: `unsubscribe` and
-            `close` wait for nothing.
+            The postponed partitions, for `finish_revoke`. None during `unsubscribe` and `close`,
+            which cannot wait.
 
         Raises:
-            KafkaException: called elsewhere, or with partitions that are not revoked.
-            TypeError: no list of partitions.
+            KafkaException: the call is not in `on_revoke`, or the partitions are not being revoked.
+            TypeError: the argument is not a list of partitions.
             RuntimeError: the consumer is closed.
         """
         self._check_open()
         return self._notices.revoke_later(partitions)
 
     def finish_revoke(self, stopped: list[TopicPartition] | PutOff) -> None:
-        """Say that what was put off by `revoke_later` has stopped; from any thread.
+        """Report that partitions postponed by `revoke_later` have stopped; for any thread.
 
-        The next `poll` commits it, as after `on_revoke`, and gives it up. What was lost meanwhile
-        is passed over. coopgroup's own.
+        The next `poll` commits their offsets, as after `on_revoke`, and gives them up. Partitions
+        that were lost meanwhile are ignored. This method is coopgroup's own.
 
         Args:
-            stopped: what `revoke_later` returned, all of which has stopped; or partitions, which
-                end whatever stop of them is under way then. Only the former cannot be taken for
-                a later stop, of partitions that were lost and came back meanwhile.
+            stopped: the result of `revoke_later`, if all its partitions have stopped; or a list
+                of partitions. A list ends any postponed revocation of these partitions. If they
+                were lost and returned meanwhile, that may be a later revocation. The result of
+                `revoke_later` always means its own revocation.
 
         Raises:
-            TypeError: neither of them.
+            TypeError: the argument is neither.
             RuntimeError: the consumer is closed.
         """
         self._check_open()
@@ -299,20 +303,21 @@ class CooperativeConsumer:
         offsets: list[TopicPartition] | None = None,
         asynchronous: bool = True,  # noqa: FBT001, FBT002  (as confluent_kafka has it)
     ) -> list[TopicPartition] | None:
-        """Commit offsets to the group, right through a rebalance.
+        """Commit offsets to the group; works during a rebalance too.
 
         Args:
             message: commit its offset + 1.
-            offsets: commit these; without both, all positions, or what was stored, are committed.
-            asynchronous: whether to return at once; the outcome is heard by `on_commit`.
+            offsets: commit these offsets. Without `message` and `offsets`, all positions or all
+                stored offsets are committed.
+            asynchronous: whether to return immediately; `on_commit` then gets the outcome.
 
         Returns:
-            None if asynchronous, else what was committed.
+            None if asynchronous, else the committed offsets.
 
         Raises:
-            KafkaException: the commit failed, or there was nothing to commit.
-            TypeError: something else than a record or a list of partitions.
-            ValueError: both a message and offsets.
+            KafkaException: the commit failed, or no offset was due.
+            TypeError: an argument is not a record or a list of partitions.
+            ValueError: both a message and offsets were given.
         """
         self._check_open()
         wanted = given_offsets(message, offsets, "commit")
@@ -329,12 +334,12 @@ class CooperativeConsumer:
     def store_offsets(
         self, message: Message | None = None, offsets: list[TopicPartition] | None = None
     ) -> None:
-        """Remember offsets for the next commit; needs `enable.auto.offset.store` off.
+        """Store offsets for the next commit; requires `enable.auto.offset.store` to be off.
 
         Raises:
             KafkaException: offsets are stored automatically, or a partition is not held.
-            TypeError: something else than a record or a list of partitions.
-            ValueError: both or neither of message and offsets.
+            TypeError: an argument is not a record or a list of partitions.
+            ValueError: both or neither of message and offsets were given.
         """
         self._check_open()
         wanted = given_offsets(message, offsets, "store")
@@ -354,38 +359,38 @@ class CooperativeConsumer:
         self._committing.store.store(wanted)
 
     def position(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Offset of the next record that the application gets from each partition."""
+        """Return the offset of the next record that the application gets from each partition."""
         self._check_open()
         return self._fetching.positions(partitions)
 
     def committed(
         self, partitions: list[TopicPartition], timeout: float | None = -1
     ) -> list[TopicPartition]:
-        """Offsets that the group has committed.
+        """Return the group's committed offsets.
 
         Args:
-            partitions: of which partitions.
-            timeout: how long to wait, in seconds; negative or None for as long as it takes.
+            partitions: partitions to look up.
+            timeout: how long to wait, in seconds; negative or None for no limit.
 
         Returns:
-            The partitions with offset, metadata and leader epoch; the offset is -1001 where there
-            is no commit. `error` says what the coordinator refuses.
+            The partitions with offset, metadata and leader epoch. The offset is -1001 without a
+            commit. `error` is the coordinator's refusal.
 
         Raises:
-            KafkaException: the coordinator does not answer in time, or refuses to.
-            TypeError: no list of partitions.
+            KafkaException: the coordinator does not answer in time, or refuses.
+            TypeError: the argument is not a list of partitions.
             RuntimeError: the consumer is closed.
         """
         self._check_open()
         return self._parts.committed.read(partitions, _seconds(timeout), lambda: self._closed)
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Hand out nothing of these partitions until `resume`."""
+        """Hand out no records of these partitions until `resume`."""
         self._check_open()
         self._fetching.pause(partitions, self._notices.held)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Hand out records of these partitions again, from where they were paused."""
+        """Hand out records of these partitions again, from the position of the pause."""
         self._check_open()
         stopping = self._notices.stopping
         if stopping:
@@ -393,7 +398,7 @@ class CooperativeConsumer:
         self._fetching.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on at another offset of a partition that is held."""
+        """Continue at another offset of an owned partition."""
         self._check_open()
         self._fetching.seek(partition)
 
@@ -405,26 +410,26 @@ class CooperativeConsumer:
         timeout: float | None = -1,
         cached: bool = False,  # noqa: FBT001, FBT002  (as confluent_kafka has it)
     ) -> tuple[int, int]:
-        """Lowest offset of a partition, and the highest + 1."""
+        """Return the lowest offset of a partition, and the highest offset + 1."""
         return self._client.get_watermark_offsets(partition, _seconds(timeout), cached)
 
     def offsets_for_times(
         self, partitions: list[TopicPartition], timeout: float | None = -1
     ) -> list[TopicPartition]:
-        """First offset at or after a time, given in ms since 1970 in place of the offset."""
+        """Return the first offset at or after a time, given as the offset, in ms since 1970."""
         return self._client.offsets_for_times(partitions, _seconds(timeout))
 
     def list_topics(self, topic: str | None = None, timeout: float | None = -1) -> ClusterMetadata:
-        """Metadata of the cluster, or of one topic."""
+        """Return the metadata of the cluster, or of one topic."""
         metadata: ClusterMetadata = self._client.list_topics(topic, _seconds(timeout))
         return metadata
 
     def cluster_id(self, timeout: float | None = -1) -> str | None:
-        """Id of the cluster."""
+        """Return the id of the cluster."""
         return self._client.cluster_id(_seconds(timeout))
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
-        """Not possible, a `KafkaException`: the group's connections keep the first credentials."""
+        """Raise `KafkaException`: the group's connections keep the first credentials."""
         del username, password
         self._check_open()
         raise kafka_exception(
@@ -433,12 +438,12 @@ class CooperativeConsumer:
         )
 
     def memberid(self) -> str | None:
-        """Id that the group coordinator gave this member; None before it has one."""
+        """Return the member id from the group coordinator; None before the member has an id."""
         self._check_open()
         return self._driver.member.member_id or None
 
     def consumer_group_metadata(self) -> bytes:
-        """What `Producer.send_offsets_to_transaction` needs to fence a zombie (KIP-447).
+        """Return metadata for `Producer.send_offsets_to_transaction` to fence zombies (KIP-447).
 
         After a loss it still names the last generation, so that the group refuses the offsets.
         """
@@ -448,7 +453,7 @@ class CooperativeConsumer:
     def close(self) -> None:
         """Give up all partitions (`on_revoke`), commit, leave the group, end all threads.
 
-        What a callback raises comes out; the consumer is closed all the same.
+        An exception of a callback is raised, but the consumer is closed anyway.
         """
         if self._closing:
             return

@@ -1,8 +1,8 @@
-"""Handing records out: what `poll` and `consume` do when it is not simply the next record.
+"""The slow path of `poll` and `consume`: hand out records, run callbacks, wait.
 
-Rules of this file: records leave only while the lease holds and while the group has nothing to
-say, both looked at right before; what the group says is carried out only while no record is on
-its way to the application, so that an offset counts as handed out when, and only when, it was.
+Two rules. Records leave only while the lease holds and the group has no notice; both are checked
+immediately before. Notices are handled only while no record is on its way to the application. So an
+offset counts as handed out if, and only if, the application got the record.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Delivery"]
 
-# How long a wait in librdkafka may keep the application from hearing the group: briefly while a
-# round is under way, longer while nothing is to be expected.
+# Maximum wait in librdkafka before the application hears from the group again. It is short during a
+# round, and longer while no notice is expected.
 _SLICE_BUSY_S: Final = 0.005
 _SLICE_QUIET_S: Final = 0.05
 
 
 @define(eq=False)
 class Delivery:
-    """Takes records from the fetched ones to the application.
+    """Passes fetched records to the application.
 
     Attributes:
-        driver: says until when the lease holds.
-        fetching: where records come from.
-        committing: whose clock is looked at between records.
-        notices: what the group says.
-        meter: hears when the application works and when it waits.
+        driver: knows the end of the lease.
+        fetching: source of the records.
+        committing: runs auto-commits between records.
+        notices: the group's notices.
+        meter: measures when the application works and when it waits.
     """
 
     driver: GroupDriver
@@ -52,14 +52,14 @@ class Delivery:
     meter: WorkMeter
 
     def take(self, count: int, timeout_s: float | None) -> list[Message]:
-        """Take up to a number of records, waiting for all of them until the time is over.
+        """Take up to a number of records; wait for the full number until the time is over.
 
         Args:
-            count: how many at most.
-            timeout_s: how long to wait, in seconds; negative or None for as long as it takes.
+            count: maximum number of records.
+            timeout_s: how long to wait, in seconds; negative or None for no limit.
 
         Raises:
-            BaseException: what a callback or a signal raised; no record is lost by it.
+            BaseException: raised by a callback or a signal handler; no record is lost by it.
         """
         stalled_at_s = self.driver.inbox.take_stall()
         if stalled_at_s is not None:
@@ -77,11 +77,11 @@ class Delivery:
         except BaseException:
             self.put_back(taken)
             raise
-        hand_out.leaving = ()  # nothing is called from here on, so no signal strikes
+        hand_out.leaving = ()  # no call follows, so no signal handler can run
         return taken
 
     def _tell_stall(self, stalled_at_s: float) -> Message:
-        """The event that confluent_kafka hands out before `on_lost`, in its words."""
+        """Return confluent_kafka's event for a stall, with its text; it precedes `on_lost`."""
         limit_ms = self.driver.settings.max_poll_interval_ms
         late_ms = max(0, round((stalled_at_s - self.driver.polled_at_s) * 1000) - limit_ms)
         words = f"Application maximum poll interval ({limit_ms}ms) exceeded by {late_ms}ms"
@@ -91,16 +91,16 @@ class Delivery:
         )
 
     def put_back(self, messages: Sequence[Message]) -> None:
-        """Have records wait again that a signal's exception kept from the application.
+        """Queue records again if a signal's exception kept them from the application.
 
-        Not those of partitions that the handler of the signal gave up.
+        Records of partitions that the signal handler gave up are dropped.
         """
         fetched = self.fetching.fetched
         kept = [one for one in messages if partition_of(one) in fetched]
         self.fetching.hand_out.put_back(kept)
 
     def _take(self, count: int, deadline_s: float) -> list[Message]:
-        """The records to hand out; those of the hand-out are the first of it, and still in it."""
+        """Return the records to hand out; records of the hand-out are its first, and stay in it."""
         hand_out = self.fetching.hand_out
         while True:
             self.notices.serve()
@@ -119,7 +119,7 @@ class Delivery:
                 return []
 
     def _take_past(self, count: int, deadline_s: float) -> list[Message]:
-        """The quick way of large batches: where one is there at once, it need not wait aside."""
+        """Take a large batch directly if it is available immediately, without queueing it first."""
         driver = self.driver
         now = now_s()
         if now >= driver.lease_until_s:
@@ -137,13 +137,13 @@ class Delivery:
         return taken
 
     def _may_leave(self) -> bool:
-        # The lease first: when it stops to matter, the inbox already says why.
+        # Check the lease first: the loss is queued before the lease is cleared.
         return now_s() < self.driver.lease_until_s and not self.driver.inbox.waiting
 
     def _gather(self, count: int, deadline_s: float) -> None:
-        """Wait until so many records are there, the time is over, or something is to be done."""
+        """Wait until enough records are ready, the time is over, or other work is due."""
         driver, ready = self.driver, self.fetching.hand_out.ready
-        # Waiting here is polling: only what the application does outside can stall it.
+        # Waiting here counts as polling; the application can stall only outside of `poll`.
         driver.polled_at_s = math.inf
         try:
             now = now_s()
@@ -152,11 +152,11 @@ class Delivery:
                 slice_s = _SLICE_QUIET_S if is_quiet else _SLICE_BUSY_S
                 wait_s = max(0.0, min(slice_s, deadline_s - now))
                 if now >= driver.lease_until_s:
-                    # Nothing may be handed out, and the group is about to say why.
+                    # No record may leave, and the group is about to report the reason.
                     driver.inbox.wait(wait_s)
                     return
                 if not self.fetching.fetched and self.fetching.is_about_to_begin:
-                    # Nothing else can come, and librdkafka does not wake up for the offset.
+                    # No other record can arrive, and librdkafka does not wake up for the offset.
                     driver.inbox.wait(wait_s)
                     wait_s = 0.0
                 self.fetching.fetch(count - len(ready), wait_s)

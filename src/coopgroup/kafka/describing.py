@@ -1,4 +1,4 @@
-"""What a broker says of a group, asked by somebody who is no member of it (DescribeGroups)."""
+"""Describe a group from outside, without being a member (DescribeGroups)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KEY: Final = "bootstrap.servers"
 def describe_group(
     settings: ConnectionSettings, group_id: str, timeout_ms: int = 10_000
 ) -> DescribedGroup:
-    """Ask a group's coordinator what it knows of the group.
+    """Return a group's description by its coordinator.
 
     Args:
         settings: how to reach the brokers.
@@ -47,8 +47,8 @@ def find_coordinator(
 ) -> Coordinator:
     """Return the broker that coordinates a group and answers for it; the group need not exist.
 
-    While a group moves, brokers still name the old coordinator. So the one that they name is asked
-    for the group, too, until it answers.
+    While a group moves, brokers still name the old coordinator. So this function also asks the
+    named broker for the group, until it answers.
 
     Args:
         settings: how to reach the brokers.
@@ -77,14 +77,14 @@ def _ask_until(
 
 @frozen(eq=False)
 class _Asking:
-    """Questions that share a time limit; what is not known yet is asked again until it is over."""
+    """Questions that share a time limit; an unanswered question is repeated until the limit."""
 
     transport: GroupTransport
     settings: ConnectionSettings
     until_s: float
 
     def describe(self, group_id: str) -> tuple[Coordinator, DescribedGroup] | None:
-        """The group's coordinator and what it says; None where it cannot say that yet."""
+        """Return the group's coordinator and its description; None if they are not known yet."""
         found = self._ask(FindCoordinatorRequest(group_id=group_id), None)
         if found.coordinator is None:
             self._refuse_for_good(found.error_code)

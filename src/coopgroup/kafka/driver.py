@@ -1,12 +1,12 @@
 """The group's thread: hosts a `Session` on real time, sockets and threads.
 
-Rules of this file: only the thread touches the session; everybody else posts events. An event is
-taken, its effects are carried out in order, then the thread sleeps until the next event or
-deadline: the duties are numbered in `coopgroup.session`. What the application's thread reads
-(`lease_until_s`, the snapshot) is published after each step and never changed in place.
+Only this thread touches the session; all other threads post events. The thread takes an event,
+carries out its effects in order, and sleeps until the next event or deadline. `coopgroup.session`
+numbers these duties. Values for the application's thread (`lease_until_s`, the snapshot) are
+published after each step and never changed in place.
 
 No exception ends the thread. An error in the member's own step fails the member, and the
-application gets it. Any other error (of a log, of the transport) is logged.
+application gets the error. Any other error (of a log, of the transport) is logged.
 """
 
 from __future__ import annotations
@@ -87,25 +87,26 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupDriver", "has_left"]
 
-# Share of the first back-off by which a retry may come later, so that a group that lost its
-# coordinator does not come back in lockstep.
+# Retries are delayed by a random share of the first back-off, up to this limit. A group that lost
+# its coordinator would otherwise return in lockstep.
 _JITTER_SHARE: Final = 0.5
 _STOP_TIMEOUT_MS: Final = 2_000
-# A full disk must not keep the interpreter from ending.
+# A full disk must not prevent the interpreter from ending.
 _FLUSH_TIMEOUT_S: Final = 1.0
-# Until the next try where it is not known what is due.
+# Pause until the next try if the next deadline is unknown.
 _ERROR_PAUSE_S: Final = 0.1
 _running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
-# A forked child has none of their threads, and may have a lock that one of them held.
+# A forked child has no threads of these drivers. It may have a copy of a lock that one of the
+# threads held.
 os.register_at_fork(after_in_child=_running.clear)
 
 
 @atexit.register
 def _stop_all() -> None:
-    """End the threads of consumers that nobody closed.
+    """End the threads of consumers that were not closed.
 
-    A thread that still runs while the interpreter goes down is torn out of whatever it is in, and
-    inside NumPy that aborts the process.
+    The interpreter kills threads that still run when it ends. If a thread is inside NumPy then,
+    that aborts the process.
     """
     drivers = tuple(_running)
     for driver in drivers:
@@ -120,20 +121,20 @@ class GroupDriver:
     """Runs the membership of one member.
 
     Attributes:
-        settings: of the consumer, or of the group.
-        assignor: says where, when this member leads.
-        policy: says when.
+        settings: settings of the consumer, or of the group.
+        assignor: decides where resources go when this member leads.
+        policy: decides when resources move.
         lookup: metadata and lags for the leader.
         sink: telemetry.
-        slot: where the member is kept beyond this process; None for nowhere.
-        inbox: what the application has to hear; filled here, emptied by the consumer.
-        application: hears it at once instead; None where the inbox is emptied.
-        read: decodes the subscriptions of the members when this one leads.
-        meter: how fast the application works; filled by who hands records out.
-        lease_until_s: until when records may be handed out; infinite while nothing is held.
-        polled_at_s: when the application last returned to `poll`; infinite while it is in it.
-        fence: of the present membership, or of the last one after a loss.
-        member: the member as it is after the last step, for readers on other threads.
+        slot: storage of the member's identity beyond this process, or None.
+        inbox: notices for the application; the driver fills it, the consumer empties it.
+        application: gets the notices immediately instead of the inbox; None if the inbox is used.
+        read: decodes the members' subscriptions when this member leads.
+        meter: measures the application's speed; the delivery of records fills it.
+        lease_until_s: until when records may be handed out; infinite without owned resources.
+        polled_at_s: when the application last left `poll`; infinite while it is in `poll`.
+        fence: fence of the current membership, or of the last membership after a loss.
+        member: the member after the last step, for readers on other threads.
         transport: the group's connections.
     """
 
@@ -158,19 +159,19 @@ class GroupDriver:
     _events: GroupEvents = field(factory=GroupEvents, init=False)
     _thread: threading.Thread = field(init=False)
     _commits: PendingCommits = field(init=False)
-    # A signal handler may close the consumer while its thread is in here.
+    # Reentrant, because a signal handler may close the consumer while its thread holds the lock.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
     _stopped: bool = field(default=False, init=False)
-    # When the application wants to look at its stops, and for which such time it was woken.
+    # The time at which the application wants to be woken, and the last such time that was served.
     _remind_at_s: float = field(default=math.inf, init=False)
     _reminded_s: float = field(default=math.inf, init=False)
-    # Member id and generation in which it leads though it decided no round of that.
+    # Member id and generation of a round that this member leads but did not decide.
     _leads_as: tuple[str, int] | None = field(default=None, init=False)
-    # Members of the group that it leads again without a round, until it has its assignment.
+    # Members of a group that this member leads again without a round, until it has its assignment.
     _returned: tuple[JoinedMember, ...] = field(default=(), init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Make the parts; nothing runs before `start`."""
+        """Create the parts; no thread runs before `start`."""
         kept = None if self.slot is None else self.slot.kept
         self._session = Session(member=new_member(self.settings.member, kept))
         self.transport = GroupTransport(self.settings.connection, self._warn)
@@ -197,7 +198,7 @@ class GroupDriver:
         )
 
     def _owe(self, kept: KeptIdentity, in_ms: int | None) -> None:
-        """Remember a round for which the leader's earlier life did not live to ask."""
+        """Remember a round that the leader's earlier process owed but could not request."""
         if in_ms is not None:
             owed = OwedRound(
                 member_id=kept.member_id, generation=kept.generation, at_ms=now_ms() + in_ms
@@ -206,22 +207,22 @@ class GroupDriver:
 
     @property
     def _told(self) -> Application:
-        """Who hears what the group says."""
+        """Return the receiver of the group's notices."""
         return self.inbox if self.application is None else self.application
 
     @property
     def member(self) -> Member:
-        """The member after the last step."""
+        """Return the member after the last step."""
         return self._session.member
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is to be expected from the group within the next moments."""
+        """Return whether no notice of the group is expected within the next moments."""
         return self._session.member.state in {MemberState.STABLE, MemberState.UNSUBSCRIBED}
 
     @property
     def leads(self) -> bool:
-        """Whether this member leads its group, be it since an earlier process."""
+        """Return whether this member leads its group, perhaps since an earlier process."""
         here = (self.member.member_id, self.member.generation)
         return self._session.policy_state is not None or self._leads_as == here
 
@@ -232,9 +233,9 @@ class GroupDriver:
         self._thread.start()
 
     def post(self, event: SessionEvent) -> None:
-        """Give the session an event, from any thread; after `stop` it has no effect any more.
+        """Post an event to the session, from any thread; after `stop` this has no effect.
 
-        A commit that comes too late ends at once, with UNKNOWN_MEMBER_ID.
+        A commit that is posted too late ends immediately with UNKNOWN_MEMBER_ID.
         """
         with self._lock:
             if not self._stopped:
@@ -244,18 +245,18 @@ class GroupDriver:
             self._commits.refuse(event, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def leave(self, reason: str, *, for_good: bool) -> None:
-        """Have the member leave its group.
+        """Make the member leave its group.
 
         Args:
             reason: for logs and for the broker.
-            for_good: whether nobody will come back as this member, so that the group is told at
-                once; without it a member that is kept (`slot`) has its place until its session
-                ends.
+            for_good: whether no process will return as this member, so that the group is told
+                immediately. Otherwise a member with a stored identity (`slot`) keeps its place
+                until its session ends.
         """
         self.post(LeaveRequested(reason=reason, for_good=for_good))
 
     def remind(self, at_s: float) -> None:
-        """Have the application woken at a time instead of the one before; infinite for never."""
+        """Wake the application at this time instead of the earlier time; infinite for never."""
         if at_s != self._remind_at_s:
             self._remind_at_s = at_s
             self.post(Woken())
@@ -271,13 +272,13 @@ class GroupDriver:
         return self._commits.register(on_committed)
 
     def wait_for_commits(self, limit_s: float) -> bool:
-        """Wait until the commits that were asked for so far have ended.
+        """Wait until all commits that were requested so far have ended.
 
         Args:
             limit_s: how long to wait, in seconds.
 
         Returns:
-            Whether all of them have ended.
+            Whether all these commits ended in time.
         """
         return self._commits.wait(limit_s)
 
@@ -306,7 +307,7 @@ class GroupDriver:
                 self._fail(error)
 
     def _live(self) -> bool:
-        """Wait for one event and take it; whether there will be more."""
+        """Wait for one event and handle it; return whether more events may follow."""
         began_s = now_s()
         try:
             pause_s = self._pause_s()
@@ -323,7 +324,7 @@ class GroupDriver:
         return True
 
     def _handle(self, event: SessionEvent) -> None:
-        """Take an event, and what has become due meanwhile."""
+        """Take an event, and handle all work that became due meanwhile."""
         self._take(event)
         if self._is_stalled():
             self._take(ApplicationStalled())
@@ -334,13 +335,13 @@ class GroupDriver:
             self._reminded_s = remind_at_s
         overdue = self._commits.overdue()
         if overdue:
-            # In this order: one that is on the wire ends for the member with its answer only.
+            # The order matters: for the member, a commit on the wire ends only with its answer.
             for commit_id in overdue:
                 self._commits.end(commit_id, ErrorCode.REQUEST_TIMED_OUT)
             self._take(CommitsAbandoned(commit_ids=frozenset(overdue)))
 
     def _pause_s(self) -> float | None:
-        """Time until something is due, in seconds; None for never."""
+        """Return the seconds until the next deadline; None for never."""
         deadline_ms = session_deadline_ms(self._session)
         pause_s = math.inf
         if deadline_ms is not None:
@@ -382,7 +383,7 @@ class GroupDriver:
         if isinstance(event, Answered) and isinstance(event.answer, JoinGroupAnswer):
             self._hear_of_lead(event.answer)
         if isinstance(event, LeaveRequested):
-            # The application has given up everything: what it has not heard yet is void.
+            # The application has given up everything, so unread notices are void.
             self._told.clear()
         self._go_on(session, effects)
         if self._returned and self.member.state in SETTLED:
@@ -391,10 +392,10 @@ class GroupDriver:
             self.leader.look_over(members, self.member.shared_digest, has_notes=has_notes)
 
     def _hear_of_lead(self, answer: JoinGroupAnswer) -> None:
-        """Have the leader of a round that needs no decision look after its topics (KIP-814).
+        """Let the leader of a round without a decision check its topics (KIP-814).
 
-        It does so when it has its assignment. An application that looks by itself asks for a round
-        instead: it has shared nothing yet.
+        It checks them when it has its assignment. If `application` is set, the application watches
+        its resources by itself. It has shared nothing yet, and requests a round instead.
         """
         leads = answer.skip_assignment and answer.leader_id == answer.member_id
         self._returned = answer.members if leads and self.application is None else ()
@@ -404,9 +405,9 @@ class GroupDriver:
     def _go_on(self, session: Session, effects: tuple[SessionEffect, ...]) -> None:
         self._session = session
         self.fence = self.fence.after(session.member)
-        # Before the effects: what is granted must not be worked on without a lease. After them: a
-        # loss must be in the inbox before the lease stops to matter. What is lost has none, not
-        # even where the same step granted it.
+        # Shorten the lease before the effects: granted resources must not be used without a lease.
+        # Extend it after them: a loss must be in the inbox before the lease is cleared. Lost
+        # resources have no lease, even if the same step granted them.
         lease_until_s = _lease_until_s(self.member)
         loses = any(isinstance(effect, LoseResources) for effect in effects)
         self.lease_until_s = -math.inf if loses else min(self.lease_until_s, lease_until_s)
@@ -449,7 +450,7 @@ class GroupDriver:
                 self.slot.keep(identity, self.leader.seen, in_ms)
             else:
                 self.slot.keep(identity)
-        except OSError as error:  # the next process joins as a new member then
+        except OSError as error:  # the next process will join as a new member
             self.sink.warn("identity_not_kept", path=str(self.slot.path), error=str(error))
 
     def _send(self, effect: Send) -> None:
@@ -471,7 +472,7 @@ class GroupDriver:
             on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=repr(error)))
 
     def _fail(self, error: BaseException) -> None:
-        """End the membership: the member's state and what happened no longer fit together."""
+        """End the membership, because the member's state no longer matches the events."""
         self._warn(error)
         message = f"internal error: {one_line(error)}"
         try:
@@ -484,17 +485,17 @@ class GroupDriver:
         self._commits.end_taken_up(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _warn(self, error: BaseException) -> None:
-        """Log an error that is none of the group's; from any thread."""
+        """Log an error that does not come from the group; for any thread."""
         self.sink.warn_of(error)
 
 
 def _lease_until_s(member: Member) -> float:
-    """Until when records may be handed out; for ever where nothing is held."""
+    """Return the end of the lease; infinite if the member owns no resources."""
     if not member.owned:
         return math.inf
     return member.hold_until_ms / 1000
 
 
 def has_left(member: Member) -> bool:
-    """Whether a member is out of its group, by its own will or by an error."""
+    """Return whether a member is outside its group, by its own request or by an error."""
     return member.state in {MemberState.UNSUBSCRIBED, MemberState.FAILED}

@@ -1,12 +1,12 @@
-"""Consumers that the application drops instead of closing them.
+"""Clean up consumers that the application drops without closing them.
 
-Their heartbeats would keep partitions that nobody works on until `max.poll.interval.ms` is over,
-and their threads and their place in the state directory for as long as the process lives. So the
-group is left as soon as the consumer is collected, and everything that was opened is closed.
-Nobody is called back then and nothing is committed, for there is nobody left to do it.
+The heartbeats of a dropped consumer would keep its idle partitions until `max.poll.interval.ms` is
+over. Its threads and its place in the state directory would stay until the process ends. So the
+consumer leaves the group when it is garbage-collected, and everything that it opened is closed. No
+callback runs and no offset is committed, because the application no longer uses the consumer.
 
-At the end of the interpreter this does not run: threads are stopped anyway (`driver`), and
-partitions come free as after a crash.
+At the end of the interpreter this does not run. `driver` stops the threads anyway, and partitions
+become free as after a crash.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def end_when_dropped(
     sink: TelemetrySink,
     slot: IdentitySlot | None,
 ) -> WhenDropped:
-    """Have the parts of a consumer end when it is collected.
+    """End the parts of a consumer when it is collected.
 
     Args:
-        consumer: whose end it is; none of the other arguments may keep it alive.
-        driver: of its group.
-        watcher: of its topics; the last that its thread does is to close the others.
-        sink: of its telemetry.
-        slot: where it is kept beyond its process; None for nowhere.
+        consumer: the consumer; the other arguments must not keep it alive.
+        driver: driver of its group.
+        watcher: watcher of its topics; its thread closes the other parts before it ends.
+        sink: its telemetry.
+        slot: storage of its identity beyond the process, or None.
     """
 
     def close() -> None:
@@ -63,10 +63,10 @@ def end_when_dropped(
     home_pid = os.getpid()
 
     def end() -> None:
-        # Garbage is collected on any thread, in the middle of anything: nothing here waits, starts
-        # a thread or takes a lock that this thread may hold already (the driver's and the
-        # watcher's are reentrant). A forked child has no thread of the group, but maybe a lock
-        # that was taken when it was forked.
+        # Garbage is collected on any thread, at any moment. So this function does not wait, start a
+        # thread or take a lock that this thread may hold already. (The locks of the driver and the
+        # watcher are reentrant.) A forked child has no thread of the group, but may have a lock
+        # that was held during the fork.
         if os.getpid() == home_pid:
             driver.leave("consumer dropped", for_good=True)
             watcher.finish(close)

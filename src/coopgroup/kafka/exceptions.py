@@ -1,7 +1,7 @@
-"""Errors in the form in which users of confluent_kafka expect them: `KafkaException`.
+"""Errors in the form that users of confluent_kafka expect: `KafkaException`.
 
-The group's connections know errors that librdkafka has no number for; they take the number of
-librdkafka's own that says the same.
+The group's connections have some errors without a number in librdkafka. They use the number of
+librdkafka's error with the same meaning.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _OF_LIBRDKAFKA: Final = {
 
 
 def kafka_error(code: int, message: str | None = None, *, fatal: bool = False) -> KafkaError:
-    """An error of the group, or one of librdkafka's own codes.
+    """Return an error of the group, or an error with one of librdkafka's own codes.
 
     Args:
         code: error code.
-        message: one line; what librdkafka says of the code if None.
-        fatal: whether the consumer can do nothing more.
+        message: one line; None for librdkafka's text for the code.
+        fatal: whether the consumer cannot continue.
     """
     return KafkaError(_OF_LIBRDKAFKA.get(code, code), message, fatal=fatal)
 
@@ -35,5 +35,5 @@ def kafka_error(code: int, message: str | None = None, *, fatal: bool = False) -
 def kafka_exception(
     code: int, message: str | None = None, *, fatal: bool = False
 ) -> KafkaException:
-    """The exception that carries such an error."""
+    """Return the exception that carries such an error."""
     return KafkaException(kafka_error(code, message, fatal=fatal))

@@ -1,14 +1,14 @@
-"""librdkafka's consumer, which only fetches, and what it gave that nobody has got yet.
+"""librdkafka's consumer, which only fetches, and its records that the application has not got yet.
 
-It is told what to fetch with `incremental_assign` and `incremental_unassign`, which leave all
-other partitions alone, and is in no group. It gets explicit offsets only: a partition without one
-waits here until its committed offset is known (`starting_offsets`).
+This file controls librdkafka with `incremental_assign` and `incremental_unassign`, which leave all
+other partitions alone. librdkafka's consumer is in no group. It gets explicit offsets only. A
+partition without an offset waits here until its committed offset is known (`starting_offsets`).
 
-Rules of this file: no record is lost between librdkafka and the hand-out. librdkafka counts a
-record as consumed when it gives it, and a signal or an exception of an application's callback
-(`error_cb`, say) makes confluent_kafka drop the batch under way. So the positions before each
-batch are kept, and partitions that came further than their records did are fetched again from
-there. The same positions serve other threads that ask while a batch is under way.
+Rule of this file: no record is lost between librdkafka and the hand-out. librdkafka counts a
+record as consumed when it returns it. A signal or an exception of an application's callback (such
+as `error_cb`) makes confluent_kafka drop the current batch. So this file keeps the positions before
+each batch. If a partition's position moved past its delivered records, it is fetched again from the
+kept position. The same positions serve other threads that ask during a batch.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Fetching"]
 
-# How many records, and about how many bytes of them, are taken from librdkafka ahead of `poll`.
+# Limits of the records, and roughly of their bytes, that are taken from librdkafka ahead of `poll`.
 _AHEAD_MAX: Final = 500
 _AHEAD_FIRST: Final = 32
 _AHEAD_BYTES_MAX: Final = 4_000_000
-# More topics than this are looked up with all others of the cluster, in one request.
+# More topics than this are looked up in one request for all topics of the cluster.
 _SINGLE_TOPICS_MAX: Final = 5
 _LEARN_TIMEOUT_S: Final = 1.0
-# After so few records it costs less to work positions out than to ask for all of them again.
+# Up to this number of records, computing positions is cheaper than asking librdkafka for all.
 _FEW: Final = 8
-# So long an offset is expected at any moment. After that, the coordinator is away.
+# How long an offset is expected at any moment. After that, the coordinator seems to be away.
 _SOON_S: Final = 1.0
 
 
 @define(eq=False)
 class Fetching:
-    """What is fetched, and where each partition stands.
+    """The fetched partitions, and the position of each.
 
     Attributes:
         consumer: librdkafka's consumer.
-        starts: finds out where partitions begin.
-        hand_out: records that it gave.
-        fetched: partitions that it fetches.
-        waiting: partitions that are not fetched before their committed offsets are known.
+        starts: finds out the first offsets of partitions.
+        hand_out: records from librdkafka.
+        fetched: partitions that librdkafka fetches.
+        waiting: partitions that wait for their committed offsets before they are fetched.
     """
 
     consumer: Any
@@ -71,51 +71,53 @@ class Fetching:
     fetched: ResourceSet = field(default=EMPTY, init=False)
     waiting: frozenset[Partition] = field(default=frozenset(), init=False)
     _waiting_since_s: float = field(default=0.0, init=False)
-    # Partitions without a commit where `auto.offset.reset` is error: only `seek` begins them.
+    # Partitions without a commit if `auto.offset.reset` is error: only `seek` begins them.
     _stuck: frozenset[Partition] = field(default=frozenset(), init=False)
-    _partitions: list[TopicPartition] = field(factory=list, init=False)  # of `fetched`
-    _places: dict[Partition, int] = field(factory=dict, init=False)  # of each in that list
-    # Positions of them in librdkafka; None while they are not known. They may be too low by control
-    # records of transactions, which harms nobody: those are passed over again.
+    _partitions: list[TopicPartition] = field(factory=list, init=False)  # partitions of `fetched`
+    _places: dict[Partition, int] = field(factory=dict, init=False)  # index of each in that list
+    # Positions of these partitions in librdkafka, or None if unknown. They may be too low because
+    # of control records of transactions. That is harmless: such records are skipped again.
     _known: list[TopicPartition] | None = field(default=None, init=False)
     _begun_at: dict[Partition, TopicPartition] = field(factory=dict, init=False)
     _ahead: int = field(default=_AHEAD_FIRST, init=False)
-    # Positions before the batch under way; None while none is.
+    # Positions before the current batch; None without a batch.
     _before: list[TopicPartition] | None = field(default=None, init=False)
     _close_is_due: bool = field(default=False, init=False)
-    # Where partitions go on that were set back: librdkafka has no position until the next record.
+    # Next offsets of partitions that were set back; librdkafka has no position until the next
+    # record.
     _set_back: dict[Partition, int] = field(factory=dict, init=False)
 
     # --- what is fetched -------------------------------------------------------------------------
 
     @property
     def begun(self) -> ResourceSet:
-        """Partitions that are fetched, or will be without another word."""
+        """Return the partitions that are fetched, or will be without a further request."""
         if not self.waiting and not self._stuck:
             return self.fetched
         return self.fetched | ResourceSet.from_pairs(self.waiting | self._stuck)
 
     @property
     def is_about_to_begin(self) -> bool:
-        """Whether the offset of a partition may come at any moment."""
+        """Return whether the offset of a partition may arrive at any moment."""
         return bool(self.waiting) and now_s() - self._waiting_since_s < _SOON_S
 
     def begin(self, partitions: Sequence[TopicPartition]) -> None:
-        """Fetch more partitions, from the offsets given with them, else from the committed ones.
+        """Fetch more partitions, from their given offsets, else from the committed offsets.
 
         A partition whose committed offset is not known yet waits for `begin_known`.
 
         Raises:
-            KafkaException: librdkafka refuses them.
-            TypeError: they are no list of partitions.
+            KafkaException: librdkafka refuses the partitions.
+            TypeError: the argument is not a list of partitions.
         """
         wait = frozenset(_key(one) for one in partitions if names_no_offset(one))
         explicit = [one for one in partitions if not names_no_offset(one)]
-        # Asked for first: librdkafka may wait for the topics below.
+        # Request the offsets first, because librdkafka may wait for the topics below.
         self.starts.drop(map(_key, explicit))
         self.starts.want(wait)
         if wait:
-            # Before librdkafka is waited for: a signal's exception there must not forget them.
+            # Before the wait for librdkafka: a signal's exception there must not forget these
+            # partitions.
             self.waiting |= wait
         self._learn_topics({one.topic for one in partitions} - set(self.fetched.names))
         if wait:
@@ -123,10 +125,10 @@ class Fetching:
         self._begin_known(explicit)
 
     def begin_known(self) -> None:
-        """Fetch the waiting partitions whose offsets are known by now.
+        """Fetch the waiting partitions whose offsets are now known.
 
         Raises:
-            KafkaException: librdkafka refuses them.
+            KafkaException: librdkafka refuses the partitions.
         """
         if self.waiting:
             self._begin_known([])
@@ -152,7 +154,7 @@ class Fetching:
         self.starts.drop(gone)
 
     def _begin_at(self, partitions: Sequence[TopicPartition]) -> None:
-        """Have librdkafka fetch partitions from explicit offsets."""
+        """Fetch partitions in librdkafka from explicit offsets."""
         self.consumer.incremental_assign(partitions)
         for one in partitions:
             self._begun_at[one.topic, one.partition] = one
@@ -160,9 +162,9 @@ class Fetching:
         self._pause_in_librdkafka(partitions)
 
     def end(self, resources: ResourceSet) -> None:
-        """Fetch partitions no longer, and drop what waits of them."""
+        """Stop fetching partitions, and drop their waiting records."""
         gone = resources & self.fetched
-        # librdkafka would remember a pause until the partition comes back (seen with 2.16).
+        # Otherwise librdkafka would remember a pause until the partition returns (seen with 2.16).
         paused = [
             TopicPartition(*one)
             for one in sorted(self.hand_out.paused)
@@ -180,21 +182,21 @@ class Fetching:
             self.consumer.incremental_unassign(to_partitions(gone))
 
     def pause(self, partitions: list[TopicPartition], held: ResourceSet) -> None:
-        """Hand out nothing of held partitions until `resume`; others are left alone."""
+        """Hand out no records of held partitions until `resume`; ignore other partitions."""
         self.consumer.pause(partitions)
         self.hand_out.pause(one for one in map(_key, partitions) if one in held)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Go on with paused partitions where they were paused."""
+        """Continue with paused partitions from the position of the pause."""
         self.consumer.resume(partitions)
         self.hand_out.resume(map(_key, partitions))
 
     def seek(self, partition: TopicPartition) -> None:
-        """Go on elsewhere in a partition; one that waits for its offset begins there.
+        """Continue at another offset of a partition; a waiting partition begins there.
 
         Raises:
-            KafkaException: it is not fetched, or the offset is none.
-            TypeError: it is no partition.
+            KafkaException: the partition is not fetched, or the offset is not valid.
+            TypeError: the argument is not a partition.
         """
         if isinstance(partition, TopicPartition) and self._begins_at(partition):
             return
@@ -204,23 +206,23 @@ class Fetching:
         self._set_back.pop(_key(partition), None)
 
     def _begins_at(self, partition: TopicPartition) -> bool:
-        """Begin a partition that was not begun so far where the application wants it."""
+        """Begin a waiting partition at the application's offset; return whether `seek` is done."""
         key = _key(partition)
         if key not in self.waiting and key not in self._stuck:
             return False
-        if partition.offset == OFFSET_INVALID:  # librdkafka goes on as if nothing was said
+        if partition.offset == OFFSET_INVALID:  # librdkafka ignores such a call
             return True
         if partition.offset == OFFSET_STORED:
-            return False  # librdkafka refuses that
+            return False  # librdkafka refuses this offset
         self.wait_no_longer([key])
         self._begin_at([partition])
         return True
 
     def close(self) -> None:
-        """End the client; nothing is handed out any more.
+        """Close the client; no record is handed out afterwards.
 
-        The handler of a signal or a callback of the configuration may close the consumer while
-        librdkafka is asked for records. It would hang or crash then, so it is closed after that.
+        A signal handler or a callback of the configuration may close the consumer during a request
+        for records. librdkafka would hang or crash then, so it is closed after the request.
         """
         self.hand_out.ready.clear()
         if self._before is None:
@@ -231,14 +233,14 @@ class Fetching:
     # --- records ---------------------------------------------------------------------------------
 
     def fetch(self, wanted: int, wait_s: float) -> None:
-        """Get records into the hand-out: up to a number of them, or some ahead where one will do.
+        """Get up to a number of records into the hand-out; if one is enough, prefetch some.
 
         Args:
             wanted: how many are missing, at least 1.
             wait_s: how long to wait for them, in seconds.
 
         Raises:
-            BaseException: what a signal or a callback of the configuration raised meanwhile.
+            BaseException: raised meanwhile by a signal or a callback of the configuration.
         """
         fetched, before = self.fetched, self._begin_fetch()
         try:
@@ -252,24 +254,24 @@ class Fetching:
             self._set_back_to(before)
             raise
         finally:
-            self._before = None  # no call, which could let a signal in
+            self._before = None  # not a call, which would let a signal in
             if self._close_is_due:
                 self._close_now()
 
     def fetch_past(self, count: int, wait_s: float, may_leave: Callable[[], bool]) -> list[Message]:
-        """Get a full batch straight to the application, past the hand-out, which is empty.
+        """Get a full batch straight to the application, past the hand-out, which must be empty.
 
         Args:
             count: how many records, at least 1.
             wait_s: how long to wait for them, in seconds.
-            may_leave: asked when they are there.
+            may_leave: asked when the records are there.
 
         Returns:
-            The batch, which is leaving; none if it is not full or may not leave: its records are in
-            the hand-out.
+            The batch, which is leaving. The result is empty if the batch is not full or may not
+            leave; its records are then in the hand-out.
 
         Raises:
-            BaseException: what a signal or a callback of the configuration raised meanwhile.
+            BaseException: raised meanwhile by a signal or a callback of the configuration.
         """
         fetched, before = self.fetched, self._begin_fetch()
         try:
@@ -284,19 +286,19 @@ class Fetching:
             self._set_back_to(before)
             raise
         finally:
-            self._before = None  # no call, which could let a signal in
+            self._before = None  # not a call, which would let a signal in
             if self._close_is_due:
                 self._close_now()
         return []
 
     def positions(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Where the application stands: offset of the next record that it gets; from any thread.
+        """Return the offset of the application's next record in each partition; for any thread.
 
         Raises:
-            TypeError: no list of partitions.
+            TypeError: the argument is not a list of partitions.
         """
-        # The order matters, for another thread may be fetching: an answer may be too low, which
-        # repeats records after a crash, but never too high, which would lose them.
+        # The order matters, because another thread may be fetching. An answer may be too low, which
+        # repeats records after a crash. It must never be too high, which would lose records.
         before = self._before
         found: list[TopicPartition] = self.consumer.position(partitions)
         before = before or self._before
@@ -305,9 +307,9 @@ class Fetching:
         return [self._position(one, earlier.get(_key(one), one), waiting) for one in found]
 
     def _begin_fetch(self) -> list[TopicPartition]:
-        """Remember positions in librdkafka before a batch; they are what is returned.
+        """Remember and return the positions in librdkafka before a batch.
 
-        To ask for those of 1,000 partitions takes half a millisecond.
+        Asking for the positions of 1,000 partitions takes half a millisecond.
         """
         known = self._known
         if known is None:
@@ -318,8 +320,8 @@ class Fetching:
     def _take_up(
         self, messages: list[Message], fetched: ResourceSet, before: list[TopicPartition]
     ) -> list[Message]:
-        """What librdkafka gave; nothing of partitions that were given up meanwhile."""
-        if self.fetched is not fetched:  # by a callback or in the handler of a signal
+        """Return librdkafka's records without those of partitions that were given up meanwhile."""
+        if self.fetched is not fetched:  # changed by a callback or a signal handler
             return [one for one in messages if partition_of(one) in self.fetched]
         if self._known is before:
             self._known = None if len(messages) > _FEW else self._moved_on(before, messages)
@@ -328,7 +330,7 @@ class Fetching:
     def _moved_on(
         self, before: Sequence[TopicPartition], messages: Iterable[Message]
     ) -> list[TopicPartition]:
-        """Positions after some records; the list of those before is left as it is."""
+        """Return the positions after some records, as a new list."""
         after = list(before)
         for message in messages:
             place = self._places.get(partition_of(message))
@@ -352,8 +354,8 @@ class Fetching:
             return TopicPartition(*key)
         first = waiting.get(key)
         if first is not None:
-            # The leader epoch to commit is that of the record before it (KIP-320), which is not
-            # at hand: leaving it out only skips a check for truncation.
+            # The leader epoch to commit is that of the record before this offset (KIP-320), which
+            # is not available here. Omitting it only skips a check for truncation.
             return TopicPartition(*key, first.offset())
         if found.offset < 0 and key in self._set_back:
             return TopicPartition(*key, self._set_back[key])
@@ -369,11 +371,11 @@ class Fetching:
         return [] if message is None else [message]
 
     def _set_back_to(self, before: Sequence[TopicPartition]) -> None:
-        """Fetch again what librdkafka gave and nobody got."""
+        """Fetch records again that librdkafka returned but that did not reach the hand-out."""
         self._known = None
         earlier = {_key(one): one for one in before}
         last = self.hand_out.last_waiting()
-        # What was given up meanwhile is not among these.
+        # This list excludes partitions that were given up meanwhile.
         for new in self.consumer.position(self._partitions) if self._partitions else ():
             key = _key(new)
             old = earlier.get(key, new)
@@ -387,12 +389,12 @@ class Fetching:
                 self._set_back[key] = offset
 
     def _learn_topics(self, topics: set[str]) -> None:
-        """Have librdkafka look up where partitions are of topics that it did not fetch so far.
+        """Make librdkafka look up the partitions' brokers for topics that it did not fetch so far.
 
-        Otherwise it would begin to look at its next tick only, and the first records would come
-        up to a second later. Topics that are assigned exist, so none is created by being asked
-        for. Without an answer it comes as it would have come. The application waits meanwhile,
-        so all look-ups together have one limit.
+        Otherwise librdkafka would begin the look-up at its next tick, and the first records would
+        arrive up to a second later. Assigned topics exist, so the request creates no topic. If no
+        answer arrives, the look-up happens at the next tick as usual. The application waits
+        meanwhile, so all look-ups together have one limit.
         """
         deadline_s = now_s() + _LEARN_TIMEOUT_S
         with contextlib.suppress(KafkaException):
@@ -412,7 +414,7 @@ class Fetching:
         self._known = None
 
     def _pause_in_librdkafka(self, partitions: Iterable[TopicPartition]) -> None:
-        """`pause` in `on_assign` came before the partition was fetched at all."""
+        """Repeat a `pause` from `on_assign`, which came before the partition was fetched."""
         paused = [one for one in partitions if _key(one) in self.hand_out.paused]
         if paused:
             self.consumer.pause(paused)
