@@ -76,7 +76,7 @@ class _Search:
     def drop_acts(self) -> None:
         """Remove halves of the acts, then quarters and so on.
 
-        The later acts move forward in time, or keep their times if the run fails only then.
+        The later acts happen earlier then, or keep their times if the run fails only so.
         """
         size = len(self.run.acts)
         while size >= 1:

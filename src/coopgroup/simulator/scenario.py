@@ -1,12 +1,11 @@
-"""A scenario: a group, its load, its surroundings, and what happens to it.
+"""A scenario: a group, its load, its environment, and the events during the run.
 
-Rules of this file: frozen values only, in the words of the scenario file (docs: scenarios); every
-time is in virtual ms from the begin of the run, every rate in records per second. A value knows
-nothing of how it is played: `deployment` plays the events, `scenario_file` reads the values.
+All values are frozen and use the terms of the scenario file (docs: scenarios). Times are in virtual
+ms from the start of the run, rates in records per second. The values do not contain behaviour:
+`deployment` plays the events, `scenario_file` reads the values.
 
-A run has two parts. For `duration_ms` everything happens that the scenario says. Then, for
-`settle_ms`, nothing is cut, lost or restarted any more, and by its end the group has to have
-converged. Production goes on all the time.
+A run has two parts. All events happen within `duration_ms`. The following `settle_ms` are free of
+faults and restarts, and by their end the group must have converged. Production never stops.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ LEADER: Final = "leader"
 
 
 class Identity(enum.StrEnum):
-    """By what a process that comes back proves who it was."""
+    """How a returning process proves its identity."""
 
     NONE = "none"
     STATIC = "static"
@@ -82,7 +81,7 @@ class How(enum.StrEnum):
 
 @frozen
 class Span:
-    """Numbers from `low` to `high`, both included, of which one is drawn each time."""
+    """An integer range with both limits included; each use draws one number."""
 
     low: int
     high: int
@@ -93,7 +92,7 @@ class Choice:
     """A policy or an assignor by name, with options.
 
     Attributes:
-        name: as the registry knows it.
+        name: name in the registry.
         options: keyword arguments of its factory.
     """
 
@@ -101,7 +100,7 @@ class Choice:
     options: Mapping[str, object] = field(factory=dict, hash=False)
 
     def __str__(self) -> str:
-        """As the command line takes it: `NAME`, or `NAME:KEY=VALUE,KEY=VALUE`."""
+        """Return the form of the command line: `NAME`, or `NAME:KEY=VALUE,KEY=VALUE`."""
         pairs = [f"{key}={_word(value)}" for key, value in sorted(self.options.items())]
         return f"{self.name}:{','.join(pairs)}" if pairs else self.name
 
@@ -112,15 +111,15 @@ def _word(value: object) -> str:
 
 @frozen(kw_only=True)
 class Group:
-    """How the members of the group are configured, all alike.
+    """Configuration shared by all members of the group.
 
     Attributes:
-        policy: when resources move.
-        assignor: where they go.
+        policy: decides when resources move.
+        assignor: decides where they move.
         session_timeout_ms: silence after which the group coordinator removes a member.
         rebalance_timeout_ms: how long the group coordinator waits for members to rejoin.
         heartbeat_interval_ms: time between heartbeats of a member.
-        window_heartbeat_interval_ms: the same while a delay runs or something is being stopped.
+        window_heartbeat_interval_ms: the same during a delay or a revocation.
         commit_interval_ms: time between commits of a member; 0 for commits on stops only.
     """
 
@@ -135,20 +134,20 @@ class Group:
 
 @frozen(kw_only=True)
 class MemberSet:
-    """Processes that are alike, as a deployment starts them.
+    """A set of identical processes, as a deployment starts them.
 
     Attributes:
-        name: of the set. Its processes are called NAME-1, NAME-2 and so on; where `count` is None
-            there is one, called NAME itself, and it cannot be scaled.
-        count: processes at the begin, or None.
-        topics: what they subscribe to; may name topics that are created later. Members of a group
-            of named resources take them all.
-        identity: by what a process that comes back proves who it was.
-        capacity_per_s: records that a process works off per second, over all its partitions;
-            infinite for as many as there are.
+        name: name of the set. Its processes are called NAME-1, NAME-2 and so on. If `count` is
+            None, there is one process, called NAME, and the set cannot be scaled.
+        count: number of processes at the start, or None.
+        topics: subscribed topics, including topics that are created later. Members of a group of
+            named resources subscribe to all of them.
+        identity: how a returning process proves its identity.
+        capacity_per_s: records that a process handles per second, over all its partitions;
+            infinite for no limit.
         start_ms: when the first process starts.
-        start_every_ms: time from the start of one process to that of the next; 0 for all at once.
-        clock_skew_ppm: by how much the clock of each process runs fast (slow where negative), in
+        start_every_ms: time between the starts of two processes; 0 starts all together.
+        clock_skew_ppm: how much the clock of each process runs fast (negative: slow), in
             millionths; drawn once for each process.
     """
 
@@ -163,25 +162,25 @@ class MemberSet:
 
     @property
     def processes(self) -> tuple[str, ...]:
-        """Names of the processes at the begin, in the order in which they start."""
+        """Names of the processes at the start, in starting order."""
         if self.count is None:
             return (self.name,)
         return tuple(self.process(number) for number in range(1, self.count + 1))
 
     def process(self, number: int) -> str:
-        """Name of one process of a set with a count, counted from 1."""
+        """Return the name of one process of a set with a count; `number` starts at 1."""
         return f"{self.name}-{number}"
 
 
 @frozen(kw_only=True)
 class Cost:
-    """What it takes to hand resources over, each on its own and drawn anew each time.
+    """The time that a handover of resources takes; each time is drawn anew for each resource.
 
     Attributes:
-        resources: for which; None for all that no other cost names.
+        resources: affected resources; None for all resources without a cost of their own.
         stop_ms: from the revocation to the end of work.
         commit_ms: to flush and commit, after the stop.
-        restore_ms: from the assignment to the first record worked off.
+        restore_ms: from the assignment to the first handled record.
     """
 
     resources: ResourceSet | None = None
@@ -192,12 +191,12 @@ class Cost:
 
 @frozen(kw_only=True)
 class Network:
-    """Between every process and the group coordinator.
+    """The network between every process and the group coordinator.
 
     Attributes:
-        delay_ms: of a request or an answer, one way; the order of a connection is kept.
-        loss: part of the requests and answers that is lost together with its connection, from 0
-            up to but not including 1.
+        delay_ms: of a request or an answer, one way; each connection keeps its order.
+        loss: fraction of the requests and answers that is lost together with its connection, at
+            least 0 and less than 1.
     """
 
     delay_ms: Span = Span(1, 1)
@@ -205,19 +204,18 @@ class Network:
 
 
 # --- events -------------------------------------------------------------------------------------
-# `member` is the name of a process or LEADER; `members` are names of sets or processes, in the
-# order in which they are taken; a set stands for all its processes at that moment.
+# `member` is the name of a process or LEADER. `members` are names of sets or processes, in the
+# order of their turns. The name of a set means all its processes at that moment.
 
 
 @frozen(kw_only=True)
 class Crash:
-    """A process is killed; what it worked on is neither committed nor given up.
+    """A process is killed; its work is neither committed nor given up.
 
     Attributes:
         at_ms: when.
-        member: which process.
-        back_after_ms: time until it starts again, as a new process of the same name; None for
-            never.
+        member: name of the process.
+        back_after_ms: time until a new process of the same name starts; None for never.
     """
 
     at_ms: int
@@ -229,13 +227,13 @@ class Crash:
 class Close:
     """A process closes its consumer and ends.
 
-    A consumer without proof of identity leaves the group; one that can prove it when it comes
-    back does what production does.
+    A dynamic member leaves the group. A member that can prove its identity later behaves as in
+    production.
 
     Attributes:
         at_ms: when.
-        member: which process.
-        back_after_ms: time from its end until it starts again; None for never.
+        member: name of the process.
+        back_after_ms: time from its end to its next start; None for never.
     """
 
     at_ms: int
@@ -245,11 +243,11 @@ class Close:
 
 @frozen(kw_only=True)
 class Pause:
-    """A process stands still, as under SIGSTOP, and goes on as if nothing had been.
+    """A process is paused, as under SIGSTOP, and resumes without knowing of the pause.
 
     Attributes:
         at_ms: when.
-        member: which process.
+        member: name of the process.
         for_ms: how long.
     """
 
@@ -260,14 +258,14 @@ class Pause:
 
 @frozen(kw_only=True)
 class RollingRestart:
-    """Processes end and come back, some at a time.
+    """Processes end and come back, in batches.
 
     Attributes:
         at_ms: when the first batch ends.
-        members: which, first to last.
-        down_ms: time from the end of a process to its new start.
-        every_ms: time from the end of one batch to the end of the next.
-        batch: processes that go at once.
+        members: names in restart order.
+        down_ms: time from the end of a process to its next start.
+        every_ms: time from the end of a batch to the end of the next batch.
+        batch: number of processes in a batch.
         how: how they end.
     """
 
@@ -281,13 +279,13 @@ class RollingRestart:
 
 @frozen(kw_only=True)
 class Scale:
-    """A set grows by new processes, or shrinks by those with the highest numbers.
+    """A set grows by new processes, or shrinks by the processes with the highest numbers.
 
     Attributes:
-        at_ms: when the first one starts or ends.
+        at_ms: when the first process starts or ends.
         members: name of a set with a count.
-        to: processes afterwards.
-        every_ms: time from one process to the next; 0 for all at once.
+        to: number of processes afterwards.
+        every_ms: time between two processes; 0 for all together.
         how: how they end, if the set shrinks.
     """
 
@@ -304,7 +302,7 @@ class Flap:
 
     Attributes:
         at_ms: when it ends for the first time.
-        member: which process.
+        member: name of the process.
         up_ms: time from each start to the next end.
         down_ms: time from each end to the next start.
         times: how often it ends.
@@ -321,11 +319,11 @@ class Flap:
 
 @frozen(kw_only=True)
 class Cut:
-    """Processes cannot reach the group coordinator, nor it them.
+    """Processes and the group coordinator cannot reach each other.
 
     Attributes:
         at_ms: when.
-        members: which, or LEADER among them.
+        members: names, or LEADER.
         for_ms: how long.
     """
 
@@ -336,11 +334,11 @@ class Cut:
 
 @frozen(kw_only=True)
 class CoordinatorLost:
-    """The broker that is the group coordinator dies; another one loads the group after a while.
+    """The broker with the group coordinator dies; another broker loads the group later.
 
     Attributes:
         at_ms: when.
-        for_ms: how long there is no group coordinator.
+        for_ms: time without a group coordinator.
     """
 
     at_ms: int
@@ -349,7 +347,7 @@ class CoordinatorLost:
 
 @frozen(kw_only=True)
 class CoordinatorMoved:
-    """Another broker becomes the group coordinator without a gap; the old one says so.
+    """Another broker becomes the group coordinator without a gap; the old broker tells clients.
 
     Attributes:
         at_ms: when.
@@ -360,12 +358,12 @@ class CoordinatorMoved:
 
 @frozen(kw_only=True)
 class Capacity:
-    """From now on processes work faster or slower, those that start later included.
+    """From now on processes work faster or slower, including processes that start later.
 
     Attributes:
         at_ms: when.
-        members: which.
-        capacity_per_s: records per second of each.
+        members: names of sets or processes.
+        capacity_per_s: records per second of each process.
     """
 
     at_ms: int
@@ -394,21 +392,21 @@ Event: TypeAlias = (
 
 @frozen(kw_only=True)
 class Scenario:
-    """Everything that a run needs but the seed.
+    """All inputs of a run except the seed.
 
     Attributes:
-        name: short name, of the file for one that was read.
-        description: what it shows, for people.
-        duration_ms: how long things happen.
-        settle_ms: how long the run goes on after that, undisturbed.
-        group: how the members are configured.
-        shares: what kind of resources the group shares.
-        topics: those at the begin.
-        members: processes at the begin, as sets.
-        costs: what it takes to hand resources over; at most one without resources.
-        network: between processes and group coordinator.
-        events: what happens, in order of time.
-        policies: options that policies have in this scenario if they are chosen by name alone.
+        name: short name, derived from the file name.
+        description: purpose of the scenario, for people.
+        duration_ms: length of the part with events.
+        settle_ms: length of the undisturbed part that follows.
+        group: configuration of the members.
+        shares: kind of resources that the group shares.
+        topics: topics at the start.
+        members: sets of processes at the start.
+        costs: times of a handover; at most one cost without resources.
+        network: network between processes and group coordinator.
+        events: events in order of time.
+        policies: options of policies that are chosen by name alone.
     """
 
     name: str = "scenario"
@@ -430,6 +428,6 @@ class Scenario:
         return self.duration_ms + self.settle_ms
 
     def policy_named(self, name: str) -> Choice:
-        """The policy of that name with the options that it has in this scenario."""
+        """Return the policy of that name with its options in this scenario."""
         known = (*self.policies, self.group.policy)
         return next((choice for choice in known if choice.name == name), Choice(name=name))

@@ -1,7 +1,7 @@
-"""What a scenario has to satisfy to be played: every value possible, every name known.
+"""Checks of a whole scenario before it is played: every value possible, every name known.
 
-Rules of this file: one generator per part of a scenario, events in `scenario_event_checks`. Types
-are not asked for: the values have them, and `scenario_file` reads nothing else.
+There is one generator per part of a scenario; events are in `scenario_event_checks`. The checks do
+not cover types, because `scenario_file` already reads the right types.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def check_scenario(scenario: Scenario) -> None:
     """Refuse a scenario that cannot be played.
 
     Raises:
-        ConfigurationError: it has a problem; the first one is named.
+        ConfigurationError: the scenario has a problem; the message names the first one.
     """
     for problem in scenario_problems(scenario):
         raise ConfigurationError(
@@ -52,9 +52,9 @@ def check_scenario(scenario: Scenario) -> None:
 
 
 def scenario_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Everything that is wrong with a scenario; its events may stand in any order.
+    """Yield all problems of a scenario; its events may be in any order.
 
-    A problem may come from another one before it, so only the first is sure.
+    A problem may be a consequence of an earlier one, so only the first is certain.
     """
     yield from _whole_problems(scenario)
     yield from _group_problems(scenario)
@@ -227,7 +227,7 @@ def _cost_problems(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _parts(scenario: Scenario) -> str:
-    """What a name has several of, by the key that says how many."""
+    """Return the file's key for the number of parts of a name."""
     return {
         Shares.TOPICS: "partitions",
         Shares.CONNECTORS: "tasks",

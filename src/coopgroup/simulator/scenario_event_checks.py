@@ -1,4 +1,4 @@
-"""What events have to satisfy: whom they name is there when they strike, and they end in time."""
+"""Checks of events: the named processes and topics must exist, and the event must end in time."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Names:
     """Names that events may use.
 
     Attributes:
-        sets: of sets with a count.
-        processes: of all processes that ever are.
+        sets: names of the sets with a count.
+        processes: names of all processes during the scenario.
     """
 
     sets: tuple[str, ...]
@@ -57,7 +57,7 @@ class Names:
 
     @staticmethod
     def of(scenario: Scenario) -> Names:
-        """Those of a scenario."""
+        """Return the names of a scenario."""
         return Names(
             sets=tuple(one.name for one in scenario.members if one.count is not None),
             processes=frozenset(
@@ -67,7 +67,7 @@ class Names:
 
     @staticmethod
     def of_set(scenario: Scenario, one: MemberSet) -> tuple[str, ...]:
-        """Names of the processes that a set ever has."""
+        """Return the names of all processes that a set has during the scenario."""
         if one.count is None:
             return (one.name,)
         scaled = (
@@ -82,11 +82,11 @@ class Names:
 def event_problems(
     scenario: Scenario, number: int, event: Event, names: Names
 ) -> Iterator[Problem]:
-    """Everything that is wrong with one event.
+    """Yield all problems of one event.
 
     Args:
         scenario: with the event.
-        number: its place among the events.
+        number: its index in the list of events.
         event: the event.
         names: of all processes and sets.
     """
@@ -98,7 +98,7 @@ def event_problems(
         *_event_topic_problems(scenario, path, event, number),
     ]
     yield from found
-    if found:  # without its parts in order nobody can say when it ends
+    if found:  # the end is unknown if parts are wrong
         return
     if event.at_ms >= scenario.duration_ms:
         yield Problem(
@@ -205,7 +205,7 @@ def _part_problems(path: Path, event: Rate | Weight, count: int) -> Iterator[Pro
 
 
 def _topics_at(scenario: Scenario, event: Event, number: int, *, ever: bool) -> dict[str, int]:
-    """Partitions of each topic when an event strikes, or of all that there ever were by then."""
+    """Return the partition count of each topic at an event; with `ever`, also of deleted topics."""
     counts = {topic.name: topic.partitions for topic in scenario.topics}
     earlier = [
         other

@@ -1,4 +1,4 @@
-"""Events of a scenario, as files say them: a shape for each kind."""
+"""Events in scenario files: one shape for each kind of event."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["EVENT_KINDS", "read_event"]
 
 @frozen(kw_only=True)
 class _NewTopic:
-    """The keys of `create_topic` that have to be there."""
+    """The required keys of `create_topic`."""
 
     at_ms: int
     topic: str
@@ -48,7 +48,7 @@ class _NewTopic:
 
 @frozen(kw_only=True)
 class _MorePartitions:
-    """The keys of `add_partitions` that have to be there."""
+    """The required keys of `add_partitions`."""
 
     at_ms: int
     topic: str
@@ -74,7 +74,7 @@ def _add_partitions(path: Path, keywords: Row) -> AddPartitions:
 
 @frozen(kw_only=True)
 class _NewResources:
-    """The keys of `create_resources` and `add_resources` that have to be there."""
+    """The required keys of `create_resources` and `add_resources`."""
 
     at_ms: int
     name: str
@@ -83,7 +83,7 @@ class _NewResources:
 
 @frozen(kw_only=True)
 class _Named:
-    """The keys of `delete_resources` that have to be there."""
+    """The required keys of `delete_resources`."""
 
     at_ms: int
     name: str
@@ -91,7 +91,7 @@ class _Named:
 
 @frozen(kw_only=True)
 class _Weighed:
-    """The keys of `weight` that have to be there."""
+    """The required keys of `weight`."""
 
     at_ms: int
     name: str
@@ -205,7 +205,7 @@ EVENT_KINDS: Final[Mapping[str, tuple[str, ...]]] = types.MappingProxyType(
 
 
 def read_event(shares: Shares) -> Reader:
-    """A reader of events of any kind that can happen to what a group shares."""
+    """Return a reader for all kinds of events that fit the shared resources."""
     own = _EVENTS_OF_TOPICS if shares is Shares.TOPICS else _EVENTS_OF_RESOURCES
     shapes = dict(sorted((_EVENTS_OF_ALL | own).items()))
 

@@ -1,9 +1,8 @@
-"""Scenario files: TOML to a `Scenario`, with errors that name file, line and key.
+"""Read scenario files: TOML to a `Scenario`, with errors that name file, line and key.
 
-Theory of operation: every table of a file is described by a shape, whose readers ask for types only
-(`toml_shapes`); what values can be is asked of the whole scenario afterwards (`scenario_checks`).
-Both say where in the file something is wrong by its path, and `toml_lines` knows the line of each
-path.
+A shape describes every table of a file. Its readers check types only (`toml_shapes`). Afterwards
+`scenario_checks` checks the values of the whole scenario. Both report the path of an error in the
+file, and `toml_lines` finds the line of each path.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ __all__ = ["parse_scenario", "read_scenario"]
 
 @frozen(kw_only=True)
 class _Shown:
-    """A value as messages show it: short, and with the file's words for constants."""
+    """A value as in messages: short, with constants as the file writes them."""
 
     value: object
 
@@ -73,7 +72,7 @@ class _Shown:
             return repr(self.value).removesuffix(".0")
         try:
             return reprlib.repr(self.value)
-        except ValueError:  # written in base 16, an integer may be longer than Python writes it
+        except ValueError:  # a long hexadecimal integer exceeds Python's limit for decimal output
             return "an integer of thousands of digits"
 
 
@@ -81,7 +80,7 @@ def read_scenario(path: str | FilePath) -> Scenario:
     """Read a scenario file.
 
     Args:
-        path: of the file; its name without `.toml` names the scenario.
+        path: path of the file; its name without `.toml` is the name of the scenario.
 
     Raises:
         ConfigurationError: the file cannot be read, or does not describe a scenario; the message
@@ -101,8 +100,8 @@ def parse_scenario(text: str, *, file: str) -> Scenario:
     """Read the text of a scenario file.
 
     Args:
-        text: of the file.
-        file: its path, for messages; its name without `.toml` names the scenario.
+        text: content of the file.
+        file: its path, for messages; its name without `.toml` is the name of the scenario.
 
     Raises:
         ConfigurationError: the text does not describe a scenario; the message names file, line
@@ -110,12 +109,12 @@ def parse_scenario(text: str, *, file: str) -> Scenario:
     """
     try:
         row = tomllib.loads(text)
-        key_lines(text)  # reads by recursion, too: a later complaint must find its line
+        key_lines(text)  # this is recursive too, so fail here and not in a later error message
     except tomllib.TOMLDecodeError as error:
         _refuse_syntax(text, file, error)
     except RecursionError:
         raise ConfigurationError("scenario file", file, "TOML that is nested less deep") from None
-    except ValueError:  # the one thing that is no syntax error: an integer of thousands of digits
+    except ValueError:  # `tomllib` raises it for an integer of thousands of digits
         raise ConfigurationError("scenario file", file, "TOML with shorter integers") from None
     try:
         scenario = _checked(_scenario(row, FilePath(file).stem))
@@ -141,7 +140,7 @@ def _refuse_syntax(text: str, file: str, error: tomllib.TOMLDecodeError) -> NoRe
 
 
 def _line(text: str, path: Path) -> int:
-    """Line of a path, or of the nearest thing around it that has one."""
+    """Return the line of a path, or of the nearest parent with a line."""
     lines = key_lines(text)
     while path and path not in lines:
         path = path[:-1]
@@ -149,7 +148,7 @@ def _line(text: str, path: Path) -> int:
 
 
 def _key(path: Path) -> str:
-    """A path as people write it: the line already tells which item of a list it is."""
+    """Return a path for messages, without list indices, because the line shows the item."""
     return dotted(tuple(part for part in path if isinstance(part, str)))
 
 
@@ -157,7 +156,7 @@ def _key(path: Path) -> str:
 
 
 def _choice(path: Path, value: Any) -> Choice:  # noqa: ANN401
-    """A name, or a table of name and options."""
+    """Read a name, or a table of name and options."""
     if isinstance(value, str):
         return Choice(name=value)
     if not isinstance(value, dict):
@@ -199,7 +198,7 @@ _MEMBERS: Final = {
 }
 
 _NAMED: Final = (Shares.CONNECTORS, Shares.RESOURCES)
-# What has a meaning only where there are records.
+# Keys that only make sense for resources with records.
 _RECORDS: Final = ("topics", "capacity_per_s")
 
 _COST: Final = Shape(
@@ -244,7 +243,7 @@ def _scenario(row: Row, name: str) -> Scenario:
 
 
 def _members(shares: Shares, row: Row) -> Reader:
-    """A reader of members, who take all topics of the begin unless they say so."""
+    """Return a reader of members; their default is all topics that exist at the start."""
     topics = list(table((shares.value,), row.get(shares.value, {})))
     named = shares in _NAMED
     readers = {key: reader for key, reader in _MEMBERS.items() if not (named and key in _RECORDS)}
@@ -259,7 +258,7 @@ def _members(shares: Shares, row: Row) -> Reader:
 
 
 def _of_named_resources(scenario: Scenario, row: Row) -> Scenario:
-    """As a group of named resources is in production: weighted, and everybody takes everything."""
+    """Apply the defaults for named resources: weighted, and all members take all names."""
     everything = tuple(sorted(partition_counts(scenario)))
     members = tuple(evolve(one, topics=everything) for one in scenario.members)
     group = scenario.group

@@ -1,7 +1,6 @@
-"""`Problem`: something in a scenario that cannot be, and what several checks ask for.
+"""`Problem`: an error in a scenario, and checks that several modules share.
 
-Rules of this file: a problem says where in the scenario it is, by the names of the scenario file,
-what is there and what would be right.
+A problem contains the path in the scenario file, the value and the expected values.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ Path: TypeAlias = tuple[str | int, ...]
 
 @frozen(kw_only=True)
 class Problem:
-    """Something in a scenario that cannot be.
+    """An error in a scenario.
 
     Attributes:
-        path: where: keys as in the scenario file, places in lists counted from 0.
-        value: what stands there.
-        expected: what would be right, as the end of the sentence "expected …".
-        key: what to call it; "" for the dotted path.
+        path: keys as in the scenario file, and list indices counted from 0.
+        value: the wrong value.
+        expected: description of right values, as the end of the sentence "expected …".
+        key: name in the message; "" for the dotted path.
     """
 
     path: Path
@@ -61,19 +60,19 @@ class Problem:
 
 
 def dotted(path: Path) -> str:
-    """A path as messages write it: `events[2].at_ms`."""
+    """Return a path in the form of messages: `events[2].at_ms`."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return "".join(parts).removeprefix(".")
 
 
 def at_least(path: Path, value: int, low: int) -> Iterator[Problem]:
-    """An integer that is too small."""
+    """Yield a problem if an integer is too small."""
     if value < low:
         yield Problem(path=path, value=value, expected=f"an integer from {low} on")
 
 
 def span_problems(path: Path, span: Span, low: int = 0) -> Iterator[Problem]:
-    """A range that begins too low, or ends before it begins."""
+    """Yield a problem if a range begins too low, or ends before it begins."""
     if span.low < low:
         yield Problem(path=path, value=span.low, expected=f"an integer from {low} on")
     if span.high < span.low:
@@ -83,7 +82,7 @@ def span_problems(path: Path, span: Span, low: int = 0) -> Iterator[Problem]:
 
 
 def rate_problems(path: Path, rates: tuple[float, ...]) -> Iterator[Problem]:
-    """Rates that are none."""
+    """Yield a problem for each invalid rate."""
     for rate in rates:
         if not 0 <= rate <= RATE_MAX_PER_S:
             expected = f"a finite number from 0 to {RATE_MAX_PER_S}"
@@ -91,19 +90,19 @@ def rate_problems(path: Path, rates: tuple[float, ...]) -> Iterator[Problem]:
 
 
 def capacity_problems(path: Path, capacity_per_s: float) -> Iterator[Problem]:
-    """A capacity that is none."""
+    """Yield a problem if the capacity is invalid."""
     if not capacity_per_s > 0:
         yield Problem(path=path, value=capacity_per_s, expected="a number greater than 0, or inf")
 
 
 def weight_problems(path: Path, weights: tuple[int, ...]) -> Iterator[Problem]:
-    """Weights that are none."""
+    """Yield a problem for each invalid weight."""
     for weight in weights:
         yield from at_least(path, weight, 0)
 
 
 def one_topic_problems(path: Path, topic: Topic) -> Iterator[Problem]:
-    """A topic, or what is shared in its place, by itself."""
+    """Yield the problems of a single topic or named resource."""
     if not topic.name:
         yield Problem(path=path, value=topic.name, expected="a name")
     yield from at_least((*path, "partitions"), topic.partitions, 1)
@@ -124,6 +123,6 @@ def one_topic_problems(path: Path, topic: Topic) -> Iterator[Problem]:
 
 
 def unknown_topic(path: Path, topic: str, topics: dict[str, int], shares: Shares) -> Problem:
-    """A name that none of what is shared has."""
+    """Return the problem of an unknown topic or resource name."""
     known = ", ".join(sorted(topics)) or "that there are: none"
     return Problem(path=path, value=topic, expected=f"one of the {shares} {known}")

@@ -1,8 +1,8 @@
-"""What the group of a scenario shares, and how that changes while it works.
+"""The resources that the group of a scenario shares, and their changes during the run.
 
-Rules of this file: the word *topic* stands for whatever has a name and parts, as it does in the
-simulator: a topic with its partitions, a connector with its tasks, other resources of one name. A
-scenario has one kind of them, as a group has in production.
+As elsewhere in the simulator, *topic* means any name with parts. It is a topic with its partitions,
+a connector with its tasks, or other resources of one name. A scenario has a single kind of
+resources, as a group has in production.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["AddPartitions", "CreateTopic", "DeleteTopic", "Rate", "Shares", "Top
 
 
 class Shares(enum.StrEnum):
-    """What kind of resources a group shares, by the name of its table in a file."""
+    """The kind of resources that a group shares, by the name of its table in a file."""
 
     TOPICS = "topics"
     """Partitions, with records."""
@@ -33,21 +33,21 @@ class Shares(enum.StrEnum):
 
     @property
     def key(self) -> str:
-        """What files call the name of one in an event."""
+        """The key of a resource name in the events of a file."""
         return "topic" if self is Shares.TOPICS else "name"
 
 
 @frozen(kw_only=True)
 class Topic:
-    """A topic and what is produced to it; or a connector with its tasks, or other named resources.
+    """A topic and its production, a connector with its tasks, or other named resources.
 
     Attributes:
         name: of the topic.
-        partitions: how many it has; a connector itself, of index -1, is not counted.
-        rate_per_s: records produced per second to each partition, one number a partition; 0 where
-            nothing is produced.
-        weights: of each, in place of its lag for assignors that go by that; empty for topics. A
-            connector itself weighs 1.
+        partitions: partition count; a connector itself, of index -1, does not count.
+        rate_per_s: records produced per second to each partition, one number per partition; 0 for
+            no production.
+        weights: weight of each, used by assignors that need weights instead of lags; empty for
+            topics. A connector itself weighs 1.
     """
 
     name: str
@@ -58,13 +58,13 @@ class Topic:
 
 @frozen(kw_only=True)
 class AddPartitions:
-    """A topic gets more partitions, a connector more tasks.
+    """A topic gets more partitions, or a connector more tasks.
 
     Attributes:
         at_ms: when.
-        topic: which.
-        rate_per_s: records per second to each of the new ones, one number a new partition.
-        weights: of each of the new ones; empty for partitions.
+        topic: name of the topic.
+        rate_per_s: records per second to each new partition, one number per partition.
+        weights: weight of each new resource; empty for partitions.
     """
 
     at_ms: int
@@ -75,7 +75,7 @@ class AddPartitions:
 
 @frozen(kw_only=True)
 class CreateTopic:
-    """A topic appears that was not there before.
+    """A new topic appears.
 
     Attributes:
         at_ms: when.
@@ -88,7 +88,7 @@ class CreateTopic:
 
 @frozen(kw_only=True)
 class DeleteTopic:
-    """A topic disappears for good.
+    """A topic is deleted and never comes back.
 
     Attributes:
         at_ms: when.
@@ -105,9 +105,9 @@ class Rate:
 
     Attributes:
         at_ms: when.
-        topic: which.
-        partitions: which of its partitions, ascending; None for all.
-        rate_per_s: records per second to each of them.
+        topic: name of the topic.
+        partitions: indices of its partitions, ascending; None for all.
+        rate_per_s: records per second to each of these partitions.
     """
 
     at_ms: int
@@ -122,9 +122,9 @@ class Weight:
 
     Attributes:
         at_ms: when.
-        topic: the name that they have.
-        partitions: which of that name, ascending, a connector itself not among them; None for all.
-        weight: of each of them.
+        topic: name of the resources.
+        partitions: indices, ascending, without a connector itself; None for all.
+        weight: new weight of each of these resources.
     """
 
     at_ms: int

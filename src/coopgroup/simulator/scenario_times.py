@@ -1,4 +1,4 @@
-"""When the things of a scenario begin and end, as far as the scenario alone decides it."""
+"""Begin and end of processes, resources and events, derived from the scenario alone."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ __all__ = [
 
 @frozen(kw_only=True, eq=False)
 class Lifetimes:
-    """The resources that a scenario ever has.
+    """All resources that exist at some time in a scenario.
 
     Attributes:
         resources: R resources.
-        begin_ms: int64 (R,): since when there is each.
-        end_ms: int64 (R,): until when.
+        begin_ms: int64 (R,): start of existence.
+        end_ms: int64 (R,): end of existence.
     """
 
     resources: ResourceSet
@@ -61,7 +61,7 @@ class Lifetimes:
 
 
 def partition_counts(scenario: Scenario) -> dict[str, int]:
-    """Partitions at the end of each topic that ever was, deleted ones included.
+    """Return the final partition count of every topic, including deleted topics.
 
     Args:
         scenario: with events in any order.
@@ -76,7 +76,7 @@ def partition_counts(scenario: Scenario) -> dict[str, int]:
 
 
 def lifetimes(scenario: Scenario) -> Lifetimes:
-    """Since when and until when there is each resource.
+    """Return the time of existence of each resource.
 
     Args:
         scenario: with events in order of time.
@@ -109,7 +109,7 @@ def lifetimes(scenario: Scenario) -> Lifetimes:
 
 
 def deployed_count(scenario: Scenario, member_set: MemberSet, at_ms: int) -> int:
-    """Processes that a set has just before a moment, those that are down included."""
+    """Return the number of processes of a set just before a moment, including stopped processes."""
     count = 1 if member_set.count is None else member_set.count
     scales = [
         event
@@ -122,7 +122,7 @@ def deployed_count(scenario: Scenario, member_set: MemberSet, at_ms: int) -> int
 
 
 def processes_of(scenario: Scenario, names: tuple[str, ...], at_ms: int) -> tuple[str, ...]:
-    """Names of processes that names of sets and processes stand for just before a moment."""
+    """Return the processes that the names of sets and processes mean just before a moment."""
     sets = {member_set.name: member_set for member_set in scenario.members}
     found: list[str] = []
     for name in names:
@@ -139,7 +139,7 @@ def processes_of(scenario: Scenario, names: tuple[str, ...], at_ms: int) -> tupl
 
 
 def event_end_ms(scenario: Scenario, event: Event) -> int:  # noqa: PLR0911 - one return a kind
-    """When the last thing that an event does is done: the last process is back, say."""
+    """Return the end of an event's last effect, for example the return of the last process."""
     match event:
         case Crash() | Close():
             return event.at_ms + (event.back_after_ms or 0)
@@ -164,17 +164,17 @@ def event_end_ms(scenario: Scenario, event: Event) -> int:  # noqa: PLR0911 - on
 
 
 def first_event_ms(scenario: Scenario) -> int | None:
-    """When something first happens to the deployment of the begin; None for never.
+    """Return the time of the first change to the initial deployment; None for no change.
 
-    Processes of a set whose first one starts later than at 0 are no part of that deployment:
-    their start is an event too.
+    If the first process of a set starts later than at 0, the set is not part of the initial
+    deployment. Its start then counts as an event.
     """
     late = [member_set.start_ms for member_set in scenario.members if member_set.start_ms > 0]
     return min((*late, *(event.at_ms for event in scenario.events)), default=None)
 
 
 def last_event_ms(scenario: Scenario) -> int:
-    """When the last thing that the scenario does is done; the last start, if nothing else is."""
+    """Return the end of the last event or, without events, the last start."""
     starts = [
         member_set.start_ms + (len(member_set.processes) - 1) * member_set.start_every_ms
         for member_set in scenario.members

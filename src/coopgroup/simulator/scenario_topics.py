@@ -1,4 +1,4 @@
-"""What the group of a scenario shares, as files say it: topics, connectors or other resources."""
+"""Shared resources in scenario files: topics, connectors or other resources."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _WEIGHT: Final = 1
 
 
 def shared_kind(row: Row) -> Shares:
-    """What kind of resources a file has tables of: one; topics where it has none."""
+    """Return the kind of resources in a file; the default is topics."""
     kinds = [kind for kind in Shares if kind in row] or [Shares.TOPICS]
     if len(kinds) > 1:
         expected = f"nothing beside {kinds[0]}: a group shares one kind"
@@ -45,7 +45,7 @@ def shared_kind(row: Row) -> Shares:
 
 
 def read_shared(kind: Shares) -> Reader:
-    """A reader of the tables `[topics.NAME]`, or of those of another kind."""
+    """Return a reader of the tables `[topics.NAME]`, or of the tables of another kind."""
     one = {Shares.TOPICS: _topic, Shares.CONNECTORS: _connector, Shares.RESOURCES: _other}[kind]
 
     def read(path: Path, value: Any) -> tuple[Topic, ...]:  # noqa: ANN401
@@ -65,7 +65,7 @@ def _topic(path: Path, row: Row, name: str) -> Topic:
 
 @frozen(kw_only=True)
 class _Connector:
-    """The keys of a connector that have to be there."""
+    """The required keys of a connector."""
 
     tasks: int
     weight: int = _WEIGHT
@@ -73,7 +73,7 @@ class _Connector:
 
 @frozen(kw_only=True)
 class _Resources:
-    """The keys of other resources that have to be there."""
+    """The required keys of other resources."""
 
     count: int
     weight: int = _WEIGHT
@@ -95,7 +95,7 @@ def _named(path: Path, name: str, count: int, keywords: Row) -> Topic:
 
 
 def weights_of_new(path: Path, keywords: Row, count: int) -> tuple[int, ...]:
-    """The weight of each of so many resources, of a table that says it for all or for each."""
+    """Weights of the resources; a single number applies to all of them."""
     weights: int | tuple[int, ...] = keywords.get("weight", _WEIGHT)
     if isinstance(weights, int):
         return (weights,) * count
@@ -105,7 +105,7 @@ def weights_of_new(path: Path, keywords: Row, count: int) -> tuple[int, ...]:
 
 
 def read_count(path: Path, value: Any) -> int:  # noqa: ANN401
-    """Read how many there are of something that is shared: a slip must not eat the memory."""
+    """Read the number of resources; a limit prevents that a typing error exhausts the memory."""
     count = integer(path, value)
     if not 1 <= count <= RESOURCES_MAX:
         raise Refusal(path, value, f"an integer from 1 to {RESOURCES_MAX}")
@@ -113,7 +113,7 @@ def read_count(path: Path, value: Any) -> int:  # noqa: ANN401
 
 
 def read_rates(path: Path, value: Any) -> float | tuple[float, ...]:  # noqa: ANN401
-    """Read one number for all partitions, or a list of one for each."""
+    """Read one number for all partitions, or a list with one for each."""
     if isinstance(value, list):
         rates: tuple[float, ...] = list_of(number)(path, value)
         return rates
@@ -123,7 +123,7 @@ def read_rates(path: Path, value: Any) -> float | tuple[float, ...]:  # noqa: AN
 
 
 def read_weights(path: Path, value: Any) -> int | tuple[int, ...]:  # noqa: ANN401
-    """Read one integer for all resources, or a list of one for each."""
+    """Read one integer for all resources, or a list with one for each."""
     if isinstance(value, list):
         weights: tuple[int, ...] = list_of(integer)(path, value)
         return weights
@@ -133,7 +133,7 @@ def read_weights(path: Path, value: Any) -> int | tuple[int, ...]:  # noqa: ANN4
 
 
 def for_each(rates: float | tuple[float, ...], count: int) -> tuple[float, ...]:
-    """The rate of each of so many partitions, where one was given for all or one for each."""
+    """Return the rate of each partition; a single number applies to all."""
     return rates if isinstance(rates, tuple) else (rates,) * count
 
 

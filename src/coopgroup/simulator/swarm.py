@@ -1,17 +1,16 @@
-"""The swarm: runs of small groups, each drawn from one seed, so that many are all different.
+"""The swarm: many runs of small groups, each drawn from its own seed, so that all differ.
 
     run = draw(seed=17)
     played = play(run)          # `swarm_play`
     assert not played.violations
 
-Rules of this file: a run is a value that says everything that will happen, and `draw` looks at
-nothing but the seed. So a run can be written down, made smaller and played again (`minimise`,
-`swarm_file`), and what an act means does not depend on the acts before it: one that names a process
-that is not there, or is busy with something else, has no effect.
+A run is a value that contains everything that will happen, and `draw` depends on the seed alone. A
+run can therefore be saved, made smaller and played again (`minimise`, `swarm_file`). The meaning of
+an act does not depend on earlier acts: an act on a missing or busy process has no effect.
 
-Theory of operation (swarm testing): each seed first draws which faults there are at all, and which
-kinds of acts. A run in which everything can happen rarely gets far; many runs, each with a few
-things that can happen, do. Times are short, so that much happens in little virtual time.
+This is swarm testing: each seed first draws a subset of the faults and of the kinds of acts. A
+single run with all faults rarely gets far, but many runs with a few faults each do. Times are
+short, so that much happens in little virtual time.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _DOWN_MS: Final = (1, 50, 200, 800)
 _FOR_MS: Final = (50, 300, 500, 700, 1_500)
 _PROCESSES_MAX: Final = 5
 _ACTS_MAX: Final = 8
-# What a request may be refused with, that a member must get over.
+# Error codes that a request may get and that a member must recover from.
 _CODES: Final = {
     "JoinGroup": (-1, 14, 15, 16, 22, 25, 27),
     "SyncGroup": (-1, 14, 15, 16, 22, 25, 27),
@@ -57,7 +56,7 @@ _STALLED_MS: Final = (150, 700, 1_500, 4_000)
 
 
 class ActKind(enum.StrEnum):
-    """What can happen to a group; `process` says to whom, `for_ms` for how long."""
+    """The kinds of acts; `process` names the affected process, `for_ms` is the duration."""
 
     START = "start"
     """A process starts, with `topics`, `identity` and `skew_ppm`."""
@@ -106,22 +105,22 @@ _KINDS: Final = tuple(kind for kind in ActKind if kind is not ActKind.HOLD_UP)
 
 @frozen(kw_only=True)
 class Act:
-    """One thing that happens.
+    """One event of a run.
 
     Attributes:
-        after_ms: time since the act before it.
-        kind: what; it also says which of the others mean anything.
+        after_ms: time since the previous act.
+        kind: the kind; it determines which other fields count.
         process: name of a process, or `LEADER`.
         for_ms: how long.
         topics: names of topics, ascending.
-        identity: by what the process proves who it is.
-        skew_ppm: by how much its clock runs fast, in millionths.
+        identity: how the process proves its identity.
+        skew_ppm: how much its clock runs fast, in millionths.
         request: Kafka's name of a request.
         mishap: name of a `Mishap`.
-        lane: "join" or "commit", which of the two connections (`Lane`).
+        lane: "join" or "commit", the affected connection (`Lane`).
         number: a count, a code or a broker.
         times: how often.
-        client: whose process starts (`swarm_mixed.Client`).
+        client: type of client that starts (`swarm_mixed.Client`).
     """
 
     after_ms: int = 0
@@ -141,17 +140,17 @@ class Act:
 
 @frozen(kw_only=True)
 class Faults:
-    """What may go wrong at any time; all parts from 0 to 1.
+    """Faults that can happen at any time; all fractions are from 0 to 1.
 
     Attributes:
-        loss: part of the requests, and of the answers, that is lost.
+        loss: fraction of the requests and of the answers that is lost.
         delay_ms_max: longest time that a request or an answer takes.
-        slow: part of the resources whose stop takes long.
-        slow_ms_max: longest time that such a stop takes.
+        slow: fraction of the resources that take long to stop.
+        slow_ms_max: longest time of such a stop.
         lead_ms_max: longest time that a leader takes for a round.
-        no_metadata: part of the rounds whose leader gets no metadata in time.
-        commit_interval_ms: pace of commits by the clock; many are under way where it is short.
-        awaits_commits: whether applications wait for the commit of what they stop.
+        no_metadata: fraction of the rounds without metadata in time for the leader.
+        commit_interval_ms: time between commits; a short interval keeps many commits pending.
+        awaits_commits: whether applications wait for the commit of stopped resources.
     """
 
     loss: float = 0.0
@@ -166,16 +165,16 @@ class Faults:
 
 @frozen(kw_only=True)
 class SwarmRun:
-    """Everything that a run needs.
+    """All inputs of a run.
 
     Attributes:
-        seed: of all dice of the run.
+        seed: seed of all random decisions during the run.
         policy: of the group.
         assignor: its name.
         rebalance_timeout_ms: of every member.
-        faults: what may go wrong at any time.
-        acts: what happens, in order; then everything heals.
-        healed_after_ms: time from the last act until everything heals.
+        faults: faults that can happen at any time.
+        acts: events in order; then all faults end.
+        healed_after_ms: time from the last act until all faults end.
         theirs: protocols of other clients in the group, joined by commas (`swarm_mixed`).
     """
 
@@ -193,7 +192,7 @@ def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
     """Draw a run.
 
     Args:
-        seed: everything follows from it.
+        seed: determines everything else.
         policy: of the group, None for any.
     """
     chance = random.Random(f"swarm/{seed}")  # noqa: S311 - must be repeatable
@@ -211,9 +210,9 @@ def draw(seed: int, *, policy: Choice | None = None) -> SwarmRun:
 
 
 def _stalled(acts: tuple[Act, ...], seed: int) -> tuple[Act, ...]:
-    """In some runs connections stall here and there, one alone each, for any time.
+    """Add single stalled connections to some runs.
 
-    They have dice of their own: what else happens in a run is not changed by them.
+    The separate random generator keeps all other draws of a run unchanged.
     """
     chance = random.Random(f"swarm/{seed}/connections")  # noqa: S311 - must be repeatable
     if chance.random() > 0.15:
@@ -237,7 +236,7 @@ def _stalled(acts: tuple[Act, ...], seed: int) -> tuple[Act, ...]:
 
 
 class _Theme(enum.Enum):
-    """What a run is about: what seldom comes together by chance alone is brought together."""
+    """The subject of a run: a theme combines events that random draws seldom combine."""
 
     ANY = "any acts"
     WINDOW = "members depart and come while lost resources wait, and nothing else goes wrong"
@@ -247,7 +246,7 @@ class _Theme(enum.Enum):
 
 
 def _policy(chance: random.Random, theme: _Theme) -> Choice:
-    """One of the policies, with short times."""
+    """Return a policy with short times."""
     delay_ms = 1_500 if theme is _Theme.WINDOW else chance.choice((0, 300, 1_500))
     initial_ms = chance.choice((0, 0, 200))
     waits = {"scheduled_rebalance_timeout_ms": delay_ms, "initial_delay_ms": initial_ms}
@@ -266,7 +265,7 @@ def _policy(chance: random.Random, theme: _Theme) -> Choice:
 
 
 def _faults(chance: random.Random, theme: _Theme) -> Faults:
-    """No fault at all in some runs, so that what goes wrong there has no excuse."""
+    """Return the faults of a run; some runs have none, so that no fault excuses an error."""
     match theme:
         case _Theme.WINDOW:
             return Faults(lead_ms_max=chance.choice((10, 10, 400)))
@@ -292,10 +291,9 @@ def _faults(chance: random.Random, theme: _Theme) -> Faults:
 
 
 class _Author:
-    """Writes what happens in a run.
+    """Writes the acts of a run.
 
-    It keeps count of the processes that would be there if all went well, so that most acts find
-    the process that they name.
+    It tracks the processes that exist if no fault interferes, so that most acts find their process.
     """
 
     def __init__(self, chance: random.Random) -> None:
@@ -303,11 +301,11 @@ class _Author:
         self._started = 0
         self._there: list[str] = []
         self._static: set[str] = set()
-        # The same in a whole run: a false claim may tie with a true one, but never beat it.
+        # Constant in a run: a false claim may tie with a true claim, but never beat it.
         self._forged = chance.choice((0, 1))
 
     def acts(self, theme: _Theme) -> tuple[Act, ...]:
-        """Topics and some processes, then acts of the kinds that this run has."""
+        """Return the first topics and processes, then acts of the kinds that this run has."""
         chance = self._chance
         acts = [self._resize(topic, after_ms=0) for topic in TOPICS]
         match theme:
@@ -328,7 +326,7 @@ class _Author:
         return tuple(acts)
 
     def _false_claims(self) -> Iterator[Act]:
-        """What is claimed falsely is claimed in a round that others bring about."""
+        """Yield false claims, each followed by a start that causes the round."""
         chance = self._chance
         kind = chance.choice((ActKind.FORGE, ActKind.FORGE, ActKind.GARBLE))
         for _ in range(chance.randint(1, 3)):
@@ -337,7 +335,7 @@ class _Author:
             yield self._start(Identity.NONE)
 
     def _late_commits(self) -> Iterator[Act]:
-        """Commits fail, and are tried again, while somebody comes or goes."""
+        """Yield failing commits, each followed by a process that starts or ends."""
         chance = self._chance
         for _ in range(chance.randint(2, 4)):
             yield Act(
@@ -356,7 +354,7 @@ class _Author:
         chance = self._chance
         kinds = [kind for kind in _KINDS if chance.random() < 0.4] or [ActKind.CRASH]
         if ActKind.FORGE in kinds and ActKind.GARBLE in kinds:
-            kinds.remove(ActKind.GARBLE)  # nobody can tell a false claim where the true one is lost
+            kinds.remove(ActKind.GARBLE)  # a false claim is undetectable if the true claim is lost
         for _ in range(chance.randint(2, _ACTS_MAX)):
             act = self._act(chance.choice(kinds))
             yield act
@@ -364,7 +362,7 @@ class _Author:
                 yield self._cut_after(act)
 
     def _window(self) -> Iterator[Act]:
-        """Some depart one after the other; while the group waits, others come, and leaders go."""
+        """Yield departures, and then starts and leader changes while lost resources wait."""
         chance = self._chance
         yield Act(kind=ActKind.RESIZE, topics=("T",), number=chance.randint(3, 6))
         for _ in range(chance.randint(2, 4)):
@@ -373,7 +371,7 @@ class _Author:
             yield Act(
                 after_ms=chance.choice((100, 300)) if number else 800,
                 kind=ActKind.CRASH,
-                process=chance.choice(self._there[1:]),  # the first of them leads, as a rule
+                process=chance.choice(self._there[1:]),  # the first process usually leads
                 for_ms=chance.choice((0, 0, 800, 1_100)),
             )
         for number in range(chance.randint(1, 3)):
@@ -389,7 +387,7 @@ class _Author:
         yield Act(after_ms=1_500, kind=ActKind.RESIZE, topics=("U",), number=chance.randint(1, 3))
 
     def _cut_off(self) -> Iterator[Act]:
-        """A pause and then a cut, or requests of one kind that fail while others do not."""
+        """Yield a pause and then a cut, or repeated failures of a single kind of request."""
         chance = self._chance
         name = self._anybody()
         gap_ms = chance.choice((300, 350, 400, 450, 500))
@@ -444,7 +442,7 @@ class _Author:
         return act
 
     def _cut_after(self, pause: Act) -> Act:
-        """Who goes on after a pause hears what waited for it, and then nothing any more."""
+        """Return a cut that begins right after the pause, so that only old messages arrive."""
         return Act(after_ms=pause.for_ms, kind=ActKind.CUT, process=pause.process, for_ms=1_500)
 
     def _anybody(self) -> str:

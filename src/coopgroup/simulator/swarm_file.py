@@ -1,6 +1,7 @@
-"""Runs of the swarm as TOML files: what a failing seed leaves behind in `simulations/regressions`.
+"""Save runs of the swarm as TOML files. `simulations/regressions` contains runs that have failed.
 
-A file says what happens, so it stays what it is when draws change. Unknown keys are refused.
+A file contains the events themselves, so it stays valid when draws change. Unknown keys are
+refused.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def read_run(path: Path) -> SwarmRun:
         path: of the file.
 
     Raises:
-        ConfigurationError: it is no TOML, or has a key or a value that no run has.
+        ConfigurationError: the file is not TOML, or has an unknown key or a wrong value.
     """
     try:
         row = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -47,10 +48,10 @@ def read_run(path: Path) -> SwarmRun:
 
 
 def run_to_toml(run: SwarmRun, *, comment: str = "") -> str:
-    """Write a run down; what is as always is left out.
+    """Return a run as TOML, without the values that equal their defaults.
 
     Args:
-        run: what happens.
+        run: the run.
         comment: for people, any number of lines, at the top.
     """
     lines = [f"# {line}".rstrip() for line in comment.splitlines()]
@@ -75,7 +76,7 @@ def _act(row: Mapping[str, Any]) -> Act:
 
 
 def _unusual(value: Act | Faults) -> dict[str, Any]:
-    """What is not the default."""
+    """Return the fields that differ from their defaults."""
     return {
         field.name: getattr(value, field.name)
         for field in attrs.fields(type(value))
@@ -88,5 +89,5 @@ def _pairs(row: Mapping[str, Any]) -> list[str]:
 
 
 def _value(value: object) -> str:
-    """Strings, numbers, booleans and lists of them look in JSON as they do in TOML."""
+    """Return a value as JSON; strings, numbers, booleans and lists look the same in TOML."""
     return json.dumps(list(value) if isinstance(value, tuple) else value)

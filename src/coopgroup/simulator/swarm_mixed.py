@@ -1,16 +1,16 @@
-"""The swarm's groups with members of other clients: what happens in them, and how they are judged.
+"""The swarm with other clients: runs of mixed groups, and checks for them.
 
     run = draw_mixed(seed)
     played = play(run)          # `swarm_play`, as any other run
 
-Rules of this file: the other clients (`foreign`) know nothing of faults: they have no lease, so no
-message of theirs is lost or late, and whoever wants to see that must say whose bug it would be.
-Ours are paused, cut off and refused as anywhere.
+Other clients (`foreign`) have no lease. Their messages are therefore never lost or late, because a
+resulting failure could be an error of theirs. Members of coopgroup get all faults as in other runs.
 
-Theory of operation. In each run others speak one protocol, or have the two of Java's default list.
-Ours come with it second in their lists, on the way to ours, or first, on the way back. When all
-has healed the group has to come to rest twice: with the others in it, in whichever protocol, and
-when they have gone, in ours.
+In each run the other clients support one protocol, or both protocols of Java's default list.
+Members of coopgroup list their own protocol and one of these. On the way to coopgroup, coopgroup
+comes first in this list, and on the way back it comes second. After all faults have ended the group
+must come to rest twice. The first time the other clients are present, with any protocol. Then they
+leave, and the group must use the coopgroup protocol.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _HASTY_PART: Final = 0.3
 
 
 class Client(enum.StrEnum):
-    """Whose member a process that starts is."""
+    """The client that a starting process uses."""
 
     OURS = ""
     """Ours; in a mixed group on the way to our protocol: it comes first in its list."""
@@ -64,10 +64,10 @@ class Client(enum.StrEnum):
 
 
 def draw_mixed(seed: int) -> SwarmRun:
-    """Draw a run of a group that others share with ours.
+    """Draw a run of a group with members of coopgroup and of other clients.
 
     Args:
-        seed: everything follows from it.
+        seed: determines everything else.
     """
     hasty = random.Random(f"swarm/mixed/{seed}/hasty")  # noqa: S311 - must be repeatable
     if hasty.random() < _HASTY_PART:
@@ -94,11 +94,11 @@ def draw_mixed(seed: int) -> SwarmRun:
 
 
 def _draw_hasty(seed: int, chance: random.Random) -> SwarmRun:
-    """Draw a run in which members change course during a round in Kafka's cooperative protocol.
+    """Draw a run with changes of members during a round in Kafka's cooperative protocol.
 
-    Another client joins, and partitions must be revoked for it. Meanwhile a member of ours changes
-    its subscription, stalls, or dies and comes back. Other draws bring these together once in
-    thousands of runs. Dice of its own leave the other draws as they are.
+    Another client joins, and partitions must be revoked for it. Meanwhile a member of coopgroup
+    changes its subscription, stalls, or dies and comes back. Other draws combine these events once
+    in thousands of runs. A separate random generator keeps the other draws unchanged.
     """
     acts = [
         Act(kind=ActKind.RESIZE, topics=("T",), number=chance.randint(3, 6)),
@@ -110,7 +110,7 @@ def _draw_hasty(seed: int, chance: random.Random) -> SwarmRun:
         client = chance.choice((Client.OURS, Client.BACK))
         start = Act(kind=ActKind.START, process=name, topics=TOPICS)
         acts.append(attrs.evolve(start, identity=identity, client=client))
-    # Some of the others are there first, and so one of them leads.
+    # In some runs another client starts first and therefore leads.
     place = chance.choice((2, len(acts)))
     other = Act(kind=ActKind.START, topics=TOPICS, client=Client.OTHER)
     acts.insert(place, attrs.evolve(other, process="f0"))
@@ -140,7 +140,7 @@ def _change_of_course(chance: random.Random, name: str) -> Act:
 
 
 class _Author:
-    """Writes what happens; it keeps count of who would be there if all went well."""
+    """Writes the acts; it tracks the processes that exist if no fault interferes."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
@@ -148,7 +148,7 @@ class _Author:
         self._started = 0
 
     def acts(self) -> Iterator[Act]:
-        """Topics, a few members of either side, and then whatever comes."""
+        """Yield topics, a few starts, and then random acts."""
         chance = self._chance
         kinds = [kind for kind in _KINDS if chance.random() < 0.6] or [ActKind.CLOSE]
         for topic in TOPICS:
@@ -172,7 +172,7 @@ class _Author:
         elif kind in {ActKind.CLOSE, ActKind.CRASH}:
             yield self._end(kind, name, gap_ms)
         elif kind is ActKind.SUBSCRIBE and chance.random() < 0.5:
-            yield Act(after_ms=gap_ms, kind=kind, process=name)  # to nothing: it hands over
+            yield Act(after_ms=gap_ms, kind=kind, process=name)  # subscribe to no topics: hand over
             yield self._end(ActKind.CLOSE, name, _HAND_OVER_MS, for_good=True)
         elif kind is ActKind.SUBSCRIBE:
             topics = chance.choice(_SUBSCRIPTIONS)
@@ -218,7 +218,7 @@ class _Author:
             back_ms = 0
             del self._clients[name]
         if not self._clients:
-            self._clients[name] = Client.OURS  # it is gone, and acts on it have no effect
+            self._clients[name] = Client.OURS  # it has ended, so acts on it have no effect
         return Act(after_ms=gap_ms, kind=kind, process=name, for_ms=back_ms)
 
     def _resize(self, topic: str, gap_ms: int) -> Act:
@@ -244,12 +244,12 @@ _KINDS: Final = (
 
 @define(kw_only=True, eq=False)
 class Guests:
-    """Processes of other clients in a group of ours.
+    """Processes of other clients in a group of coopgroup.
 
     Attributes:
         simulation: the group.
-        theirs: protocols that they offer, joined by commas; "" where there are none of them.
-        processes: by name, those that have ended, too.
+        theirs: protocols of the other clients, joined by commas; "" without other clients.
+        processes: by name, including ended processes.
     """
 
     simulation: Simulation
@@ -257,10 +257,10 @@ class Guests:
     processes: dict[str, ForeignProcess] = field(factory=dict)
 
     def start(self, act: Act) -> bool:
-        """Start a process of another client; or have the next one of ours offer the right list.
+        """Start a process of another client, or set the protocols of the next coopgroup member.
 
         Returns:
-            Whether it is one of another client.
+            Whether the process uses another client.
         """
         simulation, theirs = self.simulation, tuple(self.theirs.split(","))
         if act.client == Client.OTHER:
@@ -279,7 +279,7 @@ class Guests:
         return False
 
     def end(self, act: Act) -> bool:
-        """End a process of another client; whether there is one of that name."""
+        """End a process of another client; return whether a process of that name exists."""
         process = self.processes.get(act.process)
         if process is None:
             return False
@@ -291,11 +291,11 @@ class Guests:
 
     @property
     def alive(self) -> list[ForeignProcess]:
-        """Those that live, in the order in which they began."""
+        """Living processes, in starting order."""
         return [process for process in self.processes.values() if process.alive]
 
     def is_at_rest(self) -> bool:
-        """Whether all that is subscribed to has an owner, and nobody is about to do anything."""
+        """Return whether every subscribed resource has an owner, and all members are idle."""
         simulation, guests = self.simulation, self.alive
         ours = [process for process in simulation.alive if process.topics]
         idle = [process for process in simulation.alive if not process.topics]
@@ -309,7 +309,8 @@ class Guests:
             group.state is (GroupState.STABLE if topics else GroupState.EMPTY)
             and len(group.seats) == len(ours) + len(guests)
             and all(process.is_at_rest for process in ours)
-            and not any(process.session.member.owned for process in idle)  # they stay outside
+            # they stay outside the group
+            and not any(process.session.member.owned for process in idle)
             and all(process.state == "stable" for process in guests)
             and sum(map(len, owned)) == len(wanted)
             and ResourceSet.union_all([ResourceSet(), *owned]) == wanted
@@ -318,11 +319,12 @@ class Guests:
     def settle(
         self, until_rest: Callable[[Callable[[], bool]], bool], *, plain: bool
     ) -> tuple[Violation, ...]:
-        """Let the group come to rest with the others, then without them, and judge the whole run.
+        """Let the group come to rest with and without other clients, then check the whole run.
 
         Args:
-            until_rest: lets time pass until a condition has held for a while; whether that came.
-            plain: whether all have subscribed to the same all the time.
+            until_rest: lets time pass until a condition has held for a while; returns whether it
+                did.
+            plain: whether all members had the same subscription all the time.
         """
         simulation = self.simulation
         found: list[Violation] = []
@@ -347,7 +349,7 @@ class Guests:
         return Violation(checker="rest", at_ms=simulation.world.now_ms, message=message)
 
     def _check_protocol(self) -> Iterator[Violation]:
-        """When nobody wants theirs, or speaks nothing else, the group speaks ours."""
+        """Yield a violation if all members prefer coopgroup, but the group uses another."""
         simulation = self.simulation
         spoken = simulation.brokers.coordinator.group.protocol_name
         members = [process for process in simulation.alive if process.topics]
@@ -357,9 +359,10 @@ class Guests:
             yield Violation(checker="protocol", at_ms=simulation.world.now_ms, message=message)
 
     def _check_telemetry(self, *, plain: bool) -> Iterator[Violation]:
-        """Never two owners; ours start and stop what they are told, and commit in order.
+        """Yield double owners, wrong starts and stops of coopgroup members, and disorderly commits.
 
-        What ours stop before an eager round, and where they subscribe to less, no leader tells.
+        Starts and stops are checked only in the cooperative protocol with unchanged subscriptions.
+        No leader orders the stops before an eager round or after a smaller subscription.
         """
         telemetry = self.simulation.world.telemetry
         yield from check_single_owner(telemetry)

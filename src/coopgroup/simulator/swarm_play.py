@@ -1,8 +1,8 @@
-"""Plays a run of the swarm: lets its acts happen, heals everything, and says what was wrong.
+"""Play a run of the swarm: execute its acts, end all faults, and report violations.
 
-Rules of this file: whatever is drawn can be played, and what cannot happen is passed over. A run
-is judged by the checkers, which read its telemetry; by what the hosts object to; and, once all has
-healed, by whether the group comes to rest in time with everything worked on and committed.
+Every drawn run can be played; impossible acts are skipped. Three kinds of checks follow. The
+checkers read the telemetry, and the hosts report objections. At the end the group must come to rest
+in time, with every record handled and committed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _QUIET_MS: Final = 700
 _LOOK_MS: Final = 100
 _READABLE_AFTER_MS: Final = 200
 _RATE_PER_S: Final = 50.0
-# More is written only by a group that goes round and round; ten times as much as in any other.
+# Only a group in an endless loop writes more; this is ten times as much as any other group.
 _RECORDS_MAX: Final = 10_000
 _STORY_LINES_MAX: Final = 80
 _TROUBLE: Final = frozenset(
@@ -75,13 +75,13 @@ _TROUBLE: Final = frozenset(
 
 @frozen(kw_only=True, eq=False)
 class Played:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        run: what was played.
-        violations: in order of time; none in a run that went well.
-        telemetry: everything that was written down.
-        transcript: the same for people, with the requests; empty where nobody asked for it.
+        run: the run.
+        violations: in order of time; empty for a successful run.
+        telemetry: all records.
+        transcript: the same for people, with the requests; empty unless requested.
     """
 
     run: SwarmRun
@@ -95,8 +95,8 @@ def play(run: SwarmRun, *, transcript: bool = False) -> Played:
     """Play a run to its end.
 
     Args:
-        run: what happens.
-        transcript: whether to write it down for people, which takes time.
+        run: the run.
+        transcript: whether to write a transcript for people, which takes time.
     """
     faults = run.faults
     simulation = small_group(
@@ -142,7 +142,7 @@ def small_group(
     loss: float = 0.0,
     commit_interval_ms: int = 250,
 ) -> Simulation:
-    """A group whose time-outs are short, so that much happens in little virtual time."""
+    """Return a group with short timeouts, so that much happens in little virtual time."""
     return Simulation.create(
         config=config,
         habits=habits,
@@ -155,10 +155,10 @@ def small_group(
 
 
 def set_topics(simulation: Simulation, counts: dict[str, int]) -> None:
-    """Topics and partitions appear or vanish.
+    """Create, delete or resize topics.
 
-    A topic that is made anew stays empty: commits of its former life may still be under way, and
-    the offsets of the two could not be told apart.
+    A topic that is created again stays empty. Commits from before the deletion may still be
+    pending, and their offsets would look like offsets of the new topic.
     """
     for name in sorted(counts):
         count, before = counts[name], simulation.brokers.topics.get(name, 0)
@@ -172,16 +172,16 @@ def set_topics(simulation: Simulation, counts: dict[str, int]) -> None:
 def settle(
     simulation: Simulation, *, plain: bool = True, away: Collection[str] = ()
 ) -> tuple[Violation, ...]:
-    """Heal everything, let the group come to rest, and say what was wrong with the whole run.
+    """End all faults, let the group come to rest, and return the violations of the whole run.
 
-    Nothing is produced any more: as long as lags change, so may the target of an assignor that goes
-    by them, and with it what rest would be.
+    Production stops, too. Changing lags could change the target of a lag-aware assignor, and the
+    group would never rest.
 
     Args:
         simulation: the group.
-        plain: whether all have subscribed to the same all the time, and claimed what they had. If
-            not, no record shows what had to be stopped anyway, and what was a move.
-        away: processes that will be back by themselves; a group does not rest without them.
+        plain: whether all members had the same subscription all the time, and claimed their owned
+            partitions. If not, no record distinguishes moves from other revocations.
+        away: processes that will return by themselves; a group does not rest without them.
     """
     policy = simulation.habits.policy
     _calm(simulation)
@@ -212,7 +212,7 @@ def settle(
 
 
 def _calm(simulation: Simulation) -> None:
-    """Nothing goes wrong any more, and nothing is produced."""
+    """End all faults and stop production."""
     simulation.habits.lead_ms = Span(1, 10)
     simulation.heal()
     for name, count in simulation.brokers.topics.items():
@@ -222,7 +222,7 @@ def _calm(simulation: Simulation) -> None:
 def _settle_with_guests(
     guests: Guests, away: Collection[str], *, plain: bool
 ) -> tuple[Violation, ...]:
-    """As `settle`, for a group with members of other clients."""
+    """Do the same as `settle` for a group with members of other clients."""
     simulation = guests.simulation
     _calm(simulation)
 
@@ -243,7 +243,7 @@ def _settle_with_guests(
 
 
 def story(run: SwarmRun) -> str:
-    """Play a run once more, and tell what happened until something was wrong."""
+    """Play a run again, and return its transcript up to the first violation."""
     played = play(run, transcript=True)
     if not played.violations:
         return f"SEED={run.seed} {run.policy}: nothing is wrong"
@@ -266,7 +266,7 @@ def _habits(run: SwarmRun) -> Habits:
 
 
 def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ()) -> None:
-    """Let time pass until all are back and the group has been at rest, but not for ever."""
+    """Let time pass until all processes are back and the group rests, or until `until_ms`."""
     world, since_ms = simulation.world, simulation.world.now_ms
     while world.now_ms < until_ms:
         simulation.run(_LOOK_MS)
@@ -284,7 +284,7 @@ def _is_of_a_round(record: Record) -> bool:
 
 
 def _check_committed(simulation: Simulation, expected: Expectations) -> list[Violation]:
-    """Everything was worked off long ago; so it has been committed, too."""
+    """Report records without a commit; after so much time all must be committed."""
     lags = simulation.load.lags(expected.owned, expected.end_ms)
     late = lags.resources.take(lags.values > 0)
     if not late:
@@ -294,9 +294,9 @@ def _check_committed(simulation: Simulation, expected: Expectations) -> list[Vio
 
 
 def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
-    """Where all want the same and a sticky assignor counts, nobody ends with two more than another.
+    """Report an uneven assignment of a sticky assignor if all subscriptions are equal.
 
-    One that came back as the same holds what it held, and nothing is taken from it for that.
+    The shares may differ by one. A member that returns with its identity keeps its share.
     """
     alive = simulation.alive
     sticky = simulation.habits.assignor.name in {"sticky", "cooperative-sticky"}
@@ -309,7 +309,7 @@ def _check_even(simulation: Simulation, end_ms: int) -> list[Violation]:
 
 
 def _needless_losses(run: SwarmRun, telemetry: Sequence[Envelope]) -> Iterator[Violation]:
-    """Where nothing stands between members and the group coordinator, no lease ever ends."""
+    """Report expired leases in a run whose members can always reach the group coordinator."""
     if run.faults.loss or any(act.kind in _TROUBLE for act in run.acts):
         return
     for one in telemetry:
@@ -320,13 +320,13 @@ def _needless_losses(run: SwarmRun, telemetry: Sequence[Envelope]) -> Iterator[V
 
 @define(kw_only=True, eq=False)
 class _Player:
-    """Lets acts happen.
+    """Executes acts.
 
     Attributes:
-        simulation: where.
+        simulation: the group.
         guests: processes of other clients.
-        garbled: processes whose next join is to be garbled, and how.
-        away: processes that have ended, or are to end, and will be back.
+        garbled: processes whose next join is changed, with the act that does so.
+        away: processes that have ended, or are to end, and will come back.
     """
 
     simulation: Simulation
@@ -335,12 +335,12 @@ class _Player:
     away: set[str] = field(factory=set)
 
     def __attrs_post_init__(self) -> None:
-        """Stand between the network and the brokers."""
+        """Put a `_Garbler` between the network and the brokers."""
         network = self.simulation.network
         network.brokers = cast("Brokers", _Garbler(self.simulation, network.brokers, self.garbled))
 
     def act(self, act: Act) -> None:
-        """One thing happens."""
+        """Execute one act."""
         simulation = self.simulation
         match act.kind:
             case ActKind.START:
@@ -359,7 +359,7 @@ class _Player:
                 if process is not None and process.alive:
                     self._happen_to(process, act)
                 elif process is not None and act.kind is ActKind.SUBSCRIBE:
-                    process.topics = act.topics  # of its next life
+                    process.topics = act.topics  # takes effect in its next life
 
     def _start(self, act: Act) -> None:
         before = self.simulation.process(act.process)
@@ -385,7 +385,7 @@ class _Player:
             self.simulation.network.upset(upset)
 
     def _happen_to(self, process: Process, act: Act) -> None:
-        """One thing happens to one process."""
+        """Execute one act on one process."""
         world = self.simulation.world
         match act.kind:
             case ActKind.CLOSE | ActKind.CRASH:
@@ -404,7 +404,8 @@ class _Player:
             case ActKind.HOLD_UP:
                 self.simulation.hold_up(process, Lane(act.lane), act.for_ms)
             case ActKind.GARBLE | ActKind.FORGE:
-                # One that comes back takes what the group stores of it, without a round.
+                # A process with an identity returns without a round and gets the group's stored
+                # metadata.
                 if process.identity is Identity.NONE:
                     self.garbled[process.name] = act
             case _:
@@ -415,7 +416,7 @@ class _Player:
         self.simulation.start_again(process)
 
     def _subscribe(self, process: Process, topics: tuple[str, ...]) -> None:
-        """A process subscribes to something else, where its consumer can be asked to."""
+        """Change the subscription of a process if its consumer accepts calls now."""
         at_work = process.state in AT_WORK or process.state is MemberState.LOSING
         if at_work and not process.paused and not process.application.closing:
             process.topics = topics
@@ -431,12 +432,12 @@ def _is_stopping(client: Client) -> bool:
 class _Garbler:
     """Brokers behind a wire that changes the subscriptions of some joins.
 
-    Nothing tells the group when a member can be read again, so its process asks for a round.
+    The group does not notice when a member becomes readable again, so its process requests a round.
 
     Attributes:
-        simulation: of all this.
-        brokers: that serve everything.
-        garbled: processes whose next join with an id is changed, and how.
+        simulation: the group.
+        brokers: the real brokers.
+        garbled: processes whose next join with an id is changed, with the act that does so.
     """
 
     simulation: Simulation
@@ -444,7 +445,7 @@ class _Garbler:
     garbled: dict[str, Act]
 
     def serve(self, call: Call) -> None:
-        """Take a request that has arrived."""
+        """Serve a request that has arrived."""
         request, name = call.send.request, call.process.name
         if (
             isinstance(request, group_api.JoinGroupRequest)
@@ -467,8 +468,9 @@ class _Garbler:
             return b"\0"
         true = decode_subscription(metadata)
         everything = self.simulation.brokers.existing().restrict_names(true.topics)
-        # A false claim may tie with a true one and never beats it: a leader must believe the newer
-        # claim. The claims of a member whose SyncGroup failed are several generations old.
+        # A false claim may tie with a true claim and never beats it, because a leader must believe
+        # the newer claim. After a failed SyncGroup, the claims of a member are several generations
+        # old.
         true_ones = [p.session.member for p in self.simulation.alive if p.session.member.owned]
         generations = [one.claim_generation for one in true_ones]
         generation = max(min([member.claim_generation - act.number, *generations]), NO_GENERATION)

@@ -1,10 +1,10 @@
-"""`key_lines`: on which line of a TOML document each of its keys and list items stands.
+"""`key_lines`: the line number of each key and list item of a TOML document.
 
-Python's reader gives values without their places. This file finds the places, in a document that
-Python's reader has taken: it goes through keys, headers, lists and inline tables, and skips what
-is inside of strings and comments. Since the document is known to be right, nothing is checked.
+Python's reader returns values without their positions. This file finds the positions, in a document
+that Python's reader has accepted. It reads keys, headers, lists and inline tables, and skips the
+content of strings and comments. Nothing is checked, because the document is known to be valid.
 
-A path is a tuple of keys and of places in lists, counted from 0: `("events", 2, "at_ms")`.
+A path is a tuple of keys and of list indices, counted from 0: `("events", 2, "at_ms")`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Path: TypeAlias = tuple[str | int, ...]
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE: Final = re.compile(r"[ \t]*")
 _STRING: Final = re.compile(
-    r'"""(?:\\.|[^\\])*?"{3,5}'  # up to two quotes may stand right before the closing three
+    r'"""(?:\\.|[^\\])*?"{3,5}'  # up to two quotes may precede the closing three
     r"|'''.*?'{3,5}"
     r'|"(?:\\.|[^"\\])*"'
     r"|'[^']*'",
@@ -35,14 +35,13 @@ _BARE_VALUE: Final = re.compile(r"[^,\]}\n#]*")
 
 
 def key_lines(text: str) -> Mapping[_Path, int]:
-    """Find the line of every key and of every item of a list.
+    """Return the line of every key and of every list item.
 
     Args:
         text: a document that `tomllib` reads.
 
     Returns:
-        Line, counted from 1, by path. A table that has no header of its own stands where its
-        first key does.
+        Line, counted from 1, by path. A table without a header has the line of its first key.
     """
     scanner = _Scanner(text=text)
     scanner.scan_document()
@@ -51,19 +50,19 @@ def key_lines(text: str) -> Mapping[_Path, int]:
 
 @define(kw_only=True)
 class _Scanner:
-    """Goes through a document once, from its begin to its end.
+    """Reads a document once, from start to end.
 
     Attributes:
         text: the document.
-        place: what is read next.
-        lines: what was found.
+        place: position of the next character.
+        lines: the result so far.
     """
 
     text: str
     place: int = 0
     lines: dict[_Path, int] = field(factory=dict)
     _line_starts: list[int] = field(init=False)
-    _tables: dict[_Path, int] = field(factory=dict)  # how many tables each list of tables has
+    _tables: dict[_Path, int] = field(factory=dict)  # number of tables in each list of tables
 
     def __attrs_post_init__(self) -> None:
         """Find where lines start."""

@@ -1,7 +1,7 @@
-"""Tables of a TOML file to values: a *shape* has a reader for each key that a table may have.
+"""Tables of a TOML file to values: a *shape* has a reader for each key of a table.
 
-What keys are required follows from the value that a shape makes: those without a default. A reader
-asks for types only. Nothing is guessed: unknown keys are refused, and `true` is no number.
+A key is required if the field of the resulting value has no default. Readers check types only. They
+refuse unknown keys, and `true` is not a number.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ Row: TypeAlias = dict[str, Any]
 
 NOTHING: Final = object()
 """What stands where a key is missing."""
-_INTEGER_MAX: Final = 10**12  # as ms it is more than thirty years; sums of a few stay in an int64
+_INTEGER_MAX: Final = 10**12  # as ms more than thirty years; small sums fit into an int64
 
 
 class Refusal(Exception):  # noqa: N818 - never leaves `scenario_file`
-    """Something in the file is wrong.
+    """An error in the file.
 
     Args:
-        path: where.
-        value: what stands there; `NOTHING` for a missing key.
-        expected: what would be right, as the end of the sentence "expected …".
-        key: what to call it; "" for the path.
+        path: position of the error.
+        value: the wrong value; `NOTHING` for a missing key.
+        expected: description of right values, as the end of the sentence "expected …".
+        key: name in the message; "" for the path.
     """
 
     def __init__(self, path: Path, value: object, expected: str, key: str = "") -> None:
@@ -66,8 +66,8 @@ class Refusal(Exception):  # noqa: N818 - never leaves `scenario_file`
 
 
 def integer(path: Path, value: Any) -> int:  # noqa: ANN401 - whatever stands in the file
-    """An integer that is no boolean, and no slip of the keyboard."""
-    if type(value) is not int:  # True is no number here
+    """Read an integer that is not a boolean and not absurdly large."""
+    if type(value) is not int:  # True is not a number here
         raise Refusal(path, value, "an integer")
     if abs(value) > _INTEGER_MAX:
         raise Refusal(path, value, f"an integer of at most {_INTEGER_MAX}")
@@ -75,7 +75,7 @@ def integer(path: Path, value: Any) -> int:  # noqa: ANN401 - whatever stands in
 
 
 def number(path: Path, value: Any) -> float:  # noqa: ANN401
-    """An integer or a float."""
+    """Read an integer or a float."""
     if type(value) not in (int, float):
         raise Refusal(path, value, "a number")
     try:
@@ -85,14 +85,14 @@ def number(path: Path, value: Any) -> float:  # noqa: ANN401
 
 
 def string(path: Path, value: Any) -> str:  # noqa: ANN401
-    """A string."""
+    """Read a string."""
     if not isinstance(value, str):
         raise Refusal(path, value, "a string")
     return value
 
 
 def list_of(reader: Reader) -> Reader:
-    """A reader of lists whose items another one reads."""
+    """Return a reader of lists that reads each item with `reader`."""
 
     def read(path: Path, value: Any) -> tuple[Any, ...]:  # noqa: ANN401
         if not isinstance(value, list):
@@ -103,13 +103,13 @@ def list_of(reader: Reader) -> Reader:
 
 
 def names(path: Path, value: Any) -> tuple[str, ...]:  # noqa: ANN401
-    """One name, or a list of names."""
+    """Read one name, or a list of names."""
     names: tuple[str, ...] = strings(path, [value] if isinstance(value, str) else value)
     return names
 
 
 def word(words: type[StrEnum]) -> Reader:
-    """A reader of one of some words."""
+    """Return a reader that accepts one of the words."""
 
     def read(path: Path, value: Any) -> StrEnum:  # noqa: ANN401
         if value not in list(words):
@@ -120,7 +120,7 @@ def word(words: type[StrEnum]) -> Reader:
 
 
 def span(path: Path, value: Any) -> Span:  # noqa: ANN401
-    """One integer, or `[min, max]`."""
+    """Read one integer, or `[min, max]`."""
     if isinstance(value, list):
         if len(value) != 2:
             raise Refusal(path, value, "an integer or [min, max]")
@@ -136,7 +136,7 @@ integers = list_of(integer)
 
 
 def table(path: Path, value: Any) -> Row:  # noqa: ANN401
-    """A table, as it stands."""
+    """Read a table unchanged."""
     if not isinstance(value, dict):
         raise Refusal(path, value, "a table")
     return value
@@ -151,8 +151,8 @@ def read_keys(path: Path, row: Row, readers: Mapping[str, Reader], made: type) -
     Args:
         path: of the table.
         row: the table.
-        readers: of the keys that it may have.
-        made: attrs class whose fields of the same names say which keys it must have.
+        readers: readers of the permitted keys.
+        made: attrs class; its fields without defaults are the required keys.
     """
     for key in row:
         if key not in readers:
@@ -175,8 +175,8 @@ class Shape:
 
     Attributes:
         made: attrs class of the value.
-        readers: of the keys that the table may have.
-        build: makes the value of the path and of what was read; None for the class itself.
+        readers: readers of the permitted keys.
+        build: makes the value from the path and the keys; None for the class itself.
     """
 
     made: type
