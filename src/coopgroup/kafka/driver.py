@@ -96,8 +96,7 @@ _FLUSH_TIMEOUT_S: Final = 1.0
 # Pause until the next try if the next deadline is unknown.
 _ERROR_PAUSE_S: Final = 0.1
 _running: Final[weakref.WeakSet[GroupDriver]] = weakref.WeakSet()
-# A forked child has no threads of these drivers. It may have a copy of a lock that one of the
-# threads held.
+# A forked child has no such threads, but perhaps a lock that a thread held during the fork.
 os.register_at_fork(after_in_child=_running.clear)
 
 

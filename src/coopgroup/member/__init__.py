@@ -1,7 +1,7 @@
 """A group member as a pure state machine: events in, effects out.
 
-`transitions` is the table of states, `error_actions` the table of error codes, `machine` takes
-events, `requests` derives what is to be sent. No clock, thread or socket is in here.
+`transitions` is the table of states, `error_actions` the table of error codes. `machine` takes
+events, and `requests` derives the requests to send. This package uses no clock, thread or socket.
 """
 
 from coopgroup.member.error_actions import ERROR_ACTIONS, Action, ErrorCode, RequestKind

@@ -1,8 +1,8 @@
-"""What an answer, or its absence, means to a member.
+"""The meaning of an answer, or of its absence, for a member.
 
-Rules of this file: an answer counts only while its request is on its way; an error code does what
-the table of error codes says and nothing else; what an answer proves about time counts from the
-SENDING of its request.
+Three rules. An answer counts only while its request is on its way. An error code does only what the
+table of error codes says. A proof about time counts from the SENDING of the request, because the
+coordinator may have acted at any moment after that.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 
 __all__ = ["take_outcome"]
 
-# No join or sync is on its way, so a heartbeat's answer is the word that counts.
+# States without a join or sync on its way, so a heartbeat's answer decides.
 _ALONE = SETTLED | {MemberState.RETURNING}
 _QUIET = frozenset({MemberState.STABLE, MemberState.RETURNING})
 
 
 def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
-    """Take the outcome of a request, if the member still waits for it."""
+    """Handle the outcome of a request, if the member still waits for it."""
     found = next(
         (
             (kind, sent)
@@ -64,7 +64,7 @@ def take_outcome(turn: Turn, event: Answered | RequestFailed) -> None:
         None,
     )
     if found is None:
-        return  # stale: the request was given up before its answer came
+        return  # stale: the member gave the request up before its answer came
     kind, sent = found
     kept = {other: one for other, one in turn.member.outstanding.items() if other is not kind}
     turn.set(outstanding=kept)
@@ -111,21 +111,24 @@ def _coordinator_found(turn: Turn, answer: FindCoordinatorAnswer) -> None:
     for kind in (RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP):
         sent = turn.member.outstanding.get(kind)
         if sent is not None and coordinator is not None and sent.node_id != coordinator.node_id:
-            # What waits at the old coordinator waits in vain; the new one has not heard of it.
+            # The old coordinator will not answer this request, and the new coordinator does not
+            # know it.
             turn.forget(kind)
             if turn.member.state is MemberState.SYNCING:
                 turn.rejoin("coordinator moved")
 
 
 def _proves_peace(turn: Turn, sent: Outstanding) -> None:
-    """Take a heartbeat's answer that no round has begun.
+    """Handle a heartbeat's answer that no round has begun.
 
-    Between join and sync that is no proof that the coordinator does not wait for this member: it
-    waits for its sync, and drops it after the rebalance time-out whatever its heartbeats.
+    Between join and sync the answer does not prove that the coordinator has stopped waiting for
+    this member. The coordinator waits for its sync. After the rebalance timeout it drops the
+    member, even if the member sends heartbeats.
     """
     member = turn.member
     if member.state in SETTLED:
-        turn.set(attempts=0)  # else a coordinator that refuses every sync would be asked at once
+        # only here, or a coordinator that refuses every sync would be asked without a pause
+        turn.set(attempts=0)
     if sent.generation == member.claim_generation:
         turn.set(settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms))
     elif RequestKind.SYNC_GROUP in member.outstanding:
@@ -140,7 +143,7 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
         turn.lose("a round ended without its join", keep_id=True)
         return
     if answer.generation != member.generation:
-        # Else it is the same round once more, and its time to sync has begun long ago.
+        # With the same generation it is the same round again, and its time to sync began long ago.
         turn.set(settled_at_ms=member.round_ended_after_ms)
     if answer.member_id != member.member_id and member.id_standing is IdStanding.STORED:
         turn.set(id_standing=IdStanding.GIVEN)
@@ -154,7 +157,8 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
         joining_since_ms=None,
     )
     if not member.in_generation:
-        # No heartbeat has kept its session alive, so none is due later than if one had.
+        # No heartbeat has kept this session alive. So the next heartbeat is due as if one had been
+        # sent with the join.
         turn.set(heartbeat_at_ms=since_ms + member.config.heartbeat_interval_ms)
     if not leads:
         turn.move(Trigger.JOINED_AS_FOLLOWER, "joined")
@@ -173,11 +177,11 @@ def _joined(turn: Turn, sent: Outstanding, answer: JoinGroupAnswer) -> None:
 
 
 def _was_left_out(turn: Turn, answer: JoinGroupAnswer) -> bool:
-    """Whether a round may have given away what the member owns.
+    """Return whether a round may have given away the member's owned resources.
 
-    The group coordinator drops who is missing when the time to rejoin is over, but for static
-    members: these keep their places, and what the leader reads of them is their last join, which
-    claims nothing of what came after it.
+    The group coordinator drops members that are missing at the end of the time to rejoin, except
+    static members. A static member keeps its place, and the leader reads its last join. That join
+    claims no resource that the member got later.
     """
     member = turn.member
     return (
@@ -189,14 +193,16 @@ def _was_left_out(turn: Turn, answer: JoinGroupAnswer) -> bool:
 
 
 def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
-    # In a generation that is settled already a sync is answered at once, and does not begin the
-    # session anew. Only the leader's settles it; a follower's counts from the round's end.
+    # In a settled generation the coordinator answers a sync immediately, and does not restart the
+    # session. Only the leader's sync settles the generation. A follower's lease counts from the end
+    # of the round.
     member = turn.member
     _renew_lease(turn, sent.sent_at_ms if member.leads else member.settled_at_ms)
     turn.set(
         claim_generation=member.generation,
         id_standing=IdStanding.STORED,
-        # It may have waited long for the leader's; no round had begun when heartbeats said so.
+        # The sync may have waited long for the leader's. Heartbeats proved meanwhile that the
+        # round was still open, so the time-outs of a later round had not begun.
         settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms, member.round_open_at_ms),
         commits=attrs.evolve(turn.member.commits, await_sync=False),
         decided=(),
@@ -207,7 +213,7 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
         is_first = member.claim_generation == NO_GENERATION
         assignment = read_assignment(turn.member, answer.assignment, is_first=is_first)
     except DecodeError as error:
-        # Whoever led does not speak the protocol. What we hold nobody else was given.
+        # The leader does not speak the protocol. No other member was given the owned resources.
         record = RequestRefused(
             request=RequestKind.SYNC_GROUP.value, error=str(error), action="keep what is held"
         )
@@ -222,10 +228,10 @@ def _synced(turn: Turn, sent: Outstanding, answer: SyncGroupAnswer) -> None:
 
 
 def _heed_note(turn: Turn, assignment: bytes) -> None:
-    """Compare what the leader went by with what this member subscribes to.
+    """Compare the leader's view of this member's subscription with the current one.
 
-    They differ where a static member came back with another subscription: the group stores what it
-    had with the old one, and begins no round for it (KIP-345).
+    They differ if a static member returned with another subscription. The group keeps the
+    assignment for the old subscription, and begins no round for the new one (KIP-345).
     """
     note = note_of(assignment)
     turn.set(shared_digest=None if note is None else note.shared)
@@ -234,10 +240,10 @@ def _heed_note(turn: Turn, assignment: bytes) -> None:
 
 
 def _take_assignment(turn: Turn, assignment: Assignment) -> None:
-    """Hold what is assigned, stop the rest: `assigned` is complete, never a delta (Design I).
+    """Hold the assigned resources, stop the rest: `assigned` is complete, never a delta (Design I).
 
-    What is being stopped already goes on being stopped, whatever this round says of it: the
-    application is told once. If it is assigned again, the round after that gives it back.
+    A resource that is being stopped continues to stop, even if this round assigns it: the
+    application is told only once. If the resource is assigned again, the next round returns it.
     """
     member = turn.member
     owned = member.owned
@@ -261,8 +267,8 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
         owned=owned | assignment.assigned,
         last_assigned=assignment.assigned,
         revoking=member.revoking | stopping,
-        # The leader could not read the claims: it takes the next join of who was told to stop for
-        # one without any, so all must have stopped by then.
+        # The leader could not read the claims. It will read the next join of a member that must
+        # stop as a join without claims, so all resources must have stopped before it.
         yields=not stopping <= (assignment.revoked or EMPTY),
         rejoin_at_ms=None,
         scheduled_rejoin_ms=scheduled_ms,
@@ -278,11 +284,11 @@ def _take_assignment(turn: Turn, assignment: Assignment) -> None:
 
 
 def _delays_ms(turn: Turn, assignment: Assignment) -> tuple[int | None, int | None]:
-    """When the leader wants all back after this round, and when a wait for a loss ends, in ms.
+    """Return when the leader wants all members to rejoin, and when a wait for a loss ends, in ms.
 
-    A round with a follow-up is not the last word and says nothing of a delay, so one that runs
-    goes on. What was over when the join was sent was told by it; after a pause between moves the
-    wait for a loss is what is left.
+    A round with a follow-up is not final and sets no delay, so a running delay continues. A delay
+    that was over when the join was sent is dropped, because the join reported it. After a pause
+    between moves only the wait for a loss remains.
     """
     member, now_ms = turn.member, turn.now_ms
     if assignment.scheduled_rebalance_timeout_ms > 0:
@@ -301,10 +307,11 @@ def _delays_ms(turn: Turn, assignment: Assignment) -> tuple[int | None, int | No
 
 
 def _settle(turn: Turn, assignment: Assignment) -> None:
-    """Move on after a round: what is left to stop comes before a follow-up round.
+    """Move on after a round: stop the remaining resources before a follow-up round.
 
-    A member that is only told again what it stops already does not rejoin by itself: nothing
-    would be different in the next round. Others that wait for it are heard of by heartbeat.
+    A member does not rejoin by itself if it is only told again to stop the same resources. The next
+    round would be the same. If other members wait for it, a heartbeat's
+    answer reports the round.
     """
     member = turn.member
     if member.revoking or member.stopped:
@@ -320,7 +327,7 @@ def _settle(turn: Turn, assignment: Assignment) -> None:
 
 
 def _renew_lease(turn: Turn, proof_ms: int) -> None:
-    """The session lives at least `session.timeout.ms` from the SENDING of what was answered."""
+    """Extend the lease: the session lives `session.timeout.ms` from the SENDING of the request."""
     until = proof_ms + turn.member.config.session_timeout_ms
     turn.set(lease_until_ms=max(turn.member.lease_until_ms, until))
 
@@ -329,13 +336,13 @@ def _renew_lease(turn: Turn, proof_ms: int) -> None:
 
 
 def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: str) -> None:
-    """Do what the table says about an error code of anything but a commit."""
+    """Apply the table's action for an error code of any request except a commit."""
     action = unless_forgotten(turn, action_for(kind, code))
     if kind is RequestKind.HEARTBEAT and _heartbeat_needs_nothing(turn, sent, action):
         return
     cause = f"{kind.value} answered {error_name(code)}"
     if turn.member.state not in AT_WORK and kind is not RequestKind.LEAVE_GROUP:
-        return  # a look-up for a membership that is over
+        return  # a look-up of a membership that has ended
     if action is not Action.PROCEED:
         record = RequestRefused(request=kind.value, error=error_name(code), action=action.value)
         turn.emit(Report(record=record))
@@ -349,7 +356,7 @@ def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: s
             turn.lose(cause, keep_id=action is Action.LOSE)
         case Action.YIELD:
             make_way(turn, code, cause)
-        # The last three have no rows in the tables of the requests that come here.
+        # The last three actions have no rows in the tables of these requests.
         case Action.FAIL | Action.FENCED | Action.TAKE_ID | Action.AFTER_SYNC | Action.REFUSE:
             turn.fail(code, f"{cause}: {message}" if message else cause)
         case _:
@@ -357,15 +364,16 @@ def _act(turn: Turn, kind: RequestKind, sent: Outstanding, code: int, message: s
 
 
 def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> bool:
-    """Take what a heartbeat's answer says about time; True when that was all.
+    """Use a heartbeat's answer as a proof about time; return True if no action remains.
 
-    A round that completes while a heartbeat of the old generation is on its way answers it with
-    ILLEGAL_GENERATION; the answer to the join or sync that is on its way decides then.
+    If a round completes while a heartbeat of the old generation is on its way, the answer is
+    ILLEGAL_GENERATION. The answer to the join or sync that is on its way then decides.
     """
     member = turn.member
     if action is Action.REJOIN:
         _renew_lease(turn, sent.sent_at_ms)
-        if RequestKind.JOIN_GROUP in member.outstanding:  # of a sync it is the end
+        # for a sync this answer is the end of the round
+        if RequestKind.JOIN_GROUP in member.outstanding:
             turn.set(round_open_at_ms=max(member.round_open_at_ms, sent.sent_at_ms))
         if sent.generation == member.generation:
             if member.state in _QUIET:
@@ -388,6 +396,6 @@ def _try_again(turn: Turn, kind: RequestKind, action: Action, cause: str) -> Non
     if action is not Action.REJOIN:
         turn.back_off()
     if kind is RequestKind.HEARTBEAT and turn.member.attempts == 1:
-        turn.set(retry_at_ms=turn.now_ms)  # the coordinator moved: look it up at once
+        turn.set(retry_at_ms=turn.now_ms)  # the coordinator moved: look it up immediately
     if kind in {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP}:
         turn.rejoin(cause)

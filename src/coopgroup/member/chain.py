@@ -1,8 +1,8 @@
-"""`Chain`: a frozen sequence that grows at its end, each item at a constant cost.
+"""`Chain`: a frozen sequence that grows at its end, at a constant cost for each item.
 
-A tuple that grows by one is copied as a whole: a queue of n items costs n squared. A chain is a
-number with digits to the base of `WIDTH`: full blocks of items become one node of the next level,
-so an item is copied with its few neighbours only. Equal content has equal levels.
+Appending to a tuple copies the whole tuple, so a queue of n items costs n squared. A chain is like
+a number with digits to the base of `WIDTH`: a full block of items becomes one node of the next
+level. Appending an item copies only its few neighbours. Equal content has equal levels.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Chain(Generic[_Item]):
     """A sequence of items.
 
     Attributes:
-        levels: less than `WIDTH` nodes each, the newest items first; a node of level k is k
+        levels: fewer than `WIDTH` nodes each, the newest items first; a node of level k is k
             tuples deep.
     """
 
@@ -34,7 +34,7 @@ class Chain(Generic[_Item]):
 
     @classmethod
     def of(cls, items: Iterable[_Item]) -> Chain[_Item]:
-        """The chain of some items, in their order."""
+        """Return a chain of items, in their order."""
         levels = []
         nodes: tuple[Any, ...] = tuple(items)
         while nodes:
@@ -44,7 +44,7 @@ class Chain(Generic[_Item]):
         return cls(tuple(levels))
 
     def append(self, item: _Item) -> Chain[_Item]:
-        """The chain with one more item at its end."""
+        """Return a chain with one more item at its end."""
         levels, node = list(self.levels), item
         for level, nodes in enumerate(self.levels):
             grown: Any = (*nodes, node)
@@ -55,12 +55,12 @@ class Chain(Generic[_Item]):
         return Chain((*levels, (node,)))
 
     def __iter__(self) -> Iterator[_Item]:
-        """The items, oldest first."""
+        """Yield the items, oldest first."""
         for depth in reversed(range(len(self.levels))):
             yield from _items(self.levels[depth], depth)
 
     def __bool__(self) -> bool:
-        """Whether there is any item."""
+        """Return whether the chain has items."""
         return bool(self.levels)
 
 

@@ -1,7 +1,7 @@
-"""What the answer to a commit, or its absence, means to a member.
+"""The meaning of the answer to a commit, or of its absence, for a member.
 
-The rule of this file: each partition counts alone, and what happens to the membership because of a
-commit happens after every caller has its answer.
+Each partition counts alone. If a commit's answer changes the membership, all callers get their
+outcomes first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["sent_partitions", "settle_commits"]
 
 
 def sent_partitions(turn: Turn) -> list[tuple[str, int]]:
-    """Partitions of the commits that are on the wire, in the order of their commits."""
+    """Return the partitions of the commits on the wire, in the order of their commits."""
     return [
         (offset.topic, offset.partition)
         for pending in turn.member.commits.queue
@@ -34,13 +34,13 @@ def sent_partitions(turn: Turn) -> list[tuple[str, int]]:
 def settle_commits(
     turn: Turn, sent: Outstanding, codes: dict[tuple[str, int], int], missing: int
 ) -> None:
-    """Do what the table says about each partition of the commits that were on the wire.
+    """Apply the table's action to each partition of the commits on the wire.
 
     Args:
         turn: the step.
         sent: the request.
-        codes: error code of each partition that the answer has.
-        missing: the code of all others.
+        codes: error code of each partition in the answer.
+        missing: the code for all other partitions.
     """
     member = turn.member
     commits, finished, actions = settle(
@@ -60,7 +60,7 @@ def settle_commits(
     elif commits.attempts or commits.retry_at_ms:
         commits = attrs.evolve(commits, attempts=0, retry_at_ms=0)
     if Action.AFTER_SYNC in actions:
-        # Between join and sync the round must end first. A late answer finds it ended already.
+        # Between join and sync the round must end first. A late answer may find that it has ended.
         settled = turn.member.state in SETTLED
         again = turn.now_ms + member.config.retry_backoff_ms
         stale = sent.generation != member.generation

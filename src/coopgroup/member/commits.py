@@ -1,18 +1,19 @@
-"""Offsets on their way to the coordinator: a queue in which order is kept.
+"""The queue of offsets on their way to the coordinator; it keeps their order.
 
 Rules of this file (KAFKA commits in a rebalance, peers: librdkafka#4059, zio-kafka#413):
 
-- one OffsetCommit is under way at a time, and what waits is merged into the next one, the newest
-  offset of a partition wins. The next one is sent when the last one has its answer, or when its
-  connection was lost or its time is over; only in the last two cases it could still arrive after
-  the next one (docs/member.md says when);
-- a commit that meets a round waits for its end and is sent again under the new generation;
-- only what is owned is sent, first or again, or a late commit would overwrite that of the new
-  owner: the rest gets ILLEGAL_GENERATION. So does what was asked for before a partition was
-  given up and came back, for another member may have committed more in between;
-- what is lost is not committed;
-- a commit costs the same however many wait: the queue is copied when a request is sent or
-  answered, or when commits time out together, never when a commit joins it.
+- Only one OffsetCommit is under way at a time. Waiting commits are merged into the next request;
+  the newest offset of a partition wins. The next request is sent after the answer to the last one,
+  or after its connection was lost or its time was over. Only in the last two cases could the last
+  request still arrive after the next one (docs/member.md says when).
+- A commit that meets a round waits for its end, and is sent again in the new generation.
+- Only owned partitions are sent, at first or again. A late commit would otherwise overwrite the
+  commit of the new owner. The other partitions get ILLEGAL_GENERATION. So do commits that were
+  requested before a partition was given up and returned: another member may have committed a later
+  offset meanwhile.
+- Lost partitions are not committed.
+- The cost of a commit does not depend on the length of the queue. The queue is copied when a
+  request is sent or answered, or when commits time out together, never when a commit is added.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ class PendingCommit:
 
     Attributes:
         commit_id: its number.
-        offsets: what is still to be committed.
-        codes: outcome of the partitions that are through already.
-        failures: answers so far after which it was to be tried again.
-        sent: whether it is part of the request under way.
-        last_try: whether the answer to the request under way ends it, whatever it says.
+        offsets: the offsets that remain to be committed.
+        codes: outcomes of the finished partitions.
+        failures: number of answers that asked for a retry.
+        sent: whether the commit is part of the request under way.
+        last_try: whether the commit ends with the answer to the request under way, even if that
+            fails.
     """
 
     commit_id: int
@@ -78,10 +80,10 @@ class Commits:
 
     Attributes:
         queue: oldest first.
-        retry_at_ms: nothing is sent before; 0 for at once.
+        retry_at_ms: earliest time of the next request; 0 for immediately.
         attempts: failed tries in a row, for the back-off.
-        await_sync: a round must complete before anything is sent.
-        awaited: ids of commits that must end before what they commit is given up.
+        await_sync: whether a round must complete before the next request.
+        awaited: ids of commits that must end before their partitions are given up.
     """
 
     queue: Chain[PendingCommit] = attrs.field(factory=Chain)
@@ -98,9 +100,9 @@ def enqueue(commits: Commits, commit_id: int, offsets: tuple[Offset, ...]) -> Co
 
 
 def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
-    """Remember which of the commits asked for so far concern resources about to be given up.
+    """Remember the queued commits that concern resources about to be given up.
 
-    Commits that follow are not waited for: a stopped application has no more to say about them.
+    Later commits are not awaited: after it has stopped, the application has nothing more to commit.
     """
     if not commits.queue:
         return commits
@@ -112,7 +114,7 @@ def await_commits(commits: Commits, resources: ResourceSet) -> Commits:
 
 
 def awaited_of(commits: Commits) -> frozenset[tuple[str, int]]:
-    """Partitions of which a commit must end before they are given up."""
+    """Return the partitions whose commits must end before they are given up."""
     if not commits.awaited:
         return frozenset()
     waiting = [each for each in commits.queue if each.commit_id in commits.awaited]
@@ -122,15 +124,15 @@ def awaited_of(commits: Commits) -> frozenset[tuple[str, int]]:
 def take_batch(
     commits: Commits, owned: ResourceSet
 ) -> tuple[Commits, tuple[Offset, ...], tuple[Finished, ...]]:
-    """Mark everything as sent and merge it, the newest offset of each partition winning.
+    """Mark all commits as sent and merge them; the newest offset of each partition wins.
 
     Args:
-        commits: the queue, nothing of it sent.
-        owned: what the member owns.
+        commits: the queue, without a request under way.
+        owned: the member's owned resources.
 
     Returns:
         The queue, the offsets to send (ascending by partition), and commits that ended because
-        nothing of them is owned any more.
+        none of their partitions is still owned.
     """
     newest = _newest(commits)
     disowned = frozenset(ResourceSet.from_pairs(newest) - owned)
@@ -145,16 +147,16 @@ def take_batch(
 def settle(
     commits: Commits, code_of: Callable[[str, int], int], attempts_max: int
 ) -> tuple[Commits, tuple[Finished, ...], frozenset[Action]]:
-    """Digest the answer to the request under way.
+    """Handle the answer to the request under way.
 
     Args:
-        commits: the queue, some of it sent.
+        commits: the queue with the sent commits.
         code_of: error code of a (topic, partition).
-        attempts_max: tries of a commit after which an error that could be retried goes to its
-            caller; waiting for a round does not count.
+        attempts_max: number of tries, after which the caller gets an error that could be retried;
+            waiting for a round does not count.
 
     Returns:
-        The queue, what ended, and which actions the codes ask for.
+        The queue, the finished commits, and the actions for the codes.
     """
     settled, every = [], set[Action]()
     for pending in commits.queue:
@@ -171,7 +173,7 @@ def settle(
 def _answered(
     pending: PendingCommit, code_of: Callable[[str, int], int], attempts_max: int
 ) -> tuple[PendingCommit, set[Action]]:
-    """The commit after an answer, and which actions its codes ask for."""
+    """Return the commit after an answer, and the actions for its codes."""
     answers = [(one, code_of(one.topic, one.partition)) for one in pending.offsets]
     action_of = {
         code: action_for(RequestKind.OFFSET_COMMIT, code) for code in {code for _, code in answers}
@@ -194,10 +196,10 @@ def _answered(
 
 
 def abandon(commits: Commits, commit_ids: AbstractSet[int]) -> tuple[Commits, tuple[Finished, ...]]:
-    """Send some commits no more: their callers were told that they timed out.
+    """Stop sending commits whose callers were told that they timed out.
 
-    One that is under way cannot be taken back, and its answer ends it, whatever it says; one that
-    was sent before may have arrived all the same. One that has ended already is not found.
+    A commit under way cannot be taken back; it ends with its answer, even if that fails. A commit
+    that was sent before may have arrived. A commit that has already ended is ignored.
     """
 
     def given_up(pending: PendingCommit) -> PendingCommit:
@@ -211,10 +213,11 @@ def abandon(commits: Commits, commit_ids: AbstractSet[int]) -> tuple[Commits, tu
 
 
 def lapse(commits: Commits, gained: ResourceSet) -> tuple[Commits, tuple[Finished, ...]]:
-    """Send nothing more of what the member had given up or lost and has been given again.
+    """Drop waiting commits of resources that the member gave up or lost, and has now gained again.
 
-    What waits is older than the ownership that begins now: in between another member may have
-    committed more. What is under way was owned when it was sent, and is so still.
+    A waiting commit is older than the new ownership, and another member may have committed a later
+    offset meanwhile. The partitions of a commit under way were owned when it was sent, and still
+    are.
     """
     if not (commits.queue and gained):
         return commits, ()
@@ -223,7 +226,7 @@ def lapse(commits: Commits, gained: ResourceSet) -> tuple[Commits, tuple[Finishe
 
 
 def fail_all(commits: Commits, code: int) -> tuple[Commits, tuple[Finished, ...]]:
-    """End everything with one code: the membership under which it was asked for is over."""
+    """End all commits with one code, because their membership has ended."""
     failed = [_refused(pending, _partitions(pending), code) for pending in commits.queue]
     _, finished = _ended(commits, failed)
     return Commits(), finished
@@ -246,7 +249,7 @@ def _refused(
     partitions: AbstractSet[tuple[str, int]],
     code: int = ErrorCode.ILLEGAL_GENERATION,
 ) -> PendingCommit:
-    """The commit without some partitions, which end with a code."""
+    """Return the commit without some partitions, which end with a code."""
     kept, codes = [], list(pending.codes)
     for one in pending.offsets:
         if one[:2] in partitions:
@@ -261,7 +264,7 @@ def _refused(
 def _ended(
     commits: Commits, queue: Iterable[PendingCommit]
 ) -> tuple[Commits, tuple[Finished, ...]]:
-    """The queue as it is now, less the commits of which nothing is left: those have ended."""
+    """Return the queue without finished commits, and these commits."""
     finished, rest = [], []
     for pending in queue:
         if pending.offsets:

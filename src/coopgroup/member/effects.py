@@ -1,7 +1,6 @@
-"""What a member asks of its host: frozen values, named as commands.
+"""Effects: a member's commands to its host, as frozen values.
 
-Rules of this file: values only. The host carries effects out in the order in which `step` gave
-them.
+This file defines values only. The host carries effects out in the order of `step`'s result.
 """
 
 from __future__ import annotations
@@ -39,13 +38,14 @@ STALLED: Final = "max.poll.interval.ms exceeded"
 
 
 class Lane(enum.Enum):
-    """Which of the two connections to the coordinator a request takes.
+    """The two connections to the coordinator; a request takes one or the other.
 
-    A broker serves one request of a connection at a time, so whatever must get through while a
-    join waits needs a connection of its own.
+    A broker serves one request of a connection at a time. A request that must get through while a
+    join waits needs another connection.
     """
 
-    __hash__ = object.__hash__  # part of the key of every connection: that of `Enum` is in Python
+    # part of every connection's key; the hash of `Enum` is slow Python code
+    __hash__ = object.__hash__
 
     JOIN = "join"
     COMMIT = "commit"
@@ -57,9 +57,9 @@ class Send:
 
     Attributes:
         request_id: distinct number.
-        lane: which connection.
-        coordinator: where to; None for the look-up, which any broker answers.
-        request: what to send.
+        lane: connection to use.
+        coordinator: target broker; None for the look-up, which any broker answers.
+        request: the request.
         timeout_ms: how long to wait for the answer, in ms.
     """
 
@@ -72,19 +72,19 @@ class Send:
 
 @frozen(kw_only=True)
 class CancelJoin:
-    """Give up the request that waits on the join lane; its outcome is of no interest any more."""
+    """Give up the request that waits on the join lane; its outcome no longer matters."""
 
 
 @frozen(kw_only=True)
 class DecideRound:
-    """This member leads the round: decide it off the loop, then give `RoundDecided`.
+    """Decide the round that this member leads, outside the loop, then give `RoundDecided`.
 
     Attributes:
         number: distinct number that the decision must carry. A generation is not enough: a
-            coordinator that takes over from an older log counts some of them once more.
-        generation: of the round.
+            coordinator that takes over from an older log repeats some generations.
+        generation: generation of the round.
         completed_generation: last generation that this member completed.
-        member_id: of this member, the leader.
+        member_id: id of this member, the leader.
         members: all members with their subscriptions.
     """
 
@@ -106,7 +106,7 @@ class GrantResources:
 class RevokeResources:
     """Stop work on resources: `on_revoke`, flush, commit, then give `RevocationCompleted`.
 
-    That may be done in parts: what has stopped may go elsewhere while the rest still stops.
+    The host may report parts: stopped resources may move while the rest still stops.
     """
 
     resources: ResourceSet
@@ -114,13 +114,13 @@ class RevokeResources:
 
 @frozen(kw_only=True)
 class LoseResources:
-    """Stop all work at once, commit nothing: `on_lost`, then give `LossHandled`.
+    """Stop all work immediately without a commit: `on_lost`, then give `LossHandled`.
 
-    Whatever was queued for the application before is void.
+    All notices that were queued for the application before are void.
 
     Attributes:
-        resources: what was held.
-        cause: why, for logs.
+        resources: the resources that the member held.
+        cause: the reason, for logs.
     """
 
     resources: ResourceSet
@@ -129,11 +129,11 @@ class LoseResources:
 
 @frozen(kw_only=True)
 class KeepIdentity:
-    """Keep who this member is beyond the end of the process, in place of what was kept before.
+    """Store the member's identity beyond the end of the process; it replaces the stored one.
 
     Attributes:
-        identity: what `new_member` takes in the next life of the process; None when the group
-            knows the member no more, and nothing is to be kept.
+        identity: input of `new_member` in the next process; None if the group no longer knows the
+            member, so that no identity is stored.
     """
 
     identity: KeptIdentity | None
@@ -141,10 +141,10 @@ class KeepIdentity:
 
 @frozen(kw_only=True)
 class FinishCommit:
-    """A commit came to its end.
+    """Report the outcome of a commit.
 
     Attributes:
-        commit_id: of the `CommitRequested`.
+        commit_id: id of the `CommitRequested`.
         codes: (topic, partition, error code), ascending; 0 for committed.
     """
 
@@ -154,11 +154,11 @@ class FinishCommit:
 
 @frozen(kw_only=True)
 class FailMember:
-    """Give the application an error that no retry mends.
+    """Give the application an error that a retry cannot fix.
 
     Attributes:
         code: the error code.
-        message: one line that says what was refused and what to do.
+        message: one line that names the refusal and the remedy.
     """
 
     code: int

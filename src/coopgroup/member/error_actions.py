@@ -1,10 +1,10 @@
-"""What each error code of each request means to a member, as one table.
+"""One table: a member's action for each error code of each request.
 
 `ERROR_ACTIONS[(request, code)]` has a row for every code that Kafka's group coordinators (up to
-4.3) give to the request. A code without a row takes the request's row for `UNKNOWN_SERVER_ERROR`:
-the brokers of tomorrow may send new ones, and none of them may wedge a member.
+4.3) give to the request. A code without a row uses the request's row for `UNKNOWN_SERVER_ERROR`.
+Future brokers may send new codes, and no new code may block a member forever.
 
-Beside the codes of the wire there are three that the transport gives where no answer came.
+Besides Kafka's codes the table has three codes of the transport for a missing answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ERROR_ACTIONS", "Action", "ErrorCode", "RequestKind", "action_for", 
 class RequestKind(enum.Enum):
     """The requests that a member sends."""
 
-    # Looked up several times in each step: that of `Enum` hashes the name, in Python.
+    # Looked up several times in each step; the hash of `Enum` hashes the name in Python.
     __hash__ = object.__hash__
 
     FIND_COORDINATOR = "FindCoordinator"
@@ -74,7 +74,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class Action(enum.Enum):
-    """What a member does about an answer."""
+    """A member's action after an answer."""
 
     __hash__ = object.__hash__  # as above
 
@@ -157,7 +157,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.REBALANCE_IN_PROGRESS:          _A.RETRY,
         _C.REQUEST_TIMED_OUT:              _A.RETRY,
         _C.THROTTLING_QUOTA_EXCEEDED:      _A.RETRY,
-        _C.UNRELEASED_INSTANCE_ID:         _A.RETRY,  # KIP-848: the earlier holder must go first
+        _C.UNRELEASED_INSTANCE_ID:         _A.RETRY,  # KIP-848: the earlier holder must leave first
         _C.ILLEGAL_GENERATION:             _A.LOSE,
         _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
         _C.STALE_MEMBER_EPOCH:             _A.LOSE_ID,
@@ -175,16 +175,16 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
     },
     _K.SYNC_GROUP: {
         _C.NONE:                           _A.PROCEED,
-        _C.NO_ANSWER:                      _A.SEEK,   # then join again: the claims still stand
+        _C.NO_ANSWER:                      _A.SEEK,  # then join again: the claims are still valid
         _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
         _C.NOT_COORDINATOR:                _A.SEEK,
         _C.UNKNOWN_SERVER_ERROR:           _A.REJOIN_LATER,  # also: too large for the broker's log
         _C.COORDINATOR_LOAD_IN_PROGRESS:   _A.REJOIN_LATER,
         _C.REQUEST_TIMED_OUT:              _A.REJOIN_LATER,
-        _C.INVALID_REQUEST:                _A.REJOIN_LATER,  # librdkafka's mock: came too late
+        _C.INVALID_REQUEST:                _A.REJOIN_LATER,  # librdkafka's mock: sync was too late
         _C.REBALANCE_IN_PROGRESS:          _A.REJOIN,
-        # The round ended without this sync. The claims went into the join of that round, so no
-        # one else can have been given them (KAFKA-14016): keep them and join again.
+        # The round ended without this sync. The join of that round carried the claims, so no other
+        # member can have been given them (KAFKA-14016). Keep them and join again.
         _C.ILLEGAL_GENERATION:             _A.REJOIN,
         _C.UNKNOWN_MEMBER_ID:              _A.LOSE_ID,
         _C.FENCED_MEMBER_EPOCH:            _A.LOSE_ID,
@@ -218,7 +218,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
         _C.FENCED_INSTANCE_ID:             _A.FENCED,
         _C.GROUP_AUTHORIZATION_FAILED:     _A.FAIL,
     },
-    # A leave is a courtesy: the session time-out does the same, later. So any answer ends it.
+    # Leaving is optional: the session timeout has the same effect later. So any answer ends it.
     _K.LEAVE_GROUP: {
         _C.NONE:                           _A.PROCEED,
         _C.NO_ANSWER:                      _A.PROCEED,
@@ -276,7 +276,7 @@ ERROR_ACTIONS: Final[Mapping[tuple[RequestKind, ErrorCode], Action]] = types.Map
 
 
 def action_for(kind: RequestKind, code: int) -> Action:
-    """What a member does about a code that a request was answered with."""
+    """Return a member's action for the error code of a request."""
     row = _ROWS[kind]
     if code in row:
         return row[ErrorCode(code)]
@@ -284,7 +284,7 @@ def action_for(kind: RequestKind, code: int) -> Action:
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of a code, or the number where this version knows no name."""
+    """Return Kafka's name of a code, or the number if this version knows no name."""
     try:
         return ErrorCode(code).name
     except ValueError:

@@ -1,7 +1,7 @@
-"""What can happen to a member: frozen values, named in the past tense.
+"""Events of a member: frozen values, named in the past tense.
 
-Rules of this file: values only. The host makes events and passes them to `step` in the order in
-which they happened.
+This file defines values only. The host creates events and passes them to `step` in the order of
+their occurrence.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = [
 
 
 class Offset(NamedTuple):
-    """An offset to commit for one partition; a tuple, for a commit has one for each partition.
+    """An offset to commit for one partition; a tuple, because a commit has one per partition.
 
     Attributes:
         topic: the topic.
         partition: the partition.
-        offset: of the next record to read.
-        leader_epoch: of the record before it, -1 when unknown (KIP-320).
+        offset: offset of the next record to read.
+        leader_epoch: epoch of the record before it, -1 if unknown (KIP-320).
         metadata: the application's own note.
     """
 
@@ -63,12 +63,13 @@ class SubscriptionChanged:
 
 @frozen(kw_only=True)
 class CatalogueSeen:
-    """The application has seen a version of what the group shares; the next join says so.
+    """The application has seen a version of the group's catalogue; the next join reports it.
 
-    It asks for no round: whoever leads, or sees that the leader is behind, does that.
+    This event requests no round. The leader does that, or a member that sees that the leader is
+    behind.
 
     Attributes:
-        version: from 0 up, None for none.
+        version: at least 0; None without a version.
     """
 
     version: int | None
@@ -76,7 +77,7 @@ class CatalogueSeen:
 
 @frozen(kw_only=True)
 class RejoinRequested:
-    """Something outside the group asks for a round, such as new partitions or uneven lag.
+    """Something outside the group requests a round, such as new partitions or uneven lag.
 
     Attributes:
         reason: for logs and for the broker (KIP-800).
@@ -87,12 +88,12 @@ class RejoinRequested:
 
 @frozen(kw_only=True)
 class LeaveRequested:
-    """The application gave up everything and leaves the group.
+    """The application gave up all resources and leaves the group.
 
     Attributes:
         reason: for logs and for the broker (KIP-800).
-        for_good: whether nobody will come back as this member: one whose identity is kept then
-            tells the coordinator as any dynamic member does.
+        for_good: whether no process will return as this member. A member with a stored identity
+            then tells the coordinator, as any dynamic member does.
     """
 
     reason: str
@@ -106,13 +107,13 @@ class ApplicationStalled:
 
 @frozen(kw_only=True)
 class RevocationCompleted:
-    """The application stopped some of what it was told to stop, in this round or an earlier one.
+    """The application stopped some of the resources that it had to stop, in this round or earlier.
 
-    Its offsets are committed, or asked for by `CommitRequested`: the join that gives the resources
-    up waits for every commit of them that was asked for before.
+    Their offsets are committed, or were requested with `CommitRequested`. The join that gives the
+    resources up waits for every commit of them that was requested before.
 
     Attributes:
-        resources: what it stopped; what was lost or given up meanwhile means nothing.
+        resources: the stopped resources; resources lost or given up meanwhile are ignored.
     """
 
     resources: ResourceSet
@@ -120,12 +121,12 @@ class RevocationCompleted:
 
 @frozen(kw_only=True)
 class LossHandled:
-    """The application knows that it lost everything."""
+    """The application knows that it lost all resources."""
 
 
 @frozen(kw_only=True)
 class CommitRequested:
-    """The application, or auto-commit, wants offsets committed.
+    """The application, or auto-commit, requests a commit of offsets.
 
     Attributes:
         commit_id: distinct number that the outcome will carry.
@@ -138,14 +139,15 @@ class CommitRequested:
 
 @frozen(kw_only=True)
 class CommitsAbandoned:
-    """The callers of some commits were told that they timed out, and wait no more.
+    """The callers of some commits were told that they timed out, and no longer wait.
 
-    These commits are not sent any more and end with REQUEST_TIMED_OUT. One that is under way cannot
-    be taken back: it ends with its answer, and is not tried again. One that has ended already means
-    nothing. The queue is copied once for all of them, so a host names them together.
+    These commits are not sent again and end with REQUEST_TIMED_OUT. A commit under way cannot be
+    taken back: it ends with its answer, without a retry. A commit that has already ended is
+    ignored. The
+    queue is copied once per event, so a host should name all such commits together.
 
     Attributes:
-        commit_ids: of the `CommitRequested`.
+        commit_ids: ids of the `CommitRequested`.
     """
 
     commit_ids: frozenset[int]
@@ -153,10 +155,10 @@ class CommitsAbandoned:
 
 @frozen(kw_only=True)
 class RoundDecided:
-    """The leader's decision about the round that this member leads is there.
+    """The leader's decision about the round that this member leads is available.
 
     Attributes:
-        number: of the `DecideRound`.
+        number: number of the `DecideRound`.
         assignments: (member id, assignment bytes) for every member.
     """
 
@@ -169,7 +171,7 @@ class Answered:
     """A request was answered.
 
     Attributes:
-        request_id: of the `Send` effect.
+        request_id: id of the `Send` effect.
         answer: the coordinator's answer.
     """
 
@@ -179,12 +181,12 @@ class Answered:
 
 @frozen(kw_only=True)
 class RequestFailed:
-    """No answer will come to a request.
+    """A request will get no answer.
 
     Attributes:
-        request_id: of the `Send` effect.
+        request_id: id of the `Send` effect.
         code: NO_ANSWER, UNSUPPORTED_BY_BROKER or UNAUTHENTICATED (`ErrorCode`).
-        message: what happened, for the application.
+        message: description for the application.
     """
 
     request_id: int
@@ -194,7 +196,7 @@ class RequestFailed:
 
 @frozen(kw_only=True)
 class Woken:
-    """Time has passed; `next_deadline_ms` says when this is due."""
+    """Time has passed; `next_deadline_ms` says when this event is due."""
 
 
 Event: TypeAlias = (

@@ -1,15 +1,15 @@
-"""Coming back as the same member: what is kept beyond the end of a process, and what it is worth.
+"""Return as the same member: the identity that outlives a process, and its validity.
 
-The rule of this file: an identity is kept only of a round that was completed, with the topics of
-that round. So the group either still stands where it was kept, and then stores the assignment of
-the member, or it says that it does not: the identity can be too old, never too new.
+An identity is stored only after a completed round, with the topics of that round. Later, either the
+group is still in that generation and stores the member's assignment, or it says that it is not. The
+identity can be too old, never too new.
 
-A member that comes back asks first whether the group still stands there, with a heartbeat. Its
-answer also begins the session anew, which a sync in a settled generation does not. Then it takes
-the stored assignment without a round, as a static member does (KIP-345), leader or not.
+A returning member first sends a heartbeat, to ask whether its generation still exists. The answer
+also restarts the session, which a sync in a settled generation does not. Then the member takes the
+stored assignment without a round, as a static member does (KIP-345), leader or not.
 
-A static member comes back by its static id. It must not be fenced by its own earlier life, which
-happens if the coordinator is lost before the new member id is stored.
+A static member returns with its static id. Its own earlier process must not fence it. That happens
+if the coordinator is lost before the new member id is stored.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["come_back", "doubt_id", "keep_identity", "unless_forgotten"]
 
 
 def keep_identity(turn: Turn) -> None:
-    """Keep who the member is after a round that it completed, where that is wanted."""
+    """Store the member's identity after a completed round, if the settings ask for it."""
     member = turn.member
     if not member.config.keeps_identity or member.config.instance_id is not None:
         return
@@ -46,10 +46,10 @@ def keep_identity(turn: Turn) -> None:
 
 
 def come_back(turn: Turn, kept: KeptIdentity) -> None:
-    """Subscribe as the member that it was.
+    """Subscribe as the earlier member.
 
-    With other topics the stored assignment is worth nothing: the member joins, under its id. So it
-    does when it is not to speak the group's protocol any more.
+    With other topics the stored assignment is useless, so the member joins with its id. It also
+    joins if it may no longer speak the group's protocol.
     """
     turn.set(member_id=kept.member_id)
     protocol = kept.protocol or turn.member.config.protocol_name
@@ -68,7 +68,7 @@ def come_back(turn: Turn, kept: KeptIdentity) -> None:
 def unless_forgotten(turn: Turn, action: Action) -> Action:
     """Return the action, or a new join if a fenced member's id was perhaps never stored.
 
-    Such a member holds nothing, as the round in which it got the id never ended for it.
+    Such a member holds no resources, because the round in which it got the id never ended for it.
     """
     if action is Action.FENCED and turn.member.id_standing is IdStanding.DOUBTFUL:
         return Action.LOSE_ID
@@ -76,7 +76,7 @@ def unless_forgotten(turn: Turn, action: Action) -> Action:
 
 
 def doubt_id(turn: Turn, lost: RequestKind) -> None:
-    """Note that the coordinator may forget the id of a static member, or give it another one."""
+    """Note that the coordinator may forget a static member's id, or give the member another id."""
     member = turn.member
     is_given = member.id_standing is IdStanding.GIVEN
     joined_without = lost is RequestKind.JOIN_GROUP and not member.member_id

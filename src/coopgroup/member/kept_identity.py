@@ -1,4 +1,4 @@
-"""Who a member was, as it is kept beyond the end of its process (what it is worth: `identity`)."""
+"""The stored identity of a member, which outlives its process (`identity` explains its use)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["KeptIdentity"]
 
 @frozen(kw_only=True)
 class KeptIdentity:
-    """Who a member was in the last round that it completed.
+    """The identity of a member in the last round that it completed.
 
     Attributes:
-        member_id: the coordinator's id of it.
-        generation: of the round.
+        member_id: its id from the coordinator.
+        generation: generation of the round.
         topics: names that it subscribed to in the round, ascending.
-        protocol: that the coordinator chose for the round; "" for our own.
+        protocol: protocol that the coordinator chose for the round; "" for coopgroup's own.
     """
 
     member_id: str

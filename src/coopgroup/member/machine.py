@@ -1,11 +1,11 @@
 """`step`: the state machine of a group member.
 
-Rules of this file: no clock, no socket, no chance. The host gives events in order with the time,
-and carries out the effects in order. A step has four parts, always in this order: what the event
-means, which deadlines have passed, what can be given up by now, what is due to be sent.
+This file uses no clock, no socket and no randomness. The host passes events in order with the time,
+and carries out the effects in order. A step has four parts, always in this order: handle the event,
+handle passed deadlines, give up stopped resources, send the requests that are due.
 
-Two kinds of events are dropped before the table sees them, because they are no one's fault: an
-answer to a request that is not on its way any more, and the decision of a round that is over.
+Two kinds of events are dropped before the table is used, because they are normal: an answer to a
+request that is no longer on its way, and the decision of a round that is over.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ if TYPE_CHECKING:
 
 __all__ = ["step"]
 
-_REVOKING: Final = MemberState.REVOKING  # asked in every step, and slow to look up
+_REVOKING: Final = MemberState.REVOKING  # compared in every step, and slow to look up
 
 
 def step(member: Member, event: Event, *, now_ms: int) -> tuple[Member, tuple[Effect, ...]]:
     """Take one event.
 
     Args:
-        member: the member as it is.
-        event: what happened.
+        member: the member before the event.
+        event: the event.
         now_ms: the host's monotonic clock, in ms; never less than at an earlier step.
 
     Returns:
-        The member as it is now, and what the host must do, in order.
+        The member after the event, and the effects for the host, in order.
 
     Raises:
-        LocalProtocolError: the event is not legal in the member's state; nothing has changed.
+        LocalProtocolError: the event is not legal in the member's state; the member is unchanged.
     """
     turn = Turn(member=member, now_ms=now_ms)
     _take(turn, event)
@@ -132,10 +132,10 @@ def _subscribe(turn: Turn, event: SubscriptionChanged) -> None:
         come_back(turn, turn.member.identity)
         return
     if turn.member.state in AT_WORK:
-        # A join on its way carries the old topics: one more round must follow.
+        # A join on its way carries the old topics, so one more round must follow.
         turn.set(rejoin_reason="subscription changed")
     if turn.member.config.eager and turn.member.state is MemberState.STABLE:
-        return  # a round is wanted: what it holds must be stopped before
+        return  # the round that is now wanted first stops all owned resources
     turn.move(Trigger.SUBSCRIBED, "subscription changed")
 
 
@@ -147,11 +147,12 @@ def _leave(turn: Turn, event: LeaveRequested) -> None:
     if turn.member.state is not MemberState.LEAVING:
         turn.set(topics=(), scheduled_rejoin_ms=None, loss_deadline_ms=None)
         return
-    # KIP-345: a static member keeps its place; its session time-out decides. So does one that can
-    # come back as the same.
+    # KIP-345: a static member keeps its place until its session timeout. So does a member that can
+    # return with a stored identity.
     silent = member.config.instance_id is not None or member.identity is not None
     turn.give_up_membership()
-    turn.forget(RequestKind.LEAVE_GROUP)  # of an earlier membership, which an application stalled
+    # the request of an earlier membership, which a stall ended
+    turn.forget(RequestKind.LEAVE_GROUP)
     turn.set(rejoin_reason=event.reason, topics=())
     turn.set(scheduled_rejoin_ms=None, loss_deadline_ms=None)
     if silent or not member.member_id or member.coordinator is None:
