@@ -1,9 +1,8 @@
-"""What the group tells the application, carried out on the application's thread.
+"""Carry out the group's notices on the application's thread.
 
-Rules of this file: a revocation is complete when its callback has returned, its offsets are
-committed and its partitions are not fetched any more, in this order; and it is completed whatever
-the callback raises, for the group waits for it. What follows in the queue then waits for the next
-`poll`.
+Rules of this file: a revocation takes three steps, in this order: the callback returns, the offsets
+are committed, and fetching ends. The revocation is completed even if the callback raises, because
+the group waits for it. Later notices in the queue then wait for the next `poll`.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Callback", "Callbacks", "GroupNotices"]
 
-# Time for all commits of a member that leaves. Brokers that do not answer must not keep an
-# application from ending: whoever stops it is about to lose patience (30 s in Kubernetes).
+# Time for all commits of a leaving member. Brokers that do not answer must not keep an application
+# from ending: its supervisor would kill it (Kubernetes after 30 s).
 _CLOSE_COMMIT_S: Final = 5.0
 
 Callback: TypeAlias = "Callable[[Any, list[TopicPartition]], object]"
@@ -46,7 +45,7 @@ Callback: TypeAlias = "Callable[[Any, list[TopicPartition]], object]"
 
 @frozen
 class Callbacks:
-    """What `subscribe` was given."""
+    """The callbacks passed to `subscribe`."""
 
     on_assign: Callback | None = None
     on_revoke: Callback | None = None
@@ -60,12 +59,12 @@ class GroupNotices:
     Attributes:
         consumer: the first argument of callbacks.
         driver: the group; its inbox is served.
-        fetching: what is fetched.
-        committing: commits what is given up.
+        fetching: controls which partitions are fetched.
+        committing: commits the offsets of partitions that are given up.
         write: writes a telemetry record.
-        held: what the application was told to have.
+        held: partitions that the application was told to own.
         callbacks: of the last `subscribe`.
-        on_failure: hears that the group refused this member; None for nobody.
+        on_failure: called if the group refuses this member; None without an `error_cb`.
     """
 
     consumer: Any
@@ -78,27 +77,27 @@ class GroupNotices:
     on_failure: Callable[[KafkaError], None] | None = field(default=None, init=False)
     _assigning: ResourceSet | None = field(default=None, init=False)
     _revoking: ResourceSet | None = field(default=None, init=False)
-    _later: ResourceSet | None = field(default=None, init=False)  # None where there is no later
+    _later: ResourceSet | None = field(default=None, init=False)  # None if stops cannot be put off
     _slow: SlowStops = field(factory=SlowStops, init=False)
-    _given_up: int = field(default=0, init=False)  # how often the group was left
+    _given_up: int = field(default=0, init=False)  # number of times the group was left
     _failure: KafkaException | None = field(default=None, init=False)
     _serving: bool = field(default=False, init=False)
     _giving_up: bool = field(default=False, init=False)
-    _commit_by_s: float = field(default=0.0, init=False)  # when the time for the last commits ends
+    _commit_by_s: float = field(default=0.0, init=False)  # deadline of the last commits; 0 before
 
     @property
     def stopping(self) -> ResourceSet:
-        """Part of what is held that the application goes on stopping after `on_revoke`."""
+        """Return the held partitions that the application still stops after `on_revoke`."""
         return self._slow.resources
 
     # --- serving ---------------------------------------------------------------------------------
 
     def serve(self) -> None:
-        """Carry out everything that waits.
+        """Carry out all waiting notices and calls.
 
         Raises:
-            KafkaException: the group has refused this member for good, or a callback polls.
-            Exception: what a callback raised.
+            KafkaException: the group has permanently refused this member, or a callback polls.
+            Exception: raised by a callback.
         """
         if self._serving:
             raise kafka_exception(
@@ -115,7 +114,7 @@ class GroupNotices:
                     call()
                 try:
                     self._end_overdue()
-                finally:  # nothing would wake the application for these offsets again
+                finally:  # nothing else would wake the application for these offsets
                     self.fetching.begin_known()
             finally:
                 self._serving = False
@@ -123,21 +122,21 @@ class GroupNotices:
             raise self._failure
 
     def serve_calls(self) -> None:
-        """Run finished calls only, each of them whatever the one before raises.
+        """Run finished calls only; a call that raises does not stop the next one.
 
         Raises:
-            Exception: the first that a call raised.
+            Exception: the first exception of a call.
         """
         _run_all(iter(self.driver.inbox.take_call, None))
 
     def give_up(self) -> None:
-        """Stop everything that is held, as the last thing before the group is left.
+        """Stop all held partitions, as the last step before the group is left.
 
-        Commits that were asked for before are waited for, within the time of the last commit:
-        outside the group they would be refused.
+        Wait for earlier commits, within the time of the last commits: outside the group the
+        coordinator would refuse them.
 
         Raises:
-            Exception: what a callback raised; everything is stopped all the same.
+            Exception: raised by a callback; all partitions are stopped nevertheless.
         """
         self._failure = None
         self._giving_up = True
@@ -145,7 +144,8 @@ class GroupNotices:
             self._give_up()
         finally:
             try:
-                self.driver.polled_at_s = math.inf  # waiting here is no stall of the application
+                # the application is not stalled while it waits here
+                self.driver.polled_at_s = math.inf
                 self.driver.wait_for_commits(self._commit_limit_s())
             finally:
                 self.driver.polled_at_s = now_s()
@@ -153,7 +153,7 @@ class GroupNotices:
                 self._given_up += 1
 
     def _commit_limit_s(self) -> float:
-        """What is left of the time for the commits of a member that leaves, in seconds."""
+        """Return the remaining time for the commits of a leaving member, in seconds."""
         self._commit_by_s = self._commit_by_s or now_s() + _CLOSE_COMMIT_S
         return max(0.0, self._commit_by_s - now_s())
 
@@ -162,8 +162,8 @@ class GroupNotices:
         try:
             self._serve_last()
         finally:
-            # A callback that closes the consumer has its own part under way already, and what
-            # goes on being stopped was told before.
+            # If a callback closes the consumer, the stop of its partitions has begun already.
+            # Partitions that are still being stopped were announced before.
             busy = self.stopping if self._revoking is None else self.stopping | self._revoking
             rest = self.held - busy
             try:
@@ -173,7 +173,7 @@ class GroupNotices:
                 self._finish_busy(busy)
 
     def _serve_last(self) -> None:
-        """Hear what the group said last; partitions granted now are not begun any more."""
+        """Serve the last revocations and losses; newly granted partitions are not started."""
         _run_all(
             partial(self._obey, notice)
             for notice in iter(self.driver.inbox.take, None)
@@ -202,7 +202,7 @@ class GroupNotices:
                 try:
                     self._lose(notice.resources & self.held)
                 finally:
-                    if membership == self._given_up:  # the callback did not leave the group
+                    if membership == self._given_up:  # otherwise the callback left the group
                         self.driver.post(LossHandled())
             case FailMember():
                 self._failure = kafka_exception(notice.code, notice.message, fatal=True)
@@ -210,14 +210,15 @@ class GroupNotices:
                     self.on_failure(self._failure.args[0])
 
     def _grant(self, resources: ResourceSet) -> None:
-        self.committing.store.forget(resources)  # what is known of them is of another time
+        self.committing.store.forget(resources)  # these values are of an earlier assignment
         self.held |= resources
         self._assigning = resources
         try:
             self._call(self.callbacks.on_assign, resources)
         finally:
             self._assigning = None
-            # Not what the callback began by itself; nothing, if it closed the consumer.
+            # Leave out partitions that the callback began by itself. None remain if it closed the
+            # consumer.
             rest = (resources & self.held) - self.fetching.begun
             if rest:
                 self.fetching.begin(to_partitions(rest))
@@ -234,7 +235,7 @@ class GroupNotices:
             self._drop(lost & self.held, StopReason.LOST, began_s)
 
     def _stop(self, resources: ResourceSet, reason: StopReason) -> None:
-        """Callback, commit, stop fetching: in this order, whatever the callback raises."""
+        """Call back, commit, end fetching, in this order, even if the callback raises."""
         began_s = now_s()
         before, self._revoking = self._revoking, resources
         self._later = EMPTY if reason is StopReason.REVOKED and not self._giving_up else None
@@ -242,7 +243,7 @@ class GroupNotices:
             self._call(self.callbacks.on_revoke, resources)
         finally:
             self._revoking = before
-            rest = resources & self.held  # nothing, if the callback closed the consumer
+            rest = resources & self.held  # empty if the callback closed the consumer
             rest -= self._stop_later(rest, began_s)
             try:
                 is_bounded = reason is StopReason.CLOSED or self._giving_up
@@ -252,7 +253,7 @@ class GroupNotices:
                 self._drop(rest, reason, began_s)
 
     def _stop_later(self, resources: ResourceSet, began_s: float) -> ResourceSet:
-        """Hand nothing more out of what goes on being stopped; returns what that is."""
+        """Hand out no more records of partitions whose stop continues; return them."""
         later, self._later = (self._later or EMPTY) & resources, None
         self._slow.begin(later, began_s)
         if later:
@@ -266,7 +267,7 @@ class GroupNotices:
         return self.driver.settings.max_poll_interval_ms / 1000
 
     def _end_overdue(self) -> None:
-        """Warn of what takes long to stop; lose, and give up, what has had all its time."""
+        """Warn of slow stops; lose and give up the partitions whose stop is overdue."""
         if not self.stopping:
             return
         try:
@@ -289,8 +290,8 @@ class GroupNotices:
                 self._complete(overdue, membership)
 
     def _finish(self, stopped: ResourceSet | PutOff) -> None:
-        """Give up what the application has stopped by now, as if `on_revoke` returned."""
-        # What was lost meanwhile is not in it any more.
+        """Give up partitions whose stop has ended, as after a return of `on_revoke`."""
+        # Partitions that were lost meanwhile are left out.
         if isinstance(stopped, PutOff):
             done = self._slow.still_of(stopped)
         else:
@@ -303,7 +304,7 @@ class GroupNotices:
             self._complete(done, self._given_up)
 
     def _complete(self, resources: ResourceSet, membership: int) -> None:
-        """Tell the member, unless the callback left the group in which it was to stop this."""
+        """Tell the member that a revocation is complete, unless the callback left the group."""
         if resources and membership == self._given_up:
             self.driver.post(RevocationCompleted(resources=resources))
 
@@ -324,11 +325,11 @@ class GroupNotices:
     # --- what callbacks may ask for --------------------------------------------------------------
 
     def begin_assigned(self, partitions: list[TopicPartition]) -> None:
-        """In `on_assign`: fetch partitions that were gained, from the offsets given with them.
+        """In `on_assign`: fetch gained partitions from the given offsets.
 
         Raises:
             KafkaException: called elsewhere, or with partitions that were not gained.
-            TypeError: no list of partitions.
+            TypeError: not a list of partitions.
         """
         wanted = _resources(partitions)
         if self._assigning is None or not wanted <= self._assigning:
@@ -340,11 +341,11 @@ class GroupNotices:
         self.fetching.begin([one for one in partitions if (one.topic, one.partition) in fresh])
 
     def accept_revoked(self, partitions: list[TopicPartition]) -> None:
-        """In `on_revoke` and `on_lost`: nothing, for what is asked happens after the callback.
+        """In `on_revoke` and `on_lost`: only check; the partitions are given up after the callback.
 
         Raises:
             KafkaException: called elsewhere, or with partitions that are not given up.
-            TypeError: no list of partitions.
+            TypeError: not a list of partitions.
         """
         wanted = _resources(partitions)
         if self._revoking is None or not wanted <= self._revoking:
@@ -354,15 +355,15 @@ class GroupNotices:
             )
 
     def revoke_later(self, partitions: list[TopicPartition]) -> PutOff | None:
-        """In `on_revoke`: the application goes on stopping some of the partitions.
+        """In `on_revoke`: note that the application still stops some of the partitions.
 
         Returns:
-            What was put off, for `finish_revoke`; None when everything is given up and there is
-            no later.
+            A token for `finish_revoke`; None if all partitions are given up and stops cannot be put
+            off.
 
         Raises:
             KafkaException: called elsewhere, or with partitions that are not revoked.
-            TypeError: no list of partitions.
+            TypeError: not a list of partitions.
         """
         self.accept_revoked(partitions)
         if self._later is None:
@@ -372,17 +373,17 @@ class GroupNotices:
         return self._slow.put_off(resources)
 
     def finish_revoke(self, stopped: list[TopicPartition] | PutOff) -> None:
-        """From any thread: the application has stopped partitions; `serve` gives them up.
+        """From any thread: note that the application has stopped partitions; `serve` gives them up.
 
         Args:
-            stopped: what `revoke_later` returned; partitions are taken for those of the stop that
-                is under way when `serve` comes to them.
+            stopped: the result of `revoke_later`. Partitions refer to the stop in progress when
+                `serve` handles them.
 
         Raises:
-            TypeError: neither.
+            TypeError: neither of the two.
         """
         done = stopped if isinstance(stopped, PutOff) else _resources(stopped)
-        # The driver has the inbox: a strong reference would keep a consumer that is dropped.
+        # The driver owns the inbox: a strong reference would keep a dropped consumer alive.
         own = weakref.ref(self)
 
         def finish() -> None:
@@ -394,13 +395,13 @@ class GroupNotices:
 
 
 def _run_all(calls: Iterable[Callable[[], None]]) -> None:
-    """Make calls until there are no more, then raise the first error, or that it is to end."""
+    """Make all calls, then raise the first error; an error that ends the process wins."""
     failure: BaseException | None = None
     for call in calls:
         try:
             call()
         except BaseException as error:  # noqa: BLE001 -- raised once all have run
-            # Ctrl-C must not be lost behind what a callback raised before it.
+            # An exception of an earlier callback must not hide Ctrl-C.
             outranked = isinstance(failure, Exception) and not isinstance(error, Exception)
             if failure is None or outranked:
                 failure = error

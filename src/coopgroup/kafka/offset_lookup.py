@@ -1,14 +1,14 @@
-"""Committed offsets of a group, asked from its coordinator.
+"""Look up committed offsets of a group at its coordinator.
 
 librdkafka asks once and gives up at NOT_COORDINATOR (librdkafka#5586), and its AdminClient crashes
-there (librdkafka#5040, #4605). So no coordinator is asked through librdkafka. An `OffsetLookup`
-asks over the group's own transport: it follows the coordinator and asks again until each partition
-has its answer, or is not wanted any more.
+there (librdkafka#5040, #4605). So librdkafka is not used to ask a coordinator. An `OffsetLookup`
+asks over the group's own transport. It follows the coordinator, and asks again until each partition
+has its answer or is dropped.
 
-Rules of this file: no call waits. A request leaves in `advance`; its answer arrives on the
-transport's thread, is kept for `take`, and `changed` is called. Each partition has its own
-question, so a partition that a transaction blocks does not hold up the others. `read_offsets`
-waits on behalf of a caller who may wait.
+Rules of this file: no call waits. `advance` sends a request. Its answer arrives on the transport's
+thread and is kept for `take`; then `changed` is called. Each partition has its own question, so a
+partition that a transaction blocks does not hold up other partitions. Only `read_offsets` waits, on
+the caller's thread.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ __all__ = ["OffsetLookup", "Partition", "Transport", "read_offsets", "to_partiti
 
 Partition: TypeAlias = tuple[str, int]
 
-# The same pace as the member's own requests (`MemberConfig.retry_backoff_ms`).
+# The pace of the member's own requests (`MemberConfig.retry_backoff_ms`).
 _BACKOFF_S: Final = 0.1
 _BACKOFF_S_MAX: Final = 1.0
-# Rights may be granted later. Until then each try is only noise in the broker's log.
+# Rights may be granted later. Until then each try only adds noise to the broker's log.
 _REFUSED_BACKOFF_S: Final = 10.0
 _NO_COMMIT: Final = CommittedOffset(-1)
-# The coordinator may have moved: look it up, then ask there. A wrong password is no reason to end
-# a question: if it is one to end the membership, the member finds that out itself.
+# The coordinator may have moved: find it, then ask there. A wrong password does not end a question:
+# the member itself decides whether it ends the membership.
 _SEEK: Final = frozenset(
     {
         ErrorCode.NO_ANSWER,
@@ -52,7 +52,7 @@ _SEEK: Final = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-# The coordinator is the right one, but cannot say yet.
+# The coordinator is right but has no answer yet.
 _RETRY: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -65,7 +65,7 @@ _RETRY: Final = frozenset(
 
 
 class Transport(Protocol):
-    """As much of `GroupTransport` as is needed here."""
+    """The part of `GroupTransport` that this file uses."""
 
     def send(
         self,
@@ -82,14 +82,14 @@ class Transport(Protocol):
 
 @define(eq=False)
 class _Question:
-    """One partition whose committed offset is wanted.
+    """A partition whose committed offset is wanted.
 
     Attributes:
-        since_s: when it was wanted first.
-        asked: number of the request under way that carries it, None while none does.
-        retry_at_s: not before this time.
-        attempts: how often the answer was no offset.
-        holds: how often it is held back (`OffsetLookup.hold`).
+        since_s: time of the first question.
+        asked: number of the request in progress for it; None without one.
+        retry_at_s: earliest time of the next request.
+        attempts: number of answers without an offset.
+        holds: number of commits in progress that hold it back (`OffsetLookup.hold`).
         is_reported: whether `OffsetLookup.overdue` has named it.
     """
 
@@ -106,17 +106,17 @@ class OffsetLookup:
     """Asks for committed offsets until it has them; all methods may be called from any thread.
 
     Attributes:
-        transport: takes the requests.
-        group_id: whose offsets.
-        require_stable: whether open transactions are waited for (KIP-447).
-        timeout_ms: of one request. A request that is over time closes the connection, so this is
-            not the time that a caller wants to wait.
-        changed: called without a lock when there is something to take or `advance` has another
-            time; on the transport's thread.
-        known_coordinator: the coordinator as the member knows it, or None.
-        persists: whether a partition is asked for again after the coordinator refused it.
+        transport: sends the requests.
+        group_id: the group whose offsets are wanted.
+        require_stable: whether to wait for open transactions (KIP-447).
+        timeout_ms: time limit of one request. A timeout closes the connection, so this is not the
+            time that a caller is willing to wait.
+        changed: called if there is something to take or if `advance` has another time; without a
+            lock, on the transport's thread.
+        known_coordinator: returns the coordinator that the member knows, or None.
+        persists: whether to ask again after the coordinator refused a partition.
         reason: why there is no answer yet, in one line.
-        refusal: code with which the coordinator refused to answer for the group; 0 if it did not.
+        refusal: error code if the coordinator refused to answer for the group; else 0.
     """
 
     transport: Transport
@@ -131,52 +131,53 @@ class OffsetLookup:
     _questions: dict[Partition, _Question] = field(factory=dict, init=False)
     _found: dict[Partition, CommittedOffset] = field(factory=dict, init=False)
     _coordinator: Coordinator | None = field(default=None, init=False)
-    _told: Coordinator | None = field(default=None, init=False)  # by `known_coordinator`, last
+    _told: Coordinator | None = field(default=None, init=False)  # last value of `known_coordinator`
     _requests: int = field(default=0, init=False)
-    _finding: int | None = field(default=None, init=False)  # number of that request under way
+    # number of the FindCoordinator request in progress
+    _finding: int | None = field(default=None, init=False)
     _find_at_s: float = field(default=0.0, init=False)
     _find_attempts: int = field(default=0, init=False)
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
     @property
     def coordinator(self) -> Coordinator | None:
-        """The coordinator that was asked last, for the next look-up."""
+        """Return the coordinator that was asked last, for the next look-up."""
         return self._coordinator
 
     @property
     def is_idle(self) -> bool:
-        """Whether no offset is wanted, and none waits to be taken."""
+        """Return whether no offset is wanted and none waits to be taken."""
         return not self._questions and not self._found
 
     # --- what is wanted --------------------------------------------------------------------------
 
     def ask(self, partitions: Iterable[Partition]) -> None:
-        """Ask for offsets from now on; what was asked or found earlier does not count any more."""
+        """Ask for offsets from now on; earlier questions and answers no longer count."""
         with self._lock:
             for one in partitions:
                 self._ask(one)
         self.advance()
 
     def want(self, partitions: Iterable[Partition]) -> None:
-        """Ask for offsets that are neither asked for nor found."""
+        """Ask for the offsets that are neither asked for nor found."""
         self.ask([one for one in partitions if not self._knows(one)])
 
     def drop(self, partitions: Iterable[Partition]) -> None:
-        """Ask for these no longer, and forget what was found."""
+        """Stop asking for these offsets, and forget the found ones."""
         with self._lock:
             for one in partitions:
                 self._questions.pop(one, None)
                 self._found.pop(one, None)
 
     def drop_all(self) -> None:
-        """Ask for nothing any longer."""
+        """Stop asking, and forget all found offsets."""
         self.drop([*self._questions, *self._found])
 
     def hold(self, partitions: Iterable[Partition]) -> tuple[Partition, ...]:
-        """Have offsets wait while a commit of them is under way: an answer now might be too old.
+        """Hold questions back during a commit of their partitions: an answer now might be outdated.
 
         Returns:
-            The partitions that wait, for `release`.
+            The partitions held back, for `release`.
         """
         with self._lock:
             held = tuple(one for one in partitions if self._knows(one))
@@ -186,7 +187,7 @@ class OffsetLookup:
         return held
 
     def release(self, partitions: Iterable[Partition]) -> None:
-        """The commit has ended: ask."""
+        """Ask for partitions again after their commit has ended."""
         with self._lock:
             for one in partitions:
                 question = self._questions.get(one)
@@ -195,12 +196,12 @@ class OffsetLookup:
         self.advance()
 
     def take(self, partitions: Iterable[Partition]) -> dict[Partition, CommittedOffset]:
-        """Take what was found of these partitions."""
+        """Return the found offsets of these partitions, and forget them."""
         with self._lock:
             return {one: self._found.pop(one) for one in partitions if one in self._found}
 
     def overdue(self, limit_s: float) -> list[Partition]:
-        """Partitions without an answer for so long, each named once."""
+        """Return the partitions without an answer for `limit_s`, each only once."""
         now = now_s()
         with self._lock:
             late = [
@@ -213,7 +214,7 @@ class OffsetLookup:
         return late
 
     def next_overdue_at_s(self, limit_s: float) -> float:
-        """When `overdue` has something to name; infinite for never."""
+        """Return the time at which `overdue` has a partition to name; infinite if never."""
         with self._lock:
             fresh = (one.since_s for one in self._questions.values() if not one.is_reported)
             return min(fresh, default=math.inf) + limit_s
@@ -229,10 +230,10 @@ class OffsetLookup:
     # --- requests --------------------------------------------------------------------------------
 
     def advance(self) -> float:
-        """Send what is due.
+        """Send the requests that are due.
 
         Returns:
-            When to call again, in seconds of the clock; infinite while an answer comes first.
+            Time of the next call, in seconds of the clock; infinite if an answer has to come first.
         """
         if not self._questions:
             return math.inf
@@ -245,10 +246,11 @@ class OffsetLookup:
             return self._due_at_s()
 
     def _follow_member(self) -> None:
-        """Go to the member's coordinator when the member has found another one.
+        """Change to the member's coordinator if the member has found another one.
 
-        What waits at a frozen broker is asked again there. An old news is no news: this look-up
-        may have found the new coordinator before the member did.
+        Questions that wait at a frozen broker are asked again there. A value that the member has
+        told before is ignored: this look-up may have found the new coordinator before the member
+        did.
         """
         told = self.known_coordinator()
         if told is None or told == self._told:
@@ -306,7 +308,7 @@ class OffsetLookup:
             self.transport.send(
                 Lane.COMMIT, request, on_answer, node=node, timeout_ms=self.timeout_ms
             )
-        except RuntimeError as error:  # the transport is closed: nothing is asked any more
+        except RuntimeError as error:  # the transport is closed: nothing is asked from now on
             on_answer(TransportFailure(kind=FailureKind.DISCONNECTED, message=str(error)))
 
     # --- answers, on the transport's thread ------------------------------------------------------
@@ -350,8 +352,8 @@ class OffsetLookup:
         self.changed()
 
     def _hear_no_offsets(self, code: int, asked: list[Partition]) -> None:
-        """The coordinator does not answer for the group."""
-        if code == ErrorCode.GROUP_ID_NOT_FOUND:  # a group without members and without commits
+        """Handle an answer that has no offsets for the group."""
+        if code == ErrorCode.GROUP_ID_NOT_FOUND:  # a group without members and commits
             self._found.update(dict.fromkeys(asked, _NO_COMMIT))
             for key in asked:
                 del self._questions[key]
@@ -380,7 +382,7 @@ class OffsetLookup:
     def _hear_failure(
         self, answer: FindCoordinatorAnswer | FetchOffsetsAnswer | TransportFailure
     ) -> int:
-        """Remember why there is no answer; its code."""
+        """Remember why there is no answer; return the error code."""
         if isinstance(answer, TransportFailure):
             self.reason = answer.message
             return CODE_OF_FAILURE[answer.kind]
@@ -388,7 +390,7 @@ class OffsetLookup:
         return answer.error_code
 
     def _put_off(self, keys: Iterable[Partition], *, at_once: bool = False) -> None:
-        """Ask again later; the first time at once where the coordinator must be found first."""
+        """Ask again later; the first time immediately if the coordinator must be found first."""
         now = now_s()
         for key in keys:
             question = self._questions[key]
@@ -409,16 +411,16 @@ class OffsetLookup:
 
 
 def _backoff_s(attempts: int) -> float:
-    """Wait before the next try: none, then 100 ms, doubling up to 1 s."""
+    """Return the wait before the next try: none, then 100 ms, doubling up to 1 s."""
     return 0.0 if attempts == 0 else min(_BACKOFF_S * 2.0 ** min(attempts - 1, 10), _BACKOFF_S_MAX)
 
 
 def to_partition(topic: str, partition: int, found: CommittedOffset) -> TopicPartition:
-    """The committed offset of a partition, with what else librdkafka would say of it."""
+    """Return the committed offset of a partition, with the same extra fields as librdkafka's."""
     more: dict[str, Any] = {}
     if found.leader_epoch >= 0:
         more["leader_epoch"] = found.leader_epoch
-    if found.metadata:  # librdkafka knows no empty note
+    if found.metadata:  # librdkafka has no empty metadata
         more["metadata"] = found.metadata
     return TopicPartition(topic, partition, found.offset, **more)
 
@@ -437,14 +439,14 @@ def read_offsets(
     """Read committed offsets, and wait for them on the caller's thread.
 
     Args:
-        transport: takes the requests.
-        group_id: whose offsets.
-        partitions: of which topics and partitions.
-        timeout_s: how long to wait; infinite for as long as it takes.
-        request_timeout_ms: of one request.
+        transport: sends the requests.
+        group_id: the group whose offsets are wanted.
+        partitions: (topic, partition) pairs.
+        timeout_s: how long to wait; infinite without limit.
+        request_timeout_ms: time limit of one request.
         require_stable: whether to wait for open transactions (KIP-447).
-        coordinator: where to ask first, None to look it up.
-        is_over: asked now and then whether the caller has lost interest.
+        coordinator: the coordinator to ask first; None to look it up.
+        is_over: polled; returns whether the caller has lost interest.
 
     Raises:
         KafkaException: the coordinator refuses to answer for the group.
@@ -480,8 +482,8 @@ def read_offsets(
             heard.wait(max(0.0, min(due_at_s, deadline_s, now + _LOOK_S) - now))
             heard.clear()
     finally:
-        lookup.drop_all()  # else an answer that comes later would send the next request
+        lookup.drop_all()  # otherwise a later answer would send the next request
 
 
-# How long a caller that has lost interest may be held up.
+# Maximum delay of a caller that has lost interest.
 _LOOK_S: Final = 0.05

@@ -1,8 +1,9 @@
-"""Which offsets a commit without arguments commits.
+"""The offsets that a commit without arguments commits.
 
-With `enable.auto.offset.store` that is the position after the last record handed out, without it
-what the application stored. librdkafka keeps the same two, but its own records what it gave to
-us and not what we gave to the application, so the store is here.
+With `enable.auto.offset.store`, a commit takes the position after the last record handed out.
+Without it, a commit takes the offsets that the application stored. librdkafka's own store records
+the batches that it returned to coopgroup, not the records handed to the application. So the store
+is here.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ __all__ = ["OffsetStore", "given_offsets", "offset_of_message", "offsets_of_part
 
 
 def given_offsets(message: Any, offsets: Any, act: str) -> tuple[Offset, ...] | None:  # noqa: ANN401
-    """Offsets that an application gives as a record or as partitions; None if it gives neither.
+    """Return the offsets given as a record or as partitions; None without either.
 
     Args:
         message: a record, or None.
         offsets: a list of partitions, or None.
-        act: what is to be done, for messages: "commit" or "store".
+        act: the caller's action, for messages: "commit" or "store".
 
     Raises:
-        KafkaException: the message is an error and no record.
-        TypeError: something else than records or partitions.
+        KafkaException: the message is an error and not a record.
+        TypeError: neither records nor partitions.
         ValueError: both.
     """
     if message is not None and offsets is not None:
@@ -61,7 +62,7 @@ def given_offsets(message: Any, offsets: Any, act: str) -> tuple[Offset, ...] | 
 
 
 def offset_of_message(message: Any) -> Offset:  # noqa: ANN401  (its parts may be None, not here)
-    """The offset to commit once a record is done: that of the next one."""
+    """Return the offset to commit after a record is done: the next record's offset."""
     epoch = message.leader_epoch()
     return Offset(
         message.topic(), message.partition(), message.offset() + 1, -1 if epoch is None else epoch
@@ -69,7 +70,7 @@ def offset_of_message(message: Any) -> Offset:  # noqa: ANN401  (its parts may b
 
 
 def offsets_of_partitions(partitions: Iterable[TopicPartition]) -> tuple[Offset, ...]:
-    """Offsets that are given as partitions: one for each, the last; none for those without."""
+    """Return the last given offset of each partition; partitions without an offset are left out."""
     offsets = {
         (one.topic, one.partition): Offset(
             one.topic,
@@ -86,11 +87,11 @@ def offsets_of_partitions(partitions: Iterable[TopicPartition]) -> tuple[Offset,
 
 @define(eq=False)
 class OffsetStore:
-    """Offsets to commit next.
+    """The offsets to commit next.
 
     Attributes:
-        fetching: knows where the application stands.
-        automatic: whether handing a record out stores its offset.
+        fetching: knows the application's positions.
+        automatic: whether handing out a record stores its offset.
     """
 
     fetching: Fetching
@@ -104,7 +105,7 @@ class OffsetStore:
             self._stored[offset.topic, offset.partition] = offset
 
     def due(self, held: ResourceSet) -> tuple[Offset, ...]:
-        """Offsets of the held partitions that were not committed yet, ascending."""
+        """Return the offsets of held partitions that are not committed yet, ascending."""
         if not held:
             return ()
         if self.automatic:
@@ -117,12 +118,12 @@ class OffsetStore:
         )
 
     def mark_committed(self, offsets: Iterable[Offset]) -> None:
-        """Remember that offsets are through."""
+        """Remember that offsets are committed."""
         for one in offsets:
             self._committed[one.topic, one.partition] = one.offset
 
     def forget(self, partitions: Iterable[Partition]) -> None:
-        """Drop what belongs to partitions that change hands."""
+        """Forget the offsets of partitions that change their owner."""
         for partition in partitions:
             self._stored.pop(partition, None)
             self._committed.pop(partition, None)

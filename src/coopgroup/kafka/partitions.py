@@ -1,4 +1,4 @@
-"""Topic partitions of confluent-kafka to resources and back, and Kafka's rule for topic names."""
+"""Convert confluent-kafka's partitions to resources and back; Kafka's rule for topic names."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def is_topic_name(name: str) -> bool:
 
 
 def to_partitions(resources: ResourceSet) -> list[TopicPartition]:
-    """Partitions without offsets, ascending by topic and number."""
+    """Return the partitions without offsets, ascending by topic and number."""
     return [TopicPartition(topic, partition) for topic, partition in resources]
 
 
 def to_resources(partitions: Iterable[TopicPartition]) -> ResourceSet:
-    """The set of partitions, offsets dropped."""
+    """Return the set of partitions, without their offsets."""
     return ResourceSet.from_pairs((one.topic, one.partition) for one in partitions)

@@ -1,7 +1,7 @@
-"""The parts of a consumer, put together.
+"""Build the parts of a consumer.
 
-Rules of this file: what users give is looked at before anything is opened; what was opened is
-closed when a later part cannot be made; threads start last and end first.
+Rules of this file: user input is checked before anything is opened. Opened parts are closed if a
+later part cannot be made. Threads start last and end first.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _READS_LAGS: Final = "an assignor that reads lags beside it, which {} does not"
 
 @frozen(kw_only=True, eq=False)
 class ConsumerParts:
-    """What a consumer consists of; each part says itself what it does."""
+    """The parts of a consumer."""
 
     sink: TelemetrySink
     slot: IdentitySlot | None
@@ -78,14 +78,13 @@ class ConsumerParts:
 
         Args:
             consumer: the first argument of callbacks.
-            settings: of the consumer.
-            assignor: says where resources go.
-            policy: says when.
+            settings: settings of the consumer.
+            assignor: decides WHERE resources go.
+            policy: decides WHEN they move.
 
         Raises:
-            ConfigurationError: the assignor or the policy is none, librdkafka refuses the
-                configuration, or the telemetry file or the directory for the member's state
-                cannot be written.
+            ConfigurationError: the assignor or the policy is invalid, or librdkafka refuses the
+                configuration, or the telemetry file or the state directory cannot be written.
             KafkaException: `oauth_cb` gave no token within 10 seconds.
         """
         check_plugins(assignor, policy)
@@ -199,14 +198,14 @@ class ConsumerParts:
         self.watcher.start()
 
     def stop(self) -> None:
-        """End the group's threads; commits under way end with them."""
+        """End the group's threads, and with them the commits in progress."""
         self.when_dropped.detach()
         with ExitStack() as last_first:
             last_first.callback(self.driver.stop)
             self.watcher.stop()
 
     def close(self) -> None:
-        """End librdkafka's client, let the next process have the slot, close the telemetry file."""
+        """End librdkafka's client, free the identity slot, and close the telemetry file."""
         with ExitStack() as last_first:
             last_first.callback(self.sink.close)
             if self.slot is not None:
@@ -215,11 +214,11 @@ class ConsumerParts:
 
 
 def check_plugins(assignor: object, policy: object) -> None:
-    """Refuse what cannot lead a round: found out only then, it would cost the group its rounds.
+    """Refuse plugins that cannot lead a round, before their errors cost the group its rounds.
 
     Raises:
-        ConfigurationError: no assignor, no policy, one that is for the simulator only, or one that
-            is to look at lags which the assignor would not.
+        ConfigurationError: not an assignor, not a policy, a policy for the simulator only, or a
+            policy that balances lags with an assignor that ignores lags.
     """
     _check_plugin("assignor", assignor, Assignor, _AN_ASSIGNOR)
     _check_plugin("policy", policy, Policy, _A_POLICY)
@@ -245,7 +244,7 @@ def _check_plugin(field: str, given: object, kind: type, expected: str) -> None:
 def slot_for(
     member: MemberConfig, state_dir: str | None, sink: TelemetrySink
 ) -> IdentitySlot | None:
-    """Take a slot where one is wanted; a static member proves by its id who it is.
+    """Take an identity slot if a directory is configured; a static member needs none.
 
     Raises:
         ConfigurationError: the directory cannot be used.
@@ -256,14 +255,14 @@ def slot_for(
 
 
 def _is_without_token(error: Exception) -> bool:
-    """Whether `oauth_cb` gave no token in time: nothing is wrong with the configuration then."""
+    """Return whether `oauth_cb` gave no token in time: then the configuration is not at fault."""
     cause = error.args[0] if error.args else None
     return isinstance(cause, KafkaError) and cause.code() == KafkaError.SASL_AUTHENTICATION_FAILED
 
 
 def _starting_offsets(driver: GroupDriver, settings: ConsumerSettings) -> StartingOffsets:
     def changed() -> None:
-        """Have the application take what was found, and the group's thread look at the time."""
+        """Wake the application to take offsets, and the group's thread to check the time."""
         driver.inbox.wake()
         driver.post(Woken())
 

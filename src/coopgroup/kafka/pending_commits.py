@@ -1,9 +1,13 @@
 """Commits whose callers still wait.
 
-Rules of this file: each commit ends exactly once, whoever ends it first; a caller that raises keeps
-no other commit from ending; a commit costs the same however many wait, because thousands wait
-during an outage and the thread that counts them also sends the heartbeats. A commit may be
-registered, refused and waited for on any thread; everything else happens on the group's thread.
+Rules of this file:
+
+- Each commit ends exactly once, no matter which part ends it first.
+- A callback that raises keeps no other commit from ending.
+- The cost of a commit does not grow with the number of waiting commits. Thousands wait during an
+  outage, and the same thread sends the heartbeats.
+- Any thread may register, refuse or wait for a commit. All other calls are made on the group's
+  thread.
 """
 
 from __future__ import annotations
@@ -34,24 +38,24 @@ OnCommitted: TypeAlias = "Callable[[tuple[tuple[str, int, int], ...]], None]"
 
 @define(eq=False)
 class PendingCommits:
-    """Of one member.
+    """The pending commits of one member.
 
     Attributes:
-        timeout_ms: how long a commit waits for a coordinator of which nothing is heard.
-        warn: gets what a caller raises.
+        timeout_ms: how long a commit waits for a silent coordinator.
+        warn: called with an exception that a callback raised.
     """
 
     timeout_ms: int
     warn: Callable[[BaseException], None]
     _last_id: int = field(default=0, init=False)
     _callers: dict[int, OnCommitted] = field(factory=dict, init=False)
-    # Offsets of the commits that the member has.
+    # Offsets of the commits that the member has taken up.
     _asked: dict[int, tuple[Offset, ...]] = field(factory=dict, init=False)
-    # When each of them was asked for, with its id, oldest first; some may have ended since.
+    # (request time, id) of these commits, oldest first; some may have ended since.
     _ages: deque[tuple[int, int]] = field(factory=deque, init=False)
-    # When the coordinator was heard last.
+    # Time of the coordinator's last answer.
     _heard_at_ms: int = field(default=0, init=False)
-    # A signal handler may close the consumer while its thread is in here.
+    # Reentrant: a signal handler may close the consumer while its thread holds the lock.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
 
     def register(self, on_committed: OnCommitted) -> int:
@@ -62,27 +66,28 @@ class PendingCommits:
             return self._last_id
 
     def refuse(self, event: CommitRequested, code: ErrorCode) -> None:
-        """End a commit that nobody takes up any more."""
+        """End a commit that the member can no longer take up."""
         self.finish(FinishCommit(commit_id=event.commit_id, codes=_codes(event.offsets, code)))
 
     def take_up(self, event: CommitRequested) -> None:
-        """The member has a commit from now on."""
+        """Note that the member has taken up a commit."""
         self._asked[event.commit_id] = event.offsets
         self._ages.append((now_ms(), event.commit_id))
 
     def hear(self) -> None:
-        """The coordinator has answered something."""
+        """Note that the coordinator has answered a request."""
         self._heard_at_ms = now_ms()
 
     @property
     def are_waited_for(self) -> bool:
-        """Whether the member has any."""
+        """Return whether the member has pending commits."""
         return bool(self._asked)
 
     def overdue(self) -> list[int]:
-        """Ids of those that wait for a coordinator of which nothing is heard.
+        """Return the ids of commits that have waited too long for a silent coordinator.
 
-        A coordinator that answers may let a commit wait for the end of a round: that is no failure.
+        A coordinator that answers may let a commit wait for the end of a round: that is not a
+        failure.
         """
         ages, asked, now = self._ages, self._asked, now_ms()
         found = []
@@ -96,21 +101,21 @@ class PendingCommits:
         return found
 
     def wait(self, limit_s: float) -> bool:
-        """Wait on a thread of the application for the commits that were registered so far.
+        """Wait on an application thread for all commits registered so far.
 
         Args:
             limit_s: how long to wait, in seconds.
 
         Returns:
-            Whether all of them have ended.
+            Whether all of these commits have ended.
         """
         deadline_s = now_s() + limit_s
         last_id = self._last_id
         while self._has_until(last_id):
             if now_s() >= deadline_s:
                 return False
-            # A condition would need a lock that a signal handler, which may close the consumer,
-            # cannot take if it interrupted its holder.
+            # Poll: a condition needs a lock. A signal handler may close the consumer, and it could
+            # not take the lock if it interrupted the holder.
             time.sleep(_STEP_S)
         return True
 
@@ -120,11 +125,11 @@ class PendingCommits:
             return next(iter(self._callers), last_id + 1) <= last_id
 
     def finish(self, finished: FinishCommit) -> None:
-        """Tell a caller what became of its commit."""
+        """Tell the caller the result of its commit."""
         self._asked.pop(finished.commit_id, None)
         with self._lock:
             on_committed = self._callers.pop(finished.commit_id, None)
-        if on_committed is None:  # it was overdue before
+        if on_committed is None:  # it was overdue and has ended
             return
         try:
             on_committed(finished.codes)
@@ -132,17 +137,17 @@ class PendingCommits:
             self.warn(error)
 
     def end(self, commit_id: int, code: ErrorCode) -> None:
-        """End one with the same code for all of its offsets."""
+        """End a commit with the same code for all of its offsets."""
         offsets = self._asked.get(commit_id, ())
         self.finish(FinishCommit(commit_id=commit_id, codes=_codes(offsets, code)))
 
     def end_taken_up(self, code: ErrorCode) -> None:
-        """End all that the member has."""
+        """End all commits that the member has taken up."""
         for commit_id in tuple(self._asked):
             self.end(commit_id, code)
 
     def end_all(self, code: ErrorCode) -> None:
-        """End all, also those that never reached the member."""
+        """End all commits, including those that never reached the member."""
         for commit_id in tuple(self._callers):
             self.end(commit_id, code)
 

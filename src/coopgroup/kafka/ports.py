@@ -1,7 +1,7 @@
-"""What the group's thread needs of those around it, whatever the group shares.
+"""The interfaces that the group's thread needs, independent of the shared resources.
 
-A consumer of partitions and a group of other resources fill these places differently; the thread
-and the leader's duty know no more of them than this.
+A consumer of partitions and a group of other resources implement these interfaces differently. The
+group's thread and the leader know only the interfaces.
 """
 
 from __future__ import annotations
@@ -21,56 +21,56 @@ __all__ = ["Application", "DriverSettings", "RoundLookup"]
 
 
 class DriverSettings(Protocol):
-    """What the group's thread has to know of a configuration."""
+    """The settings that the group's thread reads."""
 
     @property
     def member(self) -> MemberConfig:
-        """Settings of the member."""
+        """Return the settings of the member."""
         ...
 
     @property
     def connection(self) -> ConnectionSettings:
-        """How to reach the brokers."""
+        """Return the settings to reach the brokers."""
         ...
 
     @property
     def max_poll_interval_ms(self) -> int:
-        """How long an application may not poll, if it polls, and how long a stop may take."""
+        """Return how long a polling application may pause, and how long a stop may take."""
         ...
 
     @property
     def leader_timeout_ms(self) -> int:
-        """A round that is not decided by then moves nothing."""
+        """Return the time limit of a round; after it, the round moves nothing."""
         ...
 
 
 class Application(Protocol):
-    """Who works on what the group grants; called on the group's thread, which must not wait."""
+    """Works on granted resources; called on the group's thread, so no call may wait."""
 
     def put(self, notice: Notice) -> None:
-        """Hear of a grant, a revocation, a loss or the end of the membership."""
+        """Take a notice: a grant, a revocation, a loss or the end of the membership."""
         ...
 
     def clear(self) -> None:
-        """Forget what was heard and not yet begun: the group is left."""
+        """Forget the notices that have not been served, because the group is left."""
         ...
 
     def wake(self) -> None:
-        """Look at the clock: the time given to `GroupDriver.remind` has come."""
+        """Check the clock: the time given to `GroupDriver.remind` has come."""
         ...
 
 
 class RoundLookup(Protocol):
-    """What a leader looks up; each call is bounded in time, and may raise."""
+    """The leader's look-ups; each call is bounded in time, and may raise."""
 
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:
-        """What exists of the given names."""
+        """Return the existing resources of the given names."""
         ...
 
     def lags(self, resources: ResourceSet) -> Lags:
-        """Figures for assignors that need them."""
+        """Return the lags, for assignors that need them."""
         ...
 
     def close(self) -> None:
-        """Let look-ups that wait for an answer fail at once."""
+        """Make pending look-ups fail immediately."""
         ...

@@ -1,13 +1,12 @@
 """Requests to the group coordinator and their answers, as plain values.
 
-Rules of this file: it is the only one that builds or reads kafka-python's messages, and none of
-them leaves it. A request says what to ask, never in which version: the connection negotiates
-that, and a field that the negotiated version lacks is left out where that does no harm (a reason)
-and refused where it would (a group instance id, without which a static member would silently
-become a dynamic one).
+Only this file builds or reads kafka-python's messages; no message leaves this file. A request does
+not name a version: the connection negotiates the version. A field that the negotiated version lacks
+is dropped if it is harmless (a reason). It is refused if dropping it would do harm: without its
+group instance id, a static member would silently become a dynamic one.
 
-The answers carry error codes as the broker sent them. What a code means to a member is decided by
-the table of the member's state machine.
+The answers carry the broker's error codes. The table of the member's state machine decides what a
+code means to a member.
 """
 
 from __future__ import annotations
@@ -52,9 +51,10 @@ __all__ = [
 ]
 
 GROUP_KEY_TYPE: Final = 0
-# OffsetCommit v10 names topics by id only (KIP-848 clean-up); a classic member knows names.
+# OffsetCommit v10 names topics by id only (KIP-848 clean-up); a classic member knows only names.
 OFFSET_COMMIT_VERSION_MAX: Final = 9
-# OffsetFetch v0 reads from ZooKeeper, where no member of ours commits; v10 names topics by id only.
+# OffsetFetch v0 reads from ZooKeeper, where no coopgroup member commits. v10 names topics by id
+# only.
 OFFSET_FETCH_VERSION_MIN: Final = 1
 OFFSET_FETCH_VERSION_MAX: Final = 9
 # First versions with a group instance id (KIP-345).
@@ -63,15 +63,15 @@ STATIC_SYNC_VERSION: Final = 3
 STATIC_HEARTBEAT_VERSION: Final = 3
 STATIC_LEAVE_VERSION: Final = 3
 STATIC_COMMIT_VERSION: Final = 7
-# The last one before a group that is not there became an error; it has instance ids.
+# In the next version, a missing group is an error. This version has instance ids.
 DESCRIBE_VERSION_MAX: Final = 5
-# kafka-python's messages have no types of their own.
+# kafka-python's messages have no static types.
 WireMessage: TypeAlias = Any
 
 
 @frozen(kw_only=True)
 class DescribeGroupRequest:
-    """What does the coordinator know of a group? Members never ask that."""
+    """Ask the coordinator to describe a group (DescribeGroups); members never send this."""
 
     group_id: str
 
@@ -82,9 +82,9 @@ class DescribedMember:
 
     Attributes:
         member_id: its id.
-        client_id: that it sends with its requests.
-        client_host: address that it comes from.
-        metadata: its subscription in the group's protocol; empty while a round is under way.
+        client_id: the client id in its requests.
+        client_host: the address of its connection.
+        metadata: its subscription in the group's protocol; empty during a round.
     """
 
     member_id: str
@@ -95,14 +95,14 @@ class DescribedMember:
 
 @frozen(kw_only=True)
 class DescribedGroup:
-    """What a coordinator knows of a group.
+    """A group as the coordinator knows it.
 
     Attributes:
-        error_code: 0, or why it does not say.
-        state: "Stable", "Empty", "Dead" where there is none, and what it is called during rounds.
-        protocol_type: "consumer" for groups that share partitions, "" for none.
-        protocol_name: that the group speaks; "" while it speaks none.
-        members: in order of their ids.
+        error_code: 0, or the reason for a missing answer.
+        state: "Stable", "Empty", "Dead" for a missing group, or the name of a rebalance phase.
+        protocol_type: "consumer" for groups that share partitions, "" without one.
+        protocol_name: the group's protocol; "" without one.
+        members: ascending by id.
     """
 
     error_code: int
@@ -114,14 +114,14 @@ class DescribedGroup:
 
 @frozen(kw_only=True)
 class FetchOffsetsRequest:
-    """Which offsets has a group committed (OffsetFetch)? Any client may ask its coordinator.
+    """Ask the coordinator for a group's committed offsets (OffsetFetch); any client may.
 
     Attributes:
         group_id: the group.
         partitions: (topic, partition), ascending.
         require_stable: whether a partition in an open transaction is answered with
-            UNSTABLE_OFFSET_COMMIT (KIP-447). Brokers before 2.5 (v7) do not know that and answer
-            with the last commit, as they answer librdkafka.
+            UNSTABLE_OFFSET_COMMIT (KIP-447). Brokers before 2.5 (v7) ignore this and answer with
+            the last commit, as they answer librdkafka.
     """
 
     group_id: str
@@ -130,13 +130,13 @@ class FetchOffsetsRequest:
 
 
 class CommittedOffset(NamedTuple):
-    """The answer for one partition; a tuple, for an answer has thousands of them.
+    """The answer for one partition; a tuple, because an answer has thousands of partitions.
 
     Attributes:
-        offset: of the next record to read, negative where the group has committed none.
-        leader_epoch: of the record before it, -1 when unknown (KIP-320).
+        offset: offset of the next record to read; negative if the group has committed none.
+        leader_epoch: leader epoch of the record before it, -1 if unknown (KIP-320).
         metadata: the application's own note.
-        error_code: 0, or why the coordinator does not say.
+        error_code: 0, or the reason for a missing answer.
     """
 
     offset: int
@@ -147,10 +147,10 @@ class CommittedOffset(NamedTuple):
 
 @frozen(kw_only=True)
 class FetchOffsetsAnswer:
-    """Committed offsets, or why there are none.
+    """Committed offsets, or the reason why they are missing.
 
     Attributes:
-        error_code: 0, or why the coordinator does not answer for the group at all.
+        error_code: 0, or the reason why the coordinator does not answer for the group.
         offsets: by (topic, partition).
     """
 
@@ -166,8 +166,8 @@ _Reply: TypeAlias = DescribedGroup | FetchOffsetsAnswer
 def build_message(request: GroupRequest | Question) -> WireMessage:
     """Return kafka-python's message for a request, without a version.
 
-    Its bounds of the version are set, so that negotiation fails rather than drops a group
-    instance id (kafka-python leaves out fields that a version lacks).
+    The message limits the versions, so that negotiation fails instead of dropping a group instance
+    id: kafka-python drops fields that a version lacks.
     """
     match request:
         case FindCoordinatorRequest() | DescribeGroupRequest() | FetchOffsetsRequest():
@@ -193,7 +193,7 @@ def build_message(request: GroupRequest | Question) -> WireMessage:
 
 
 def read_answer(request: GroupRequest | Question, response: WireMessage) -> Answer | _Reply:
-    """Return the answer that kafka-python's response to a request holds."""
+    """Return the answer from kafka-python's response to a request."""
     match request:
         case FindCoordinatorRequest() | DescribeGroupRequest() | FetchOffsetsRequest():
             return _read_outside(request, response)
@@ -235,7 +235,7 @@ def _first(
 
 
 def _build_question(request: FindCoordinatorRequest | Question) -> WireMessage:
-    """What one need not be a member to ask."""
+    """Build a request that clients outside the group may send, too."""
     if isinstance(request, FetchOffsetsRequest):
         return _build_offset_fetch(request)
     if isinstance(request, DescribeGroupRequest):
@@ -259,7 +259,7 @@ def _build_offset_fetch(request: FetchOffsetsRequest) -> WireMessage:
             wire.OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=indices)
             for name, indices in topics
         ],
-        groups=[  # from v8 on; member id and epoch are for members of KIP-848 only
+        groups=[  # from v8 on; member id and epoch are only for KIP-848 members
             group(
                 group_id=request.group_id,
                 member_id=None,
@@ -351,7 +351,7 @@ def _build_commit(request: OffsetCommitRequest) -> WireMessage:
 
 
 def _read_coordinator(response: WireMessage) -> FindCoordinatorAnswer:
-    # v4 (KIP-699) answers a list, one for each key asked.
+    # v4 (KIP-699) answers with a list, one entry per key.
     found = response.coordinators[0] if response.coordinators else response
     if found.error_code:
         return FindCoordinatorAnswer(

@@ -1,4 +1,4 @@
-"""How the connections of the group RPCs authenticate: librdkafka's sasl.* keys and `oauth_cb`."""
+"""Authentication of the group's own connections: librdkafka's sasl.* keys and `oauth_cb`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from coopgroup.kafka.shown_values import refused
 
 __all__ = ["OAuthTokenSource", "TokenOnce", "sasl_arguments"]
 
-# Java's client lets a token live for this share of its lifetime before it asks for the next one.
+# Java's client renews a token after this share of its lifetime, too.
 TOKEN_LIFE_SHARE: Final = 0.8
-# A second call is made beside one that has not returned for so long, and a third one.
+# After this time without a return, a second call runs beside the first, and later a third.
 TOKEN_PATIENCE_S: Final = 30.0
 TOKEN_THREADS_MAX: Final = 3
 TOKENS_REFUSED_MAX: Final = 2
@@ -44,14 +44,14 @@ class _Token:
 class OAuthTokenSource:
     """Tokens from confluent-kafka's `oauth_cb`, for all connections of a group member.
 
-    The callback gets the text of `sasl.oauthbearer.config` and returns (token, expiry in seconds
-    since the epoch), or (token, expiry, principal, extensions). A token is used again until
-    80 % of its life is over.
+    The callback gets the text of `sasl.oauthbearer.config`. It returns (token, expiry in seconds
+    since the epoch) or (token, expiry, principal, extensions). A token is reused until 80 % of its
+    life is over.
 
-    The callback may wait for a token service, and heartbeats must not: it runs on a thread of its
-    own (`prepare`), before a connection is made. `take` is what the connections call; it never
-    waits. It comes again late in a token's life (KIP-368), and then gives the old token once more
-    while another one is asked for.
+    The callback may wait for a token service, but heartbeats must not wait. So `prepare` runs it on
+    a separate thread, before a connection is made. The connections call `take`, which never waits.
+    They call it again late in a token's life (KIP-368). Then `take` returns the old token once more
+    and requests a new one.
     """
 
     callback: Callable[[str], tuple[Any, ...]]
@@ -60,37 +60,37 @@ class OAuthTokenSource:
     _lock: threading.Lock = field(factory=threading.Lock, init=False)
     _last: _Token | None = field(default=None, init=False)
     _fetched: int = field(default=0, init=False)
-    # Tokens that brokers refused since they last took one.
+    # Tokens that brokers refused since they last accepted one.
     _refused: int = field(default=0, init=False)
     _aside: Aside = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Limit the threads: a callback that hangs keeps the one that it runs on."""
+        """Limit the threads, because a callback that hangs blocks its thread."""
         self._aside = Aside(
             name="coopgroup-token", threads_max=TOKEN_THREADS_MAX, patience_s=TOKEN_PATIENCE_S
         )
 
     @property
     def is_fresh(self) -> bool:
-        """Whether there is a token, and no need to ask for another one."""
+        """Return whether there is a token that needs no renewal yet."""
         last = self._last
         return last is not None and self.clock() < last.renew_at
 
     def prepare(self, waiter: object, on_done: OnDone) -> None:
-        """Have a token ready; `on_done` is called on another thread.
+        """Get a token ready, then call `on_done` on another thread.
 
         Args:
-            waiter: who asks; an earlier question of the same one is forgotten.
-            on_done: gets None and the exception, if there was one.
+            waiter: the caller; a new call replaces its earlier one.
+            on_done: called with None and the exception, if any.
         """
         self._aside.share(waiter, self.renew, on_done)
 
     def renew(self) -> None:
-        """Ask the callback for a token unless the last one is still good.
+        """Ask the callback for a token unless the last one is still fresh.
 
         Raises:
-            ConfigurationError: the callback returned something else than a token.
-            Exception: whatever the callback raises.
+            ConfigurationError: the callback did not return a token.
+            Exception: raised by the callback.
         """
         if self.is_fresh:
             return
@@ -107,12 +107,12 @@ class OAuthTokenSource:
             given = answer[3] if len(answer) == OAUTH_FULL_RESULT else {}
             extensions = {str(key): str(value) for key, value in given.items()}
         except (ValueError, TypeError, AttributeError):
-            # Python's message would show the token if it stands in the place of its expiry.
+            # Python's message would show a token that is in the place of its expiry.
             kinds = ", ".join(type(one).__name__ for one in answer)
             raise ConfigurationError("oauth_cb", f"({kinds})", _OAUTH_ANSWER) from None
         with self._lock:
             if self._last is not None and self._last.expires_at > expires_at:
-                return  # this call hung, and a later one was quicker
+                return  # this call hung, and a later one was faster
             self._fetched += 1
             self._last = _Token(
                 number=self._fetched,
@@ -123,16 +123,16 @@ class OAuthTokenSource:
             )
 
     def take(self) -> _Token:
-        """Return a token that is good now.
+        """Return a token that is valid now.
 
         Raises:
-            TimeoutError: there is none; the connection is made anew, after `prepare`.
+            TimeoutError: no token is valid; the connection is made again after `prepare`.
         """
         last, now = self._last, self.clock()
         if last is None or now >= last.expires_at:
             raise TimeoutError("the OAuth token has expired, and oauth_cb gave no other one yet")
         if now >= last.renew_at:
-            # Whoever asks next tries again; the errors are heard where a connection is made.
+            # Ignore the result: the next `take` tries again, and new connections report errors.
             self._aside.share(self, self.renew, _ignore)
         return last
 
@@ -140,29 +140,29 @@ class OAuthTokenSource:
         """Drop a token that a broker refused, so that the next connection asks for another one.
 
         Returns:
-            Whether that is definite: the token was asked for because the one before was refused.
-            A token may be revoked or a key be rotated at any time, so one refusal says little.
+            Whether the refusal is definite: the token before it was refused, too. A single refusal
+            says little, because a token may be revoked or a key rotated at any time.
         """
         with self._lock:
             if self._last is None or self._last.number != token.number:
-                return False  # another connection was told before
+                return False  # another connection reported it before
             self._last = None
             self._refused += 1
             return self._refused >= TOKENS_REFUSED_MAX
 
     def accept(self) -> None:
-        """Remember that a broker has taken a token."""
+        """Note that a broker has accepted a token."""
         with self._lock:
             self._refused = 0
 
 
 @define(eq=False)
 class TokenOnce:
-    """The token of one authentication, in the form that kafka-python asks for.
+    """The token of one authentication, in kafka-python's form.
 
     Attributes:
-        source: of the tokens.
-        used: the token that was sent, None before.
+        source: provides the tokens.
+        used: the token that was sent; None before.
     """
 
     source: OAuthTokenSource
@@ -179,27 +179,27 @@ class TokenOnce:
 
 
 def _ignore(_: object, __: BaseException | None) -> None:
-    """Wait for nothing."""
+    """Ignore the result of a renewal."""
 
 
-# kafka-python checks the type; being registered spares us inheriting from its class.
+# kafka-python checks the type; registering avoids inheriting from its class.
 AbstractTokenProvider.register(TokenOnce)
 
 
 def sasl_arguments(
     configuration: Mapping[str, Any],
 ) -> tuple[dict[str, Any], OAuthTokenSource | None]:
-    """Read how to authenticate.
+    """Read the authentication settings.
 
     Args:
         configuration: the user's configuration in the keys of confluent_kafka.Consumer.
 
     Returns:
-        Arguments of kafka-python's connection, and the source of tokens among them; None with
-        every mechanism but OAUTHBEARER.
+        Arguments of kafka-python's connection, and the token source; None unless the mechanism is
+        OAUTHBEARER.
 
     Raises:
-        ConfigurationError: the mechanism is unknown, or lacks what it needs.
+        ConfigurationError: the mechanism is unknown, or a setting for it is missing.
     """
     key = "sasl.mechanism" if "sasl.mechanism" in configuration else "sasl.mechanisms"
     mechanism = text(configuration.get(key, "GSSAPI")).upper()
@@ -228,7 +228,7 @@ def _password_arguments(configuration: Mapping[str, Any], mechanism: str) -> dic
         if not value:
             raise refused(key, value, f"a value, because the mechanism is {mechanism}")
     if mechanism != "PLAIN":
-        # RFC 5802, saslname: kafka-python sends the name as it is given.
+        # RFC 5802, saslname: kafka-python sends the name unchanged.
         username = username.replace("=", "=3D").replace(",", "=2C")
     return {"sasl_plain_username": username, "sasl_plain_password": password}
 

@@ -1,8 +1,8 @@
 """The configuration of a `CooperativeConsumer`, read and checked once.
 
-Rules of this file: one configuration in the keys of confluent_kafka.Consumer. A key either means
-the same as there, or is coopgroup's own (`coopgroup.…`), or is refused in one line that says why.
-What is about the group is read here and kept from librdkafka, whose consumer only fetches.
+Rules of this file: the configuration uses the keys of confluent_kafka.Consumer. A key either has
+the same meaning, or is coopgroup's own (`coopgroup.…`), or is refused in one line with the reason.
+Keys about the group are read here and withheld from librdkafka, whose consumer only fetches.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 _UNKNOWN_KEY: Final = re.compile(r'No such configuration property: "([^"]*)"')
 _INT32_MAX: Final = 2**31 - 1
 _ON_THE_WIRE: Final = ("group.id", "group.instance.id", "client.id", "client.rack")
-# Kafka's strings end at 32,767 bytes, and a member id is a client id with something behind it.
+# Kafka's strings end at 32,767 bytes, and a member id is a client id with a suffix.
 _WIRE_BYTES_MAX: Final = 32_000
 _SHOWN_MAX: Final = 100
 _BACKUPS_MAX: Final = 1_000
@@ -42,7 +42,7 @@ OWN_PROTOCOL: Final = "coopgroup"
 _DAY_MS: Final = 86_400_000
 _TRUE: Final = ("true", "t", "1", "yes")
 _FALSE: Final = ("false", "f", "0", "no")
-# Ours alone: librdkafka's consumer never joins the group.
+# Read only by coopgroup: librdkafka's consumer never joins the group.
 _GROUP_KEYS: Final = (
     "group.instance.id",
     "session.timeout.ms",
@@ -70,26 +70,26 @@ _REFUSED: Final[Mapping[str, str]] = {
 
 @frozen(kw_only=True)
 class ConsumerSettings:
-    """What a configuration says.
+    """The settings of a consumer.
 
     Attributes:
         member: settings of the group member.
         connection: how the group RPCs reach the brokers.
         librdkafka: configuration of the fetching consumer.
-        admin: configuration of look-ups: the connection part of it.
-        max_poll_interval_ms: an application that does not poll for so long leaves the group.
-        auto_commit_interval_ms: pace of auto-commit, None when it is off.
-        auto_offset_store: whether handing a record out stores its offset for the next commit.
+        admin: configuration of look-ups: only the connection keys.
+        max_poll_interval_ms: an application that does not poll for this long leaves the group.
+        auto_commit_interval_ms: interval of auto-commit, None if it is off.
+        auto_offset_store: whether handing out a record stores its offset for the next commit.
         offset_reset: "earliest", "latest" or "error".
-        requires_stable: whether committed offsets in open transactions are waited for (KIP-447).
+        requires_stable: whether to wait for committed offsets in open transactions (KIP-447).
         metadata_refresh_ms: how often topics and partitions are looked up.
-        leader_timeout_ms: a leader whose assignor takes longer answers that nothing moves.
-        lookup_timeout_ms: bound of each look-up of metadata or lags.
-        state_dir: directory in which the member is kept beyond its process, None for nowhere.
-        telemetry_file: where telemetry is appended as JSON lines, None for nowhere.
-        telemetry_limits: of the size of that file, and of the records that wait for it.
-        telemetry_listener: gets each record of telemetry with who wrote it, None for nobody.
-        on_commit: callback for outcomes of commits, None for none.
+        leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
+        lookup_timeout_ms: time limit of each look-up of metadata or lags.
+        state_dir: directory that keeps the member's identity after its process ends, None for none.
+        telemetry_file: file to append telemetry to as JSON lines, None for none.
+        telemetry_limits: limits of the file's size and of the waiting records.
+        telemetry_listener: called with each telemetry record in its envelope, None for none.
+        on_commit: callback for results of commits, None for none.
     """
 
     member: MemberConfig
@@ -137,7 +137,7 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
         member=member,
         connection=read_connection_settings(
             librdkafka,
-            # So that there is time for more tries within the session, as with heartbeats.
+            # Leaves time for more tries within the session, as with heartbeats.
             dead_peer_ms=max(1, member.session_timeout_ms // 3),
         ),
         librdkafka={
@@ -162,15 +162,15 @@ def read_settings(configuration: Mapping[str, Any]) -> ConsumerSettings:
 def merge_configuration(
     configuration: Mapping[str, Any] | None, more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Put together what a constructor was given, as confluent_kafka.Consumer does.
+    """Merge the arguments of a constructor, as confluent_kafka.Consumer does.
 
     Args:
-        configuration: the dictionary, None if there was none.
-        more: keyword arguments, which win.
+        configuration: the dictionary, or None.
+        more: keyword arguments, which take precedence.
 
     Raises:
-        ConfigurationError: a key is no string.
-        TypeError: neither of them, or the configuration is no dictionary.
+        ConfigurationError: a key is not a string.
+        TypeError: both are missing, or the configuration is not a dictionary.
     """
     if configuration is None and not more:
         raise TypeError("expected configuration dict")
@@ -181,16 +181,16 @@ def merge_configuration(
         if not isinstance(key, str):
             raise ConfigurationError("configuration", _key_shown(key), "strings as keys")
     defaults = merged.pop("default.topic.config", None) or {}
-    # confluent_kafka takes None for "not set".
+    # confluent_kafka treats None as "not set".
     return {key: value for key, value in {**defaults, **merged}.items() if value is not None}
 
 
 def refusal_of_librdkafka(error: Exception, configuration: Mapping[str, Any]) -> ConfigurationError:
-    """Turn librdkafka's refusal of a key or a value into one line that names it.
+    """Turn librdkafka's refusal of a key or a value into one line that names the key.
 
     Args:
-        error: what confluent_kafka's constructor raised.
-        configuration: what it was given.
+        error: raised by confluent_kafka's constructor.
+        configuration: the constructor's argument.
     """
     cause = error.args[0] if error.args else error
     reason = " ".join((cause.str() if isinstance(cause, KafkaError) else str(cause)).split())
@@ -207,15 +207,16 @@ def refusal_of_librdkafka(error: Exception, configuration: Mapping[str, Any]) ->
 
 
 def _key_shown(key: object) -> object:
-    """Something that is no key, as an error may show it."""
+    """Return an invalid key in a form that an error may show."""
     return key if isinstance(key, int) else f"({type(key).__name__})"
 
 
 def _check_texts(given: Mapping[str, Any]) -> None:
-    """Refuse text that is cut off or not to be written where it is used.
+    """Refuse text that would be cut off or could not be sent.
 
-    librdkafka ends the process at a group's name that is no UTF-8, as environment variables may
-    be, and reads text up to a NUL; what the group's messages have no room for would never be sent.
+    librdkafka ends the process at a group name that is not UTF-8, which environment variables may
+    contain, and reads text only up to a NUL. Text that is too long for the group's messages would
+    never be sent.
     """
     for key, value in sorted(given.items()):
         if not isinstance(value, str):
@@ -282,7 +283,7 @@ def _member_config(settings: _Reader) -> MemberConfig:
 
 
 def _protocols(settings: _Reader) -> tuple[str, ...]:
-    """Protocols that the member offers, most wanted first; empty for ours alone."""
+    """Return the protocols that the member offers, preferred first; empty for coopgroup's only."""
     text = settings.text("coopgroup.protocols")
     if text is None:
         return ()
@@ -339,7 +340,7 @@ def _telemetry_limits(settings: _Reader) -> FileLimits:
 
 
 def _admin_configuration(librdkafka: Mapping[str, Any]) -> dict[str, Any]:
-    """The part that an admin client knows: consumers' keys would only make it warn."""
+    """Return the keys for an admin client: consumer keys would only make it warn."""
     prefixes = ("bootstrap.", "metadata.", "client.id", "socket.", "broker.address.", "security.")
     more = ("ssl.", "sasl.", "oauth_cb", "reconnect.", "enable.ssl.", "enable.sasl.", "api.")
     return {
@@ -366,13 +367,13 @@ def _offset_reset(given: Mapping[str, Any]) -> str:
 
 
 def _isolation(given: Mapping[str, Any]) -> str:
-    """The isolation level; librdkafka refuses unknown ones."""
+    """Return the isolation level; librdkafka refuses unknown ones."""
     return str(given.get("isolation.level", "read_committed")).lower()
 
 
 @frozen
 class _Reader:
-    """Typed reads of the keys that librdkafka does not get to see."""
+    """Typed reads of the keys that librdkafka does not see."""
 
     given: Mapping[str, Any]
 

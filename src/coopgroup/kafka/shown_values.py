@@ -1,12 +1,12 @@
-"""Which values of a configuration may be shown, in an error or in a `repr`.
+"""The values of a configuration that an error or a `repr` may show.
 
-Errors go to logs that many people read. A list of secret keys is never complete: librdkafka adds
-keys, and a misspelt `sasl.passwrd` holds a password, too. So this file lists the keys whose values
-are harmless, and every other value is replaced.
+Many people read logs, and errors are logged. A list of secret keys is never complete: librdkafka
+adds keys, and a misspelt `sasl.passwrd` holds a password, too. So this file lists the keys whose
+values are harmless, and every other value is replaced.
 
-Rules of this file: an error about a key is made by `refused`, never by `ConfigurationError` itself
-(a test of the architecture holds that). A key is added to the list only if no user would put a
-password, a key or a token into it.
+Rules of this file: make an error about a key with `refused`, never with `ConfigurationError` itself
+(an architecture test checks this). Add a key to the list only if no user would put a password, a
+key or a token into it.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ _HARMLESS: Final = frozenset(
     f"{_OF_CONNECTIONS} {_OF_THE_GROUP} {_OF_CALLBACKS} {_OF_FETCHING} {_OURS}".split()
 )
 _ADDRESSES: Final = ("bootstrap.servers", "metadata.broker.list")
-# Real keys have no other characters: what follows may be a value in the wrong place.
+# Real keys have no other characters: the rest may be a value in the wrong place.
 _KEY: Final = re.compile(r"[\w.-]*")
-# Shorter parts of a secret in a message occur by chance.
+# Shorter parts of a secret occur in a message by chance.
 _PART: Final = 4
 
 
@@ -81,8 +81,8 @@ def shown(key: str, value: object) -> object:
     """Return a value as an error may show it: `HIDDEN` unless the key is known to be harmless.
 
     Args:
-        key: of the configuration.
-        value: given under that key.
+        key: a key of the configuration.
+        value: the value of this key.
     """
     if key not in _HARMLESS:
         return HIDDEN
@@ -90,18 +90,18 @@ def shown(key: str, value: object) -> object:
         is_pem = "-----BEGIN" in value or "\n" in value
         has_user = key in _ADDRESSES and "@" in value  # user:password@host
         return HIDDEN if is_pem or has_user else value
-    # The repr of a callback may show the object to which it belongs.
+    # The repr of a callback may show its object.
     plain = value is None or isinstance(value, int | float)
     return value if plain else f"({type(value).__name__})"
 
 
 def shown_configuration(configuration: Mapping[str, Any]) -> str:
-    """Return the `repr` of a configuration, without the values that may be secret."""
+    """Return the `repr` of a configuration, without values that may be secret."""
     return repr({key: shown(key, value) for key, value in configuration.items()})
 
 
 def shown_setting(setting: str) -> str:
-    """Return an argument that should be KEY=VALUE and is not, as an error may show it."""
+    """Return an argument that should be KEY=VALUE but is not, as an error may show it."""
     return setting if setting in _HARMLESS else HIDDEN
 
 
@@ -110,7 +110,7 @@ def refused(key: str, value: object, expected: str) -> ConfigurationError:
 
     Args:
         key: as the user wrote it.
-        value: given under that key; shown if the key is known to be harmless.
+        value: the value of this key; shown if the key is known to be harmless.
         expected: as in `ConfigurationError`.
     """
     name = _KEY.match(key)
@@ -121,7 +121,7 @@ def refused(key: str, value: object, expected: str) -> ConfigurationError:
 
 
 def safe_reason(reason: str, configuration: Mapping[str, Any]) -> str | None:
-    """Return what librdkafka says about a configuration; None if it repeats part of a secret."""
+    """Return librdkafka's reason for a refusal; None if it repeats part of a secret."""
     parts = {reason[at : at + _PART] for at in range(len(reason) - _PART + 1)}
     for key, value in configuration.items():
         if shown(key, value) is not HIDDEN:

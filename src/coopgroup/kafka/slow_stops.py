@@ -1,8 +1,8 @@
-"""Stops that go on after `on_revoke` has returned, and how long each may take.
+"""Stops that continue after `on_revoke` has returned, and how long each may take.
 
-Rules of this file: a stop has an end. An application that forgets to say that it has stopped would
-else keep partitions for ever on which nobody works. And each stop is one of its own: a word about
-an earlier one says nothing about a later one of the same partitions.
+Rules of this file: each stop has a time limit. Otherwise an application that forgets to finish a
+stop would keep partitions for ever without consuming them. Each stop has its own number, so that
+finishing an earlier stop does not finish a later stop of the same partitions.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["PutOff", "SlowStops"]
 
-# The share of its time after which a stop is worth a warning.
+# Share of the time limit after which a stop is worth a warning.
 _WARN_SHARE: Final = 0.5
 
 
 @frozen(kw_only=True)
 class PutOff:
-    """What one call of `revoke_later` has put off, for `finish_revoke`.
+    """The partitions put off by one call of `revoke_later`, for `finish_revoke`.
 
     Attributes:
-        number: of the stop; each run of `on_revoke` has another one.
-        resources: what was put off.
+        number: number of the stop; each run of `on_revoke` has its own.
+        resources: the partitions put off.
     """
 
     number: int
@@ -47,10 +47,10 @@ class _Stop:
 
 @define(eq=False)
 class SlowStops:
-    """The stops under way; only the application's thread changes them.
+    """The stops in progress; only the application's thread changes them.
 
     Attributes:
-        resources: all that is being stopped.
+        resources: all partitions being stopped.
     """
 
     resources: ResourceSet = field(default=EMPTY, init=False)
@@ -58,40 +58,40 @@ class SlowStops:
     _number: int = field(default=0, init=False)
 
     def put_off(self, resources: ResourceSet) -> PutOff:
-        """What is to be remembered of the stop that comes next."""
+        """Return the token for the next stop."""
         return PutOff(number=self._number + 1, resources=resources)
 
     def begin(self, resources: ResourceSet, began_s: float) -> None:
-        """Begin the next stop, of nothing where nothing was put off."""
+        """Begin the next stop; without resources, only advance the number."""
         self._number += 1
         if resources:
             stop = _Stop(number=self._number, began_s=began_s, resources=resources)
             self._set((*self._stops, stop))
 
     def end(self, resources: ResourceSet) -> None:
-        """Forget what is given up or lost."""
+        """Forget resources that are given up or lost."""
         if resources & self.resources:
             self._set(attrs.evolve(one, resources=one.resources - resources) for one in self._stops)
 
     def still_of(self, put_off: PutOff) -> ResourceSet:
-        """What of it is still being stopped, in the same stop."""
+        """Return the resources of a token that are still being stopped in the same stop."""
         same = [one.resources for one in self._stops if one.number == put_off.number]
         return put_off.resources & same[0] if same else EMPTY
 
     def parts(self, resources: ResourceSet) -> tuple[tuple[float, ResourceSet], ...]:
-        """Some of what is being stopped, by the time at which its stop began."""
+        """Return the given resources that are being stopped, grouped by start time."""
         parts = ((one.began_s, one.resources & resources) for one in self._stops)
         return tuple(one for one in parts if one[1])
 
     def due_at_s(self, limit_s: float) -> float:
-        """When `take_long` or `overdue` has something next; infinite for never."""
+        """Return when `take_long` or `overdue` has a result next; infinite if never."""
         ends = (
             one.began_s + limit_s * (1.0 if one.is_warned else _WARN_SHARE) for one in self._stops
         )
         return min(ends, default=math.inf)
 
     def take_long(self, now_s: float, limit_s: float) -> ResourceSet:
-        """What takes so long that it is worth a warning; each once."""
+        """Return the resources whose stop takes long enough for a warning, each only once."""
         long = {one.number for one in self._stops if one.began_s + limit_s * _WARN_SHARE <= now_s}
         fresh = [one.resources for one in self._stops if one.number in long and not one.is_warned]
         self._set(
@@ -100,7 +100,7 @@ class SlowStops:
         return _all(iter(fresh))
 
     def overdue(self, now_s: float, limit_s: float) -> ResourceSet:
-        """What has had all the time that a stop may take."""
+        """Return the resources whose stop has exceeded its time limit."""
         return _all(one.resources for one in self._stops if one.began_s + limit_s <= now_s)
 
     def _set(self, stops: Iterator[_Stop] | tuple[_Stop, ...]) -> None:

@@ -1,16 +1,17 @@
-"""Where newly assigned partitions begin: at the committed offset, else as `auto.offset.reset` says.
+"""Where newly assigned partitions begin: the committed offset, else `auto.offset.reset`.
 
-librdkafka gets explicit offsets only, for its own look-up is lost when the coordinator moves
+librdkafka gets explicit offsets only, because its own look-up is lost when the coordinator moves
 (`offset_lookup`).
 
-Theory of operation. The group's thread asks when it hears of the assignment, all partitions in one
-request, so that the answer is often there before the application polls. The application's thread
-takes what was found. A partition without an answer waits; all others flow. The group's thread asks
-again, for the application may be busy with records of other partitions.
+Theory of operation. When the group's thread gets the assignment, it asks for the offsets of all
+partitions in one request. So the answer is often there before the application polls. The
+application's thread takes the found offsets. A partition without an answer waits, while records of
+other partitions flow. The group's thread repeats the question, because the application may be busy
+with records of other partitions.
 
 Rules of this file: an offset counts only if it was asked for after the partition was assigned, and
-after each commit of the partition that this consumer has under way. An older one would repeat
-records that the earlier owner has committed.
+after all commits of this consumer in progress for it. An older offset would repeat records that the
+earlier owner has committed.
 """
 
 from __future__ import annotations
@@ -45,39 +46,39 @@ if TYPE_CHECKING:
 __all__ = ["StartingOffsets", "names_no_offset"]
 
 _RESET_TO: Final = {"earliest": OFFSET_BEGINNING, "latest": OFFSET_END}
-# The words of librdkafka.
+# librdkafka's message.
 _NO_OFFSET: Final = "no previously committed offset available: Local: No offset stored"
 _WARN_AFTER_S: Final = 5.0
 
 
 def names_no_offset(partition: TopicPartition) -> bool:
-    """Whether a partition is to begin at its committed offset."""
+    """Return whether a partition is to begin at its committed offset."""
     return partition.offset in (OFFSET_INVALID, OFFSET_STORED)
 
 
 @define(eq=False)
 class StartingOffsets:
-    """Finds out where the partitions of one consumer begin.
+    """Finds the starting offsets of one consumer's partitions.
 
     Attributes:
         lookup: asks the coordinator.
-        reset: "earliest", "latest" or "error": where a partition without commit begins.
-        warn: takes an event and its fields, for what takes long.
+        reset: "earliest", "latest" or "error": where a partition without a commit begins.
+        warn: called with an event and its fields if a look-up takes long.
     """
 
     lookup: OffsetLookup
     reset: str
     warn: Callable[..., None]
-    # Partitions whose refusal the application has heard; it hears of each once.
+    # Partitions whose refusal was reported to the application, each once.
     _refused: set[Partition] = field(factory=set, init=False)
 
     # --- the group's thread ----------------------------------------------------------------------
 
     def pause_s(self) -> float:
-        """Ask again where it is time, and warn of partitions that wait long.
+        """Repeat questions that are due, and warn of partitions that wait long.
 
         Returns:
-            After how many seconds to call again; infinite for never.
+            Seconds until the next call; infinite if no call is needed.
         """
         if self.lookup.is_idle:
             return math.inf
@@ -89,9 +90,9 @@ class StartingOffsets:
         return max(0.0, at_s - now_s())
 
     def hear(self, notice: Notice) -> None:
-        """Ask for offsets of partitions that are granted; forget those of partitions that are lost.
+        """Ask for the offsets of granted partitions; forget the offsets of lost ones.
 
-        What an earlier assignment has asked for does not count for a new one.
+        Answers to an earlier assignment do not count for a new one.
         """
         match notice:
             case GrantResources():
@@ -102,31 +103,31 @@ class StartingOffsets:
                 pass
 
     def forget_all(self) -> None:
-        """Forget everything: the group is left."""
+        """Forget all partitions, because the group is left."""
         self.lookup.drop_all()
 
     # --- the application's thread ----------------------------------------------------------------
 
     def want(self, partitions: Iterable[Partition]) -> None:
-        """Have partitions begin at their committed offsets, which may be known already."""
+        """Begin partitions at their committed offsets, which may be known already."""
         wanted = tuple(partitions)
         self._refused.difference_update(wanted)
         self.lookup.want(wanted)
 
     def drop(self, partitions: Iterable[Partition]) -> None:
-        """Forget partitions that begin elsewhere, or are given up."""
+        """Forget partitions that begin at another offset, or are given up."""
         if not self.lookup.is_idle:
             self.lookup.drop(partitions)
 
     def take(
         self, waiting: Iterable[Partition]
     ) -> tuple[list[TopicPartition], dict[Partition, Message]]:
-        """Take what was found out about partitions that wait.
+        """Take the answers for waiting partitions.
 
         Returns:
-            Partitions to begin with, each with an explicit offset; and events for the application
-            by partition. A partition with an event of the code `_AUTO_OFFSET_RESET` does not begin
-            at all; the others go on waiting.
+            Partitions to begin, each with an explicit offset; and events for the application by
+            partition. A partition with an event of the code `_AUTO_OFFSET_RESET` does not begin;
+            partitions with other events keep waiting.
         """
         begin: list[TopicPartition] = []
         events: dict[Partition, Message] = {}

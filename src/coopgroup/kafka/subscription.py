@@ -1,7 +1,7 @@
-"""Into the group and out of it.
+"""Enter and leave the group.
 
-What an application subscribes to is watched from then on (`watching`), and reaches the group as
-soon as its topics are known.
+The topics of a subscription are watched from then on (`watching`). They reach the group as soon as
+they are known.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ __all__ = ["Subscription", "read_topics"]
 
 _LEAVE_TIMEOUT_S: Final = 5.0
 _STEP_S: Final = 0.01
-_SHOWN_MAX: Final = 100  # characters of a name or a pattern that an error shows
+_SHOWN_MAX: Final = 100  # characters of a name or pattern shown in an error
 
 
 @define(eq=False)
 class Subscription:
-    """The consumer's wish to be in the group.
+    """The application's subscription, and whether it is in the group.
 
     Attributes:
         driver: the group.
-        watcher: looks for topics.
-        notices: calls back.
-        committing: commits by the clock while there is a subscription.
+        watcher: watches topics.
+        notices: makes callbacks.
+        committing: commits periodically while there is a subscription.
     """
 
     driver: GroupDriver
@@ -57,9 +57,9 @@ class Subscription:
         """Subscribe, in place of an earlier subscription.
 
         Raises:
-            KafkaException: no topic, a name that no topic can have, a pattern that is none, or
-                the group could not be left before.
-            TypeError: no list of names.
+            KafkaException: the list is empty, a name or a pattern is invalid, or the group could
+                not be left before.
+            TypeError: not a list of names.
         """
         wish = _read_wish(topics)
         self._leave_behind()
@@ -72,15 +72,15 @@ class Subscription:
         self.watcher.watch(wish)
 
     def leave(self, reason: str, *, for_good: bool) -> None:
-        """Give up everything and leave the group.
+        """Give up all partitions and leave the group.
 
         Args:
             reason: for logs and for the broker.
-            for_good: whether a member that is kept beyond its process ends, too; one that has
-                handed over always does.
+            for_good: whether to end an identity that is kept after the process, too; a member that
+                has handed over always ends it.
 
         Raises:
-            Exception: what a callback raised; the group is left all the same.
+            Exception: raised by a callback; the group is left nevertheless.
         """
         self.watcher.watch(None)
         self._wish = None
@@ -93,7 +93,7 @@ class Subscription:
             self._wait_left()
 
     def hand_over(self) -> None:
-        """Subscribe to nothing while holding everything: the group takes over by rounds."""
+        """Subscribe to nothing but keep all partitions: the group takes them over in rounds."""
         if self._wish is None:
             return
         self.watcher.watch(None)
@@ -102,7 +102,7 @@ class Subscription:
         self.driver.post(SubscriptionChanged(topics=()))
 
     def _leave_behind(self) -> None:
-        """End what an earlier subscription left: a member that failed, or that still leaves."""
+        """End an earlier member that has failed or is still leaving."""
         if self.driver.member.state is MemberState.FAILED:
             self.leave("subscribed anew", for_good=False)
         elif self.driver.member.state is MemberState.LEAVING and not self._wait_left():
@@ -119,13 +119,13 @@ class Subscription:
 
 
 def read_topics(topics: list[str]) -> TopicWish:
-    """Read what is to be subscribed to: names, and patterns that begin with ^.
+    """Read the topics to subscribe to: names, and patterns that begin with ^.
 
-    Kafka's rule for names is applied at once: a topic that breaks it would be waited for in vain,
-    and the group's own messages have no room for a name of any length.
+    Names are checked immediately. A topic with an invalid name would never appear, and the group's
+    messages limit the length of a name.
 
     Raises:
-        ConfigurationError: a name that no topic can have, or a pattern that is none.
+        ConfigurationError: a name or a pattern is invalid.
     """
     for topic in topics:
         _check_topic(topic)

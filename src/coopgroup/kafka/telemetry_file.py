@@ -1,13 +1,13 @@
-"""The file of a member's telemetry, written on a thread of its own.
+"""The file of a member's telemetry, written on a separate thread.
 
-The group's thread sends the heartbeats. A disk that is full, slow or hung may cost records of
-telemetry, never the session. So `put` only adds to a bounded queue, and a writer thread does all
-work on the file.
+The group's thread sends the heartbeats. A disk that is full, slow or hung may cost telemetry
+records, never the session. So `put` only adds to a bounded queue, and a writer thread does all work
+on the file.
 
 Rules of this file: `put` never waits for the disk. A record is written as a whole line or counted
-as dropped, and drops are logged. An error of the disk never ends the writer: it tries again until
-there is room. Several members may append to one file, so the writer looks before each line whether
-another process has rotated the file.
+as dropped, and drops are logged. A disk error never ends the writer: it tries again until there is
+room. Several members may append to one file. So before each line, the writer checks whether another
+process has rotated the file.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ if TYPE_CHECKING:
 
 __all__ = ["FileLimits", "TelemetryFile"]
 
-_MODE: Final = 0o666  # narrowed by the umask, as for every file of the application
+_MODE: Final = 0o666  # narrowed by the umask, as for other files of the application
 _RETRY_S: Final = 0.1
 _RETRY_S_MAX: Final = 5.0
 _ROTATE_AGAIN_S: Final = 60.0
 # `_partial` for a torn line that cannot be continued.
 _TORN: Final = (1, -1)
-# How long a consumer that closes waits for the disk.
+# How long a closing consumer waits for the disk.
 _CLOSE_S: Final = 2.0
 
 
 @frozen(kw_only=True)
 class FileLimits:
-    """Bounds of a telemetry file.
+    """Limits of a telemetry file.
 
     Attributes:
         max_bytes: size at which the file is rotated, in bytes; 0 for never.
-        backups: how many rotated files are kept: FILE.1 is the newest.
+        backups: number of rotated files to keep: FILE.1 is the newest.
         queue_records: how many records may wait for the disk; more are dropped.
     """
 
@@ -62,12 +62,12 @@ class FileLimits:
 
 @define(eq=False)
 class TelemetryFile:
-    """Appends records to a file, one JSON object a line.
+    """Appends records to a file, one JSON object per line.
 
     Attributes:
         path: the file.
-        limits: of its size and of the queue.
-        warn: gets an event and its fields; must not raise.
+        limits: limits of its size and of the queue.
+        warn: called with an event and its fields; must not raise.
     """
 
     path: Path
@@ -76,20 +76,20 @@ class TelemetryFile:
     _queue: queue.SimpleQueue[Envelope | threading.Event | None] = field(
         factory=queue.SimpleQueue, init=False
     )
-    # A signal handler may close the consumer while its thread is in here.
-    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # of the next four
+    # Reentrant: a signal handler may close the consumer while its thread holds the lock.
+    _lock: threading.RLock = field(factory=threading.RLock, init=False)  # guards the next four
     _thread: threading.Thread | None = field(default=None, init=False)
     _closed: bool = field(default=False, init=False)
     _dropped: int = field(default=0, init=False)
     _closing: threading.Event = field(factory=threading.Event, init=False)
     _home_pid: int = field(factory=os.getpid, init=False)
-    # The rest belongs to the writer.
+    # Only the writer uses the rest.
     _descriptor: int | None = field(default=None, init=False)
     _rotates: bool = field(default=False, init=False)
     _rotate_at_s: float = field(default=0.0, init=False)
     # Records dropped before the disk began to refuse; None while it accepts.
     _dropped_before: int | None = field(default=None, init=False)
-    # How much of a line is in the file, and the size of the file after that.
+    # Bytes of a torn line in the file, and the file's size after them.
     _partial: tuple[int, int] = field(default=(0, 0), init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -99,18 +99,18 @@ class TelemetryFile:
             OSError: the file cannot be opened for writing.
         """
         if self.path.is_symlink() and self.path.is_file():
-            self.path = self.path.resolve()  # else a rotation would rename the link
+            self.path = self.path.resolve()  # otherwise a rotation would rename the link
         self._open()
 
     @property
     def dropped(self) -> int:
-        """Records that were not written, since the start."""
+        """Return the number of records that were not written since the start."""
         return self._dropped
 
     # --- any thread ------------------------------------------------------------------------------
 
     def put(self, envelope: Envelope) -> None:
-        """Have a record written; it is dropped if too many wait."""
+        """Queue a record for the writer; drop it if too many records wait."""
         if os.getpid() != self._home_pid:  # a forked child has no writer
             return
         with self._lock:
@@ -188,7 +188,7 @@ class TelemetryFile:
             self.warn("telemetry_dropped", path=str(self.path), records=self._dropped)
 
     def _write(self, line: bytes) -> None:
-        """Append a line; try again for as long as the disk refuses and the file is not closed."""
+        """Append a line; repeat while the disk refuses and the file is not closed."""
         pause_s = _RETRY_S
         while True:
             try:
@@ -220,7 +220,8 @@ class TelemetryFile:
         descriptor = self._prepare(len(line))
         written, size = self._partial
         if written and (not self._rotates or os.fstat(descriptor).st_size != size):
-            # Another member wrote behind the torn line. It stays torn until its end is written.
+            # Another member wrote after the torn line. The line stays torn until its end is
+            # written.
             self._partial = _TORN
             os.write(descriptor, b"\n")
             self._partial, written = (0, 0), 0
@@ -233,7 +234,7 @@ class TelemetryFile:
         self._partial = (0, 0)
 
     def _take_back(self) -> None:
-        """Cut a torn line off if nothing was written behind it."""
+        """Cut a torn line off unless another member wrote after it."""
         written, size = self._partial
         self._partial = (0, 0)
         descriptor = self._descriptor
@@ -275,7 +276,7 @@ class TelemetryFile:
         self._rotates = stat.S_ISREG(status.st_mode)
         self._partial = (0, 0)
         if self._rotates and status.st_size and not self._ends_with_a_line(status.st_size):
-            self._partial = _TORN  # by a process that was killed: begin a new line
+            self._partial = _TORN  # torn by a killed process: begin a new line
 
     def _ends_with_a_line(self, size: int) -> bool:
         try:
@@ -304,7 +305,7 @@ class TelemetryFile:
             if self._is_in_place():
                 self._shift()
         except BlockingIOError:
-            return  # another member rotates at this moment
+            return  # another member is rotating it
         except OSError as error:
             with suppress(OSError):  # other members may be able to rotate the file
                 fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,9 +1,9 @@
-"""Where a consumer's telemetry goes: structured log events, and a file if one is named.
+"""Write a consumer's telemetry: structured log events, and a file if configured.
 
-Events are logged through structlog onto the standard logger "coopgroup", so an application that
-configures nothing sees warnings only. The file gets one JSON object a line (`telemetry_file`).
+Events are logged through structlog to the standard logger "coopgroup", so an application that
+configures nothing sees warnings only. The file gets one JSON object per line (`telemetry_file`).
 
-Rule of this file: no lock is held while the application's code runs, a listener or a log handler.
+Rule of this file: no lock is held while the application's code runs (a listener or a log handler).
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ class TelemetrySink:
     Attributes:
         group_id: the group, bound to every event.
         file_path: file to append to, None for none.
-        listener: gets every envelope, on the thread that wrote it; None for nobody. What it raises
-            is logged.
+        listener: called with every envelope, on the writing thread; None for none. Its exceptions
+            are logged.
         hear: a part of the consumer that gets every record; it neither waits nor raises.
-        file_limits: of the file's size and of the records that wait for it.
+        file_limits: limits of the file's size and of the waiting records.
     """
 
     group_id: str
@@ -70,7 +70,7 @@ class TelemetrySink:
     hear: Callable[[Record], object] | None = field(default=None, init=False)
     _log: Any = field(init=False)
     _file: TelemetryFile | None = field(default=None, init=False)
-    # Rounds in a row that failed at the broker; only the group's thread writes about them.
+    # Consecutive rounds that failed at the broker; only the group's thread writes about them.
     _refusals: int = field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -91,7 +91,7 @@ class TelemetrySink:
             ) from None
 
     def write(self, record: Record, *, member_id: str, generation: int) -> None:
-        """Write one record, with the time of day and who wrote it."""
+        """Write one record, with the time of day and its member."""
         envelope = Envelope(
             at_ms=time.time_ns() // 1_000_000,
             group=self.group_id,
@@ -115,10 +115,9 @@ class TelemetrySink:
             self.warn("telemetry_listener_failed", error=repr(error))
 
     def warn(self, event: str, **fields: object) -> None:
-        """Log something that is no record of the group: an exception of a callback, say.
+        """Log an event that is not a record of the group, such as an exception of a callback.
 
-        It never raises: a log that cannot be written must cost neither member nor round, and there
-        is nobody left to tell.
+        This never raises: a log that cannot be written must cost neither member nor round.
         """
         with suppress(Exception):
             self._log.warning(event, **fields)
@@ -135,7 +134,7 @@ class TelemetrySink:
             self.warn("internal_error", error=repr(error))
 
     def close(self) -> None:
-        """Write the records that wait, and close the file; later records are logged only."""
+        """Write the waiting records, and close the file; later records are logged only."""
         if self._file is not None:
             self._file.close()
 
@@ -166,13 +165,14 @@ class TelemetrySink:
 
 
 def _is_worth_a_warning(refusals: int) -> bool:
-    """Whether so many refused rounds in a row are news: the 2nd, the 4th, the 8th and so on.
+    """Return whether to warn of a consecutive refused round: of the 2nd, 4th, 8th, ….
 
-    One is part of life, a row of them is a group that stands still; it may last for hours.
+    A single refused round is normal. Several in a row mean a group that makes no progress, perhaps
+    for hours.
     """
     return refusals > 1 and refusals.bit_count() == 1
 
 
 def _short(value: object) -> object:
-    """Counts instead of whole sets: a log line is for people."""
+    """Return the size instead of a whole set, to keep log lines short."""
     return len(value) if isinstance(value, ResourceSet) else value

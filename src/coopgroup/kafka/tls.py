@@ -1,7 +1,7 @@
-"""TLS of the connections of the group RPCs: librdkafka's ssl.* keys as a context of Python's TLS.
+"""TLS of the group's own connections: librdkafka's ssl.* keys as a Python TLS context.
 
-Rule of this file: certificates and keys are loaded here, once, so that a wrong file is an error of
-the constructor and not of some later reconnect.
+Rule of this file: certificates and keys are loaded here, once, so that a wrong file fails in the
+constructor and not in a later reconnect.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ __all__ = ["tls_context"]
 
 
 def tls_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
-    """Load what a configuration says about TLS.
+    """Load the TLS settings of a configuration.
 
     Args:
         configuration: the user's configuration in the keys of confluent_kafka.Consumer.
 
     Raises:
-        ConfigurationError: a value is wrong, or what it names cannot be loaded; it names the key.
+        ConfigurationError: a value is wrong, or its file cannot be loaded; the error names the key.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -48,7 +48,7 @@ def tls_context(configuration: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def _load(key: str, value: str, load: Callable[[], object]) -> None:
-    """Run a loader of Python's TLS and name the key in its error."""
+    """Run a loader of Python's TLS; its error names the key."""
     try:
         load()
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
@@ -83,9 +83,9 @@ def _load_certificate(context: ssl.SSLContext, configuration: Mapping[str, Any])
         raise refused("ssl.certificate.location", "", f"a value, as {key_key} has one")
     if not key:
         raise refused("ssl.key.location", "", f"a value, as {chain_key} has one")
-    # An empty password, not None: None would let OpenSSL ask at the terminal.
+    # An empty password: with None, OpenSSL would ask at the terminal.
     password = text(configuration.get("ssl.key.password"))
-    # Python's TLS reads files only; the folder can be read by this user alone.
+    # Python's TLS reads files only; only this user can read the folder.
     with tempfile.TemporaryDirectory(prefix="coopgroup-") as folder:
         chain_file = _as_file(chain, chain_key, Path(folder))
         key_file = _as_file(key, key_key, Path(folder))
@@ -93,7 +93,7 @@ def _load_certificate(context: ssl.SSLContext, configuration: Mapping[str, Any])
 
 
 def _one_of(configuration: Mapping[str, Any], pem_key: str, location_key: str) -> tuple[str, str]:
-    """Return the value that is given and its key; a PEM string wins, as in librdkafka."""
+    """Return the given value and its key; a PEM string takes precedence, as in librdkafka."""
     pem = text(configuration.get(pem_key))
     if pem:
         return pem, pem_key

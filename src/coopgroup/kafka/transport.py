@@ -1,25 +1,25 @@
 """Group RPCs to the brokers, from one background thread, without ever blocking the caller.
 
-Rules of this file: plain values go in (`coopgroup.model.group_api`), plain values come out, and
-each request gets exactly one outcome: an answer, or a `TransportFailure`. What an error code or a
-failure means, and whether to try again, is for the caller to say.
+Rules of this file: plain values go in (`coopgroup.model.group_api`), plain values come out. Each
+request gets exactly one outcome: an answer, or a `TransportFailure`. The caller decides what an
+error code or a failure means, and whether to try again.
 
 Theory of operation. A broker serves one request of a connection at a time, so a JoinGroup that
-waits for the group would hold up everything behind it. Therefore there are two lanes, each with a
-connection of its own to every broker it talks to:
+waits for the group would hold up all later requests. Therefore there are two lanes, each with its
+own connection to every broker:
 
 - JOIN: JoinGroup and SyncGroup, and heartbeats while neither waits;
-- COMMIT: OffsetCommit, FindCoordinator, LeaveGroup, and heartbeats while a join or sync waits:
-  whatever must go through meanwhile.
+- COMMIT: requests that must not wait for a join: OffsetCommit, FindCoordinator, LeaveGroup, and
+  heartbeats while a join or sync waits.
 
-The lanes are the caller's choice, request by request. Requests of one lane to one broker are sent
-and answered in order. An OffsetCommit keeps its connection until it has its answer, or its time is
-over, also if another request there times out: until then nobody can tell what became of it.
+The caller chooses the lane of each request. Requests of one lane to one broker are sent and
+answered in order. An OffsetCommit keeps its connection until its answer or its timeout, because
+its result is unknown until then. This holds even if another request on the connection times out.
 
-To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the other one.
+To end a join that waits, close its lane (`close_lane`) and send LeaveGroup on the COMMIT lane.
 
-The lease of a member counts from the SENDING of a heartbeat: read the monotonic clock before
-calling `send`, which is earlier than the moment the bytes leave and hence safe.
+The lease of a member counts from the SENDING of a heartbeat. Read the monotonic clock before
+calling `send`: this is earlier than the moment the bytes leave, and therefore safe.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Phase(enum.Enum):
 
 @frozen(kw_only=True)
 class _Job:
-    """A request as the caller gave it, with the time by which it must have an outcome."""
+    """A request of the caller, with the deadline for its outcome."""
 
     lane: Lane
     request: GroupRequest | Question
@@ -77,13 +77,13 @@ class _Job:
 
 @define(eq=False)
 class GroupTransport:
-    """Sends group requests and hands back their answers, on a thread of its own.
+    """Sends group requests and returns their answers, on a separate thread.
 
     Attributes:
         settings: how to reach the brokers, from `read_connection_settings`.
-        report: gets every exception that is raised inside, by `on_answer` above all, and a
-            `HandshakeError` for the first, second, fourth, … handshake in a row that failed; it
-            is called on the transport's thread and must not block.
+        report: called with every internal exception, mostly from `on_answer`, and with a
+            `HandshakeError` for the first, second, fourth, … consecutive failed handshake. It is
+            called on the transport's thread and must not block.
     """
 
     settings: ConnectionSettings
@@ -91,11 +91,11 @@ class GroupTransport:
     _net: NetworkSelector = field(init=False)
     _thread: threading.Thread | None = field(default=None, init=False)
     _phase: _Phase = field(default=_Phase.NEW, init=False)
-    # A signal handler may close the consumer while its thread is in `send`.
+    # Reentrant: a signal handler may close the consumer while its thread is in `send`.
     _lock: threading.RLock = field(factory=threading.RLock, init=False)
-    # What callers want done, in order; only the thread takes from it.
+    # The callers' orders, in sequence; only the thread takes from it.
     _inbox: deque[Callable[[], None]] = field(factory=deque, init=False)
-    # The rest belongs to the thread.
+    # Only the thread uses the rest.
     _channels: dict[tuple[Lane, str, int], Channel] = field(factory=dict, init=False)
     _known_brokers: tuple[Address, ...] = field(default=(), init=False)
     _brokers_read_at: float = field(default=0.0, init=False)
@@ -130,17 +130,17 @@ class GroupTransport:
         node: Coordinator | None,
         timeout_ms: int,
     ) -> None:
-        """Send a request and return at once.
+        """Send a request and return immediately.
 
         Args:
-            lane: the connection to take.
-            request: what to ask.
-            on_answer: called exactly once, on the transport's thread, with the answer or a
-                failure. It must be quick, for it holds up all other answers; what it raises is
-                given to `report`.
+            lane: the connection to use.
+            request: the request.
+            on_answer: called exactly once, on the transport's thread, with the answer or a failure.
+                It must be quick, because it delays all other answers. Its exceptions are given to
+                `report`.
             node: the group coordinator; None for FindCoordinator, which goes to any broker.
-            timeout_ms: time for the answer, connecting included. A coordinator lets a join and a
-                sync wait for others, which the caller allows for.
+            timeout_ms: time for the answer, connecting included. The caller adds the time for which
+                a coordinator holds a join or a sync.
 
         Raises:
             RuntimeError: the transport is not running.
@@ -158,12 +158,12 @@ class GroupTransport:
         self._enqueue(lambda: self._begin(job))
 
     def close_lane(self, lane: Lane) -> None:
-        """Close all connections of a lane; what waits there fails as disconnected.
+        """Close all connections of a lane; its pending requests fail as disconnected.
 
-        Only a FindCoordinator goes on with the next broker.
+        Only a FindCoordinator continues with the next broker.
 
-        The lane can be used again at once. A coordinator does not notice that a join's connection
-        is gone: the member stays in the group until it leaves or its session ends.
+        The lane can be used again immediately. A coordinator does not notice that a join's
+        connection is gone: the member stays in the group until it leaves or its session ends.
 
         Raises:
             RuntimeError: the transport is not running.
@@ -171,7 +171,7 @@ class GroupTransport:
         self._enqueue(lambda: self._close_lane(lane))
 
     def close(self, timeout_ms: int = 5_000) -> bool:
-        """Fail what is still waiting, close all connections and end the thread.
+        """Fail all pending requests, close all connections and end the thread.
 
         Args:
             timeout_ms: how long to wait for the thread.
@@ -188,7 +188,7 @@ class GroupTransport:
             was_open = self._phase is _Phase.OPEN
             self._phase = _Phase.CLOSED
             if was_open:
-                # Only now, or the thread could look at the phase too early and sleep again.
+                # Wake it only now, or the thread could check the phase too early and sleep again.
                 self._net.wakeup()
         if self._thread is None:
             return True
@@ -214,13 +214,13 @@ class GroupTransport:
             except Exception as error:  # noqa: BLE001 -- a dead thread would be a dead member
                 self._report(error)
                 self._restart()
-        # Nothing is added any more: what came before close() is still taken, then failed.
+        # Nothing is added now: earlier requests are taken, then failed.
         self._drain_inbox()
         self._drop_channels("the transport was closed")
         self._net.close()
 
     def _restart(self) -> None:
-        """Go on with a new loop; the old one's connections are lost."""
+        """Continue with a new loop; the old loop's connections are lost."""
         time.sleep(RESTART_PAUSE_S)
         with self._lock:
             broken, self._net = self._net, self._new_loop()
@@ -240,7 +240,7 @@ class GroupTransport:
                 self._report(error)
 
     def _report(self, error: BaseException) -> None:
-        with contextlib.suppress(Exception):  # there is nobody left to tell
+        with contextlib.suppress(Exception):  # the failure cannot be reported anywhere
             self.report(error)
 
     def _begin(self, job: _Job) -> None:
@@ -253,7 +253,7 @@ class GroupTransport:
 
     @contextlib.contextmanager
     def _failing(self, on_done: Callable[[Outcome], None]) -> Iterator[None]:
-        """Give a request that cannot even be begun its outcome, too."""
+        """Fail a request that cannot be begun."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 -- the request must have an outcome
@@ -279,12 +279,12 @@ class GroupTransport:
         )
 
     def _answer(self, job: _Job) -> Callable[[Outcome], None]:
-        """Return what turns an outcome, the first one, into the caller's answer."""
+        """Return a function that gives the caller the first outcome as the answer."""
         answered = False
 
         def answer(outcome: Outcome) -> None:
             nonlocal answered
-            if answered:  # by what was raised after the request was on its way
+            if answered:  # the exception came after the request was sent
                 return
             answered = True
             self._watch_handshakes(outcome)
@@ -296,7 +296,7 @@ class GroupTransport:
         return answer
 
     def _watch_handshakes(self, outcome: Outcome) -> None:
-        """Have somebody told of handshakes that fail: they are tried again without an end."""
+        """Report failed handshakes, because they are repeated without end."""
         if not isinstance(outcome, TransportFailure):
             self._failed_handshakes = 0
         elif outcome.kind is FailureKind.HANDSHAKE:
@@ -328,7 +328,7 @@ class GroupTransport:
     # --- look-up ---------------------------------------------------------------------------------
 
     def _candidates(self, lane: Lane) -> list[Address]:
-        """Return the brokers to ask, connected ones first, then another one first each time."""
+        """Return the brokers to ask, connected ones first; the order rotates with each call."""
         addresses = [*dict.fromkeys((*self._known_brokers, *self.settings.bootstrap_servers))]
         turn = self._look_ups % len(addresses)
         self._look_ups += 1
@@ -364,7 +364,7 @@ class GroupTransport:
         self._submit(job, address, min(now + share, job.deadline), on_done)
 
     def _learn_brokers(self, lane: Lane, address: Address) -> None:
-        """Read the list of brokers now and then, to survive the loss of all bootstrap brokers."""
+        """Read the list of brokers occasionally, to survive the loss of all bootstrap brokers."""
         now = time.monotonic()
         age_ms = (now - self._brokers_read_at) * 1000
         if self._brokers_read_at and age_ms < self.settings.metadata_max_age_ms:
@@ -392,7 +392,7 @@ def _by_address(item: tuple[tuple[Lane, str, int], Channel]) -> tuple[str, str, 
 
 
 def _read(request: GroupRequest | Question, outcome: Outcome) -> Outcome:
-    """Turn kafka-python's response into an answer; a broken one is a failure, not an exception."""
+    """Turn kafka-python's response into an answer, and a broken response into a failure."""
     if isinstance(outcome, TransportFailure):
         return outcome
     try:

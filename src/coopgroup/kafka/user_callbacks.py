@@ -1,15 +1,15 @@
-"""Callbacks of the configuration: what they raise, and how long they live.
+"""The callbacks of a configuration: their exceptions and their lifetime.
 
 A consumer that its application drops leaves the group when Python collects it (`dropping`). A
-callback is often a method of the object that owns the consumer. The threads of the group have
-callbacks, too: with a strong reference to such a method, they would keep its object, the consumer
-and its partitions for ever. So the consumer alone keeps its callbacks (`keep_callbacks`), and
-everything else gets stand-ins that refer to them weakly.
+callback is often a method of the object that owns the consumer. The group's threads have callbacks,
+too. With a strong reference to such a method, they would keep its object, the consumer and its
+partitions for ever. So only the consumer keeps its callbacks (`keep_callbacks`), and all other
+parts get stand-ins that refer to them weakly.
 
-confluent_kafka 2.16 keeps what a callback raised until its call is over, but on Python 3.11 it can
-do so only with exceptions that are objects already. One that C code raised (`int("x")`), or
-Ctrl-C, is not yet, and comes out as a SystemError that says nothing of it. Passing through an
-`except` makes it an object.
+confluent_kafka 2.16 keeps an exception of a callback until its own call is over. On Python 3.11
+this works only with exceptions that exist as objects. An exception raised by C code (`int("x")`) or
+by Ctrl-C does not yet exist as an object, and becomes a SystemError without details. An `except`
+makes it an object.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ _LOGGER: Final = "logger"
 
 @define(eq=False)
 class KeptCallback:
-    """A callback or a logger of an application; whoever has this keeps it alive."""
+    """A callback or a logger of an application; a reference to this keeps it alive."""
 
     kept: Any = field(repr=False)
 
 
 @define(eq=False)
 class _StandIn:
-    """Calls a callback for as long as its consumer lives.
+    """Calls a callback while its consumer lives.
 
     Attributes:
-        key: of the configuration.
-        refers_to: the callback, weakly.
+        key: key of the configuration.
+        refers_to: a weak reference to the callback.
     """
 
     key: str
     refers_to: weakref.ref[KeptCallback] = field(repr=False)
 
     def __call__(self, *arguments: Any) -> Any:  # noqa: ANN401  (those of the callback)
-        """Make the call.
+        """Call the callback.
 
         Raises:
             RuntimeError: the consumer was collected.
@@ -57,7 +57,7 @@ class _StandIn:
         return self._callback()(*arguments)
 
     def log(self, *arguments: Any, **more: Any) -> None:  # noqa: ANN401  (those of a logger)
-        """Log a line of librdkafka; confluent_kafka asks a logger for nothing else."""
+        """Log a line of librdkafka; confluent_kafka calls no other method of a logger."""
         self._callback().log(*arguments, **more)
 
     def _callback(self) -> Any:  # noqa: ANN401  (of the application)
@@ -70,10 +70,11 @@ class _StandIn:
 def keep_callbacks(
     configuration: Mapping[str, Any],
 ) -> tuple[dict[str, Any], tuple[KeptCallback, ...]]:
-    """Put stand-ins in the place of callbacks.
+    """Replace callbacks by stand-ins.
 
     Args:
-        configuration: the user's; what cannot be called stays as it is, to be refused.
+        configuration: the user's configuration; values that are not callable stay unchanged, to be
+            refused later.
 
     Returns:
         The configuration with stand-ins, and the callbacks, for the consumer to keep.
@@ -88,7 +89,7 @@ def keep_callbacks(
 
 
 def with_plain_errors(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration of a client, its callbacks wrapped; what cannot be called stays as it is.
+    """Return a client's configuration with wrapped callbacks; values not callable stay unchanged.
 
     Args:
         configuration: keys of confluent_kafka.

@@ -1,7 +1,7 @@
 """Notices topics and partitions that appear or vanish.
 
-A member with patterns evaluates them anew; the member that led the last round compares the
-partitions that exist with those it assigned. Both ask for a round only where something changed.
+A member with patterns evaluates them again. The member that led the last round compares the
+existing partitions with those it assigned. Both request a round only after a change.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["TopicWatcher", "TopicWish"]
 
-# A subscribed topic that does not exist is looked for more often than the refresh interval.
+# A missing subscribed topic is looked up more often than the refresh interval.
 _MISSING_TOPIC_MS: Final = 5_000
 _RETRY_MS: Final = 1_000
 _STOP_TIMEOUT_S: Final = 2.0
-# Characters that names of topics may have, and the other printable ones of ASCII.
+# Characters of topic names, and the remaining printable ASCII characters.
 _POSIX_CLASSES: Final = {
     "alnum": "a-zA-Z0-9",
     "alpha": "a-zA-Z",
@@ -45,16 +45,16 @@ _POSIX_CLASSES: Final = {
 }
 _POSIX_CLASS: Final = re.compile(rf"\[:({'|'.join(_POSIX_CLASSES)}):\]")
 _ESCAPED: Final = re.compile(r"\\.", re.DOTALL)
-# A set begins with its bracket; a `]` right behind that belongs to it.
+# A set begins with its bracket; a `]` directly after the bracket belongs to the set.
 _ESCAPED_OR_SET: Final = re.compile(r"\\.|\[\^?\]?", re.DOTALL)
 
 
 @define(eq=False)
 class TopicWish:
-    """What an application subscribed to: names, and patterns that begin with ^.
+    """The topics of a subscription: names, and patterns that begin with ^.
 
     Raises:
-        ConfigurationError: a pattern is no regular expression.
+        ConfigurationError: a pattern is not a regular expression.
     """
 
     names: frozenset[str]
@@ -76,15 +76,15 @@ class TopicWish:
         return cls(names=names, patterns=tuple(patterns))
 
     def matching(self, existing: Iterable[str]) -> tuple[str, ...]:
-        """Names subscribed to, ascending: those given, and those that a pattern finds."""
+        """Return the subscribed names, ascending: given names and matches of patterns."""
         found = {one for one in existing for pattern in self.patterns if pattern.search(one)}
         return tuple(sorted(self.names | found))
 
 
 def _python_pattern(pattern: str) -> str:
-    """Write the character classes of POSIX, which librdkafka's patterns have, as Python's ranges.
+    """Replace POSIX character classes, which librdkafka's patterns have, by Python's ranges.
 
-    Python would take `[[:digit:]]` for the characters of `[:digt` before a `]`, and find nothing.
+    Python would read `[[:digit:]]` as the characters of `[:digt` before a `]`, and match nothing.
     """
     written: list[str] = []
     at, inside = 0, False
@@ -104,15 +104,15 @@ def _python_pattern(pattern: str) -> str:
 
 @define(eq=False)
 class TopicWatcher:
-    """Watches on a thread of its own.
+    """Watches topics on a separate thread.
 
     Attributes:
-        lookup: where to look.
-        leader: what this member assigned when it led.
-        leads: whether this member led the last round.
+        lookup: looks up topics and partitions.
+        leader: has the partitions that this member assigned when it led.
+        leads: returns whether this member led the last round.
         post: gives events to the driver, from any thread.
-        sink: for what went wrong.
-        refresh_ms: pace; -1 for never after the first time.
+        sink: logs failures.
+        refresh_ms: interval; -1 to look only once.
     """
 
     lookup: ClusterLookup
@@ -136,7 +136,7 @@ class TopicWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; one that is caught in a look-up is waited for, within bounds."""
+        """End the thread; wait for a look-up in progress, within bounds."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -145,14 +145,14 @@ class TopicWatcher:
             self._thread.join(_STOP_TIMEOUT_S)
 
     def finish(self, duty: Callable[[], None]) -> None:
-        """End the thread without waiting for it; the last that it does is a duty of the caller."""
+        """End the thread without waiting for it; its last action is the caller's duty."""
         with self._changed:
             self._last_duty = duty
             self._stopped = True
             self._changed.notify_all()
 
     def watch(self, wish: TopicWish | None) -> None:
-        """Watch for other topics from now on; None for none."""
+        """Watch other topics from now on; None to watch none."""
         with self._changed:
             self._wish = wish
             self._topics = None
@@ -171,10 +171,10 @@ class TopicWatcher:
         wish: TopicWish | None = None
         while True:
             with self._changed:
-                # Another wish came while the last one was looked for: its notice was missed.
+                # The subscription changed during the last look-up, which missed the notification.
                 if self._wish is not wish:
                     pause_ms = 0
-                # Patterns are looked up at once, the rest when its time has come.
+                # Look up patterns immediately, and names at their time.
                 urgent = self._wish is not None and self._topics is None
                 if not self._stopped and not (urgent and pause_ms == 0):
                     self._changed.wait(None if pause_ms < 0 else max(pause_ms, 1) / 1000)
@@ -184,7 +184,7 @@ class TopicWatcher:
             pause_ms = self._look(wish)
 
     def _look(self, wish: TopicWish | None) -> int:
-        """Look once; returns the pause until the next time in ms, -1 for until told."""
+        """Look once; return the pause until the next time in ms, -1 to wait for a notification."""
         if wish is None:
             return -1
         try:
@@ -207,12 +207,12 @@ class TopicWatcher:
                 self.post(SubscriptionChanged(topics=topics))
 
     def _compare(self) -> int:
-        """Ask for a round where other partitions exist now; the pause until the next time."""
+        """Request a round if the partitions have changed; return the pause until the next time."""
         seen = self.leader.seen
         found = self.lookup.metadata(seen.topics).resources
         if found != seen.partitions:
             if not self.leader.replace_seen(seen, found):
-                return _RETRY_MS  # a round was led meanwhile, perhaps with what was found here
+                return _RETRY_MS  # a round was led meanwhile, perhaps with these partitions
             self.post(RejoinRequested(reason="partitions changed"))
         if self.refresh_ms >= 0 and not set(seen.topics) <= set(found.names):
             return min(self.refresh_ms, _MISSING_TOPIC_MS)

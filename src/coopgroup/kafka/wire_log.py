@@ -1,13 +1,12 @@
-"""What kafka-python logs about our connections: for those who look for it, not for everybody.
+"""Filter kafka-python's log lines about coopgroup's connections.
 
-kafka-python logs every end of a connection as an error, our own regular close included, and each
-failed attempt to connect. What matters of that reaches the application as a result or in
-telemetry. So its lines about our connections, and only those, are kept back unless its logger is
-set to DEBUG. No logger's level or handler is touched, and an application's own use of kafka-python
-logs as ever.
+kafka-python logs every end of a connection as an error, even a regular close, and each failed
+attempt to connect. The application gets the relevant events as results or in telemetry. So the
+lines about coopgroup's connections are suppressed unless kafka-python's logger is set to DEBUG. No
+logger's level or handler is changed, and an application's own use of kafka-python logs as usual.
 
-At DEBUG, kafka-python logs the bytes and the messages of SASL, with passwords and tokens in them.
-In lines about our connections, bytes are replaced by their number and such messages by their name.
+At DEBUG, kafka-python logs the bytes and the messages of SASL, with passwords and tokens. In lines
+about coopgroup's connections, bytes are replaced by their number and such messages by their name.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ __all__ = ["THREAD_PREFIX", "keep_quiet_about_connections"]
 THREAD_PREFIX: Final = "coopgroup-transport-"
 """Begins the names of the threads whose connections are ours."""
 
-# Whatever thread of ours speaks to a broker.
+# Name prefix of coopgroup's threads, some of which speak to a broker.
 _OWN_THREADS: Final = "coopgroup-"
 _LOGGERS: Final = ("kafka.net.connection", "kafka.net.transport")
 _LOGGERS_OF_BYTES: Final = ("kafka.protocol.parser", *_LOGGERS)
@@ -29,7 +28,7 @@ _SECRET_MESSAGES: Final = ("SaslAuthenticate", "SaslBytes")
 
 
 def keep_quiet_about_connections() -> None:
-    """Keep back lines about our connections, and secrets; calling it again changes nothing."""
+    """Suppress lines about coopgroup's connections, and secrets; repeated calls change nothing."""
     for name in _LOGGERS_OF_BYTES:
         logging.getLogger(name).addFilter(_without_secrets)
     for name in _LOGGERS:
@@ -49,7 +48,7 @@ def _without_secrets(record: logging.LogRecord) -> bool:
 
 
 def _shown(argument: object) -> object:
-    """An argument of a log line, without what may be a password or a token."""
+    """Return an argument of a log line, without a possible password or token."""
     if isinstance(argument, bytes | bytearray | memoryview):
         return f"({len(argument)} bytes)"
     name = type(argument).__name__

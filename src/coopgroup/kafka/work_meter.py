@@ -1,14 +1,15 @@
 """`WorkMeter`: how fast the application works while there is work.
 
-The rate is records per second of work. A stretch of work is from one return of `poll` or `consume`
-with records to the first later call for which librdkafka has to be asked for more: all that was
-handed out by then is done, and nothing of it is counted record by record. It counts only where
-more records were there when it ended, or came sooner than the work had taken: a member that waits
-for records most of the time would only show how long its waits are, and one that just began has
-nothing to show yet. Time in which the group speaks, callbacks included, is no work. Stretches in
-which partitions were paused, resumed or skipped tell nothing: who does that works elsewhere.
+The rate is records per second of work. A stretch of work begins when `poll` or `consume` returns
+records. It ends at the first later call for which librdkafka has to be asked for more. All records
+handed out before that call are done, so the meter need not count each record.
 
-The rate is smoothed over some seconds of work, however long ago the work was.
+A stretch counts only if more records were waiting at its end, or arrived within the time that the
+work took. Otherwise the member mostly waits for records, and the rate would show its waits. A new
+member has no rate yet. Time in the group's code and in callbacks is not work. A stretch is ignored
+if partitions were paused, resumed or skipped in it, because the application then works elsewhere.
+
+The rate is smoothed over some seconds of work, no matter how long ago the work was.
 """
 
 from __future__ import annotations
@@ -26,32 +27,33 @@ _SAMPLE_S: Final = 0.25
 
 @define(eq=False)
 class WorkMeter:
-    """Measures the work of one application; only its thread calls, any may read the rate.
+    """Measures the work of one application; only its thread calls, any thread may read the rate.
 
     Attributes:
-        rate_per_s: records per second of work, None before there was enough of it.
+        rate_per_s: records per second of work; None before there was enough work.
     """
 
     rate_per_s: float | None = field(default=None, init=False)
-    # Work that is measured and not in the rate yet.
+    # Measured work that is not in the rate yet.
     _records: int = field(default=0, init=False)
     _seconds: float = field(default=0.0, init=False)
-    # Since when the application works, and on how many records at most; None while it waits.
+    # Start of the current work, and the maximum number of its records; None while the application
+    # waits.
     _since_s: float | None = field(default=None, init=False)
     _at_hand: int = field(default=0, init=False)
     _rearranged: int = field(default=0, init=False)
-    # The stretch of work that has just ended, and whether it is known to count.
+    # The last stretch of work, and whether it is known to count.
     _ended_s: float = field(default=0.0, init=False)
     _stretch: tuple[int, float] = field(default=(0, 0.0), init=False)
     _more_waited: bool = field(default=False, init=False)
 
     def pause(self, now_s: float, waiting: int, rearranged: int) -> None:
-        """The application asks for records that are not simply the next ones.
+        """Note that the application asks for records other than simply the next ones.
 
         Args:
             now_s: seconds on a monotonic clock.
-            waiting: records of those at hand that it did not get.
-            rearranged: how often those at hand were changed by something else than handing out.
+            waiting: available records that the application did not get.
+            rearranged: number of changes to the available records other than handing out.
         """
         self._stretch, self._more_waited, self._ended_s = (0, 0.0), waiting > 0, now_s
         if self._since_s is not None and rearranged == self._rearranged:
@@ -59,12 +61,12 @@ class WorkMeter:
         self._since_s = None
 
     def go_on(self, now_s: float, handed: int, waiting: int, rearranged: int) -> None:
-        """The application gets records, or learns that there are none.
+        """Note that the application gets records, or learns that there are none.
 
         Args:
             now_s: seconds on the same clock.
-            handed: how many it gets.
-            waiting: how many more are at hand, for it to get without asking again.
+            handed: number of records it gets.
+            waiting: number of further records it can get without another fetch.
             rearranged: as in `pause`.
         """
         if not handed:
