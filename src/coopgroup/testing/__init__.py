@@ -1,11 +1,11 @@
-"""Real Kafka brokers for tests: ours, and those of our users.
+"""Real Kafka brokers for tests, for this project and its users.
 
     from coopgroup.testing import KafkaCluster
 
     with KafkaCluster() as cluster:
         cluster.create_topic("orders", partitions=4)
 
-The pytest fixture is in `coopgroup.testing.plugin`; nothing here imports pytest.
+The pytest fixture is in `coopgroup.testing.plugin`. This package does not import pytest.
 """
 
 from coopgroup.testing.cluster import KafkaCluster

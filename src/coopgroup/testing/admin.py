@@ -1,10 +1,10 @@
 """Administration of a running test cluster through librdkafka.
 
-Only a group's coordinator is found over our own connections: librdkafka's AdminClient aborts the
-process when it meets a coordinator that stops (librdkafka#4605).
+The only exception is the search for a group coordinator, which uses our own connections.
+librdkafka's AdminClient aborts the process when a coordinator stops (librdkafka#4605).
 
-Every call makes a client of its own on the internal plaintext listener: a client that outlives the
-death of a broker would sit in its reconnect back-off when the broker is long up again.
+Every call creates a new client on the internal plaintext listener. An existing client would stay in
+its reconnect back-off for a while after its broker has come back.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ REQUEST_TIMEOUT_S: Final = 15.0
 PROBE_TIMEOUT_S: Final = 2.0
 POLL_INTERVAL_S: Final = 0.02
 COORDINATOR_TRY_MS: Final = 3_000
-SCRAM_ITERATIONS: Final = 4096  # the least that RFC 7677 allows: log-ins of tests should be quick
+SCRAM_ITERATIONS: Final = 4096  # the minimum of RFC 7677, because logins in tests should be quick
 
 
 def connect(bootstrap: str) -> AdminClient:
-    """A client that keeps quiet about brokers that are down and tries them again soon."""
+    """Return a client that does not log broken connections and reconnects soon."""
     return AdminClient(
         {
             "bootstrap.servers": bootstrap,
@@ -64,7 +64,7 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = REQUEST_T
     """Wait for a condition.
 
     Raises:
-        ClusterError: it does not hold after `timeout_s`.
+        ClusterError: the condition does not hold after `timeout_s`.
     """
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -74,7 +74,7 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float = REQUEST_T
 
 
 def sees_brokers(bootstrap: str, expected: frozenset[int]) -> bool:
-    """Whether the broker at an address answers and knows the expected brokers and a controller."""
+    """Return whether the broker at an address knows all expected brokers and a controller."""
     try:
         metadata = connect(bootstrap).list_topics(timeout=PROBE_TIMEOUT_S)
     except KafkaException:
@@ -89,7 +89,7 @@ def create_topic(
     replication: int,
     config: Mapping[str, str],
 ) -> None:
-    """Create a topic and wait until every address of `bootstraps` knows a leader for all of it.
+    """Create a topic and wait until every address of `bootstraps` knows all partition leaders.
 
     Raises:
         ClusterError: Kafka refused, or did not finish in time.
@@ -103,7 +103,7 @@ def create_topic(
 
 
 def add_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) -> None:
-    """Let a topic grow to `partitions`, and wait until every address knows.
+    """Increase the partitions of a topic to `partitions`, and wait until every address knows.
 
     Raises:
         ClusterError: Kafka refused, or did not finish in time.
@@ -128,7 +128,7 @@ def delete_topic(bootstraps: tuple[str, ...], name: str) -> None:
 
 
 def await_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) -> None:
-    """Wait until each address by itself knows leaders for `partitions` partitions.
+    """Wait until every single address knows leaders for `partitions` partitions.
 
     Raises:
         ClusterError: not in time.
@@ -142,9 +142,9 @@ def await_partitions(bootstraps: tuple[str, ...], name: str, partitions: int) ->
 
 
 def topics(client: AdminClient) -> ClusterMetadata:
-    """Metadata of all topics.
+    """Return the metadata of all topics.
 
-    Asked for by name, a topic would be created where `auto.create.topics.enable` is on.
+    A request with the name of a missing topic would create it if `auto.create.topics.enable` is on.
     """
     try:
         return client.list_topics(timeout=REQUEST_TIMEOUT_S)
@@ -153,27 +153,27 @@ def topics(client: AdminClient) -> ClusterMetadata:
 
 
 def is_absent(client: AdminClient, name: str) -> bool:
-    """Whether the broker of a client does not know a topic."""
+    """Return whether the broker of a client does not know a topic."""
     return name not in topics(client).topics
 
 
 def has_leaders(client: AdminClient, name: str, partitions: int) -> bool:
-    """Whether the broker of a client knows leaders for exactly that many partitions."""
+    """Return whether the broker of a client knows leaders for exactly `partitions` partitions."""
     return led_partitions(topics(client).topics.get(name)) == partitions
 
 
 def led_partitions(topic: TopicMetadata | None) -> int:
-    """How many partitions of a topic have a leader."""
+    """Return the number of partitions of a topic that have a leader."""
     if topic is None:
         return 0
     return sum(1 for partition in topic.partitions.values() if partition.leader >= 0)
 
 
 def partition_leader(bootstrap: str, topic: str, partition: int) -> int:
-    """Broker that leads a partition.
+    """Return the id of the broker that leads a partition.
 
     Raises:
-        ClusterError: there is no such partition, or it has no leader now.
+        ClusterError: the partition does not exist, or has no leader now.
     """
     known = topics(connect(bootstrap)).topics.get(topic)
     if known is None or partition not in known.partitions:
@@ -185,15 +185,15 @@ def partition_leader(bootstrap: str, topic: str, partition: int) -> int:
 
 
 def group_coordinator(bootstrap: str, group_id: str) -> int:
-    """Broker that coordinates a group, which need not exist.
+    """Return the id of the group coordinator of a group; the group need not exist.
 
     Raises:
-        ClusterError: the cluster names none in time.
+        ClusterError: the cluster does not name a coordinator in time.
     """
     settings = read_connection_settings({"bootstrap.servers": bootstrap, "client.id": "testing"})
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
-        # Short tries: a broker that was frozen or killed meanwhile must not take all the time.
+        # Short attempts, because a frozen or killed broker must not use up all the time.
         try:
             return find_coordinator(settings, group_id, COORDINATOR_TRY_MS).node_id
         except ConfigurationError as error:
@@ -213,13 +213,13 @@ def create_user(bootstrap: str, name: str, password: str) -> None:
         ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, SCRAM_ITERATIONS),
         password.encode(),
     )
-    client = connect(bootstrap)  # kept in a name: its futures fail when it is collected
+    client = connect(bootstrap)  # keep a reference: garbage collection fails its futures
     altered = client.alter_user_scram_credentials([credential])
     settle(altered[name], f"user {name!r} was not created")
 
 
 def settle(future: Any, complaint: str) -> Any:  # noqa: ANN401 - confluent_kafka leaves it open
-    """Result of an admin request.
+    """Return the result of an admin request.
 
     Raises:
         ClusterError: the request failed or timed out.
@@ -231,7 +231,7 @@ def settle(future: Any, complaint: str) -> Any:  # noqa: ANN401 - confluent_kafk
 
 
 def reason(error: Exception) -> str:
-    """One line of what librdkafka said."""
+    """Return librdkafka's error message as one line."""
     if isinstance(error, KafkaException):
         return str(error.args[0].str())
     return str(error) or "no answer in time"

@@ -1,10 +1,10 @@
-"""An archive of Kafka's loaded classes, which makes every later start of a broker cheaper.
+"""An archive of Kafka's loaded classes, which makes later broker starts faster.
 
-Java (JEP 350) can write at its exit what it has loaded and verified, and map that file at its next
-start. For a broker that means 1.2 s instead of 2.1 s, and 174 MB instead of 236 MB. The archive
-belongs to the paths of the jars and to one build of Java, both of which Java checks by itself: one
-that does not fit is ignored. So the archive is a gift, never a need: if it cannot be made, an
-empty file says so and brokers start without.
+At its exit, Java can save the classes that it has loaded and verified (JEP 350). The next start
+maps this file. A broker then starts in 1.2 s instead of 2.1 s, and needs 174 MB instead of 236 MB.
+The archive belongs to the paths of the jars and to one build of Java. Java checks both and ignores
+an archive that does not match. The archive is optional: if it cannot be made, an empty file is
+stored, and brokers start without an archive.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXIT_TIMEOUT_MS: Final = 60_000
 
 
 def archive_options(runtime: KafkaRuntime) -> tuple[str, ...]:
-    """Options of a Java that is to use the archive; none if there is no archive."""
+    """Return the Java options that use the archive, or an empty tuple without an archive."""
     path = archive_path(runtime)
     if not path.exists() or path.stat().st_size == 0:
         return ()
@@ -36,14 +36,14 @@ def archive_options(runtime: KafkaRuntime) -> tuple[str, ...]:
 
 
 def archive_path(runtime: KafkaRuntime) -> Path:
-    """Where the archive is kept: beside the jars, one for each Java that is installed."""
+    """Return the path of the archive beside the jars; each installed Java has its own."""
     java = Path(runtime.java).resolve()
     digest = hashlib.sha256(f"{java}:{java.stat().st_mtime_ns}".encode()).hexdigest()[:12]
     return runtime.folder / f"classes-{digest}.jsa"
 
 
 def ensure_class_archive(runtime: KafkaRuntime, java_options: tuple[str, ...]) -> None:
-    """Make the archive if nobody has tried yet; takes some 7 s then.
+    """Create the archive, unless an earlier attempt exists; takes about 7 s.
 
     Args:
         runtime: Kafka's jars.
@@ -52,14 +52,14 @@ def ensure_class_archive(runtime: KafkaRuntime, java_options: tuple[str, ...]) -
     final = archive_path(runtime)
     if final.exists():
         return
-    # A cache that may only be read, as on a build server, is no reason to fail.
+    # A read-only cache, as on a build server, is not an error.
     with contextlib.suppress(OSError), cache_lock(runtime.folder):
         if not final.exists():  # another process may have been first
             make_archive(runtime, java_options, final)
 
 
 def make_archive(runtime: KafkaRuntime, java_options: tuple[str, ...], final: Path) -> None:
-    """Train a broker of its own and publish what it leaves; called with the lock held."""
+    """Run a training broker and store its archive; the caller holds the lock."""
     folder = make_folder(None, 1)
     started = Started(runtime=runtime, folder=folder, reaper=Reaper(folder))
     made = folder / "classes.jsa"
@@ -75,10 +75,10 @@ def make_archive(runtime: KafkaRuntime, java_options: tuple[str, ...], final: Pa
 
 
 def train(started: Started, java_options: tuple[str, ...]) -> None:
-    """Run a broker through what every test needs, and let it end in good order.
+    """Let a broker load the classes for typical tests, and shut it down in order.
 
     Raises:
-        ClusterError: it did not come up, answer or end.
+        ClusterError: the broker did not start, answer or end.
     """
     broker = started.brokers[1]
     launch(started, broker, java_options)
@@ -91,10 +91,10 @@ def train(started: Started, java_options: tuple[str, ...]) -> None:
 
 
 def is_up_or_dead(broker: Broker) -> bool:
-    """Whether waiting for a broker is over.
+    """Return whether the broker is up.
 
     Raises:
-        ClusterError: it has ended.
+        ClusterError: the broker has ended.
     """
     if not broker.is_running:
         raise ClusterError("the training broker has ended")
@@ -104,8 +104,8 @@ def is_up_or_dead(broker: Broker) -> bool:
 
 
 def publish(made: Path, final: Path) -> None:
-    """Put the archive, or an empty file if there is none, in place by one rename."""
-    building = final.with_name(f"{final.name}.building")  # the lock is held: nobody else writes it
+    """Store the archive, or an empty file without an archive, with one rename."""
+    building = final.with_name(f"{final.name}.building")  # the lock excludes other writers
     if made.exists():
         shutil.copyfile(made, building)
     else:

@@ -1,4 +1,4 @@
-"""Making of X.509 certificates; imports `cryptography`, so only `certificates.py` imports this."""
+"""Create X.509 certificates. It imports `cryptography`, so only `certificates.py` imports it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Identity:
 
     @property
     def key_pem(self) -> bytes:
-        """The key, not encrypted, as PKCS#8 PEM: the only form that Kafka's PEM store reads."""
+        """The unencrypted key as PKCS#8 PEM, the only form that Kafka's PEM store reads."""
         return self.key.private_bytes(
             serialization.Encoding.PEM,
             serialization.PrivateFormat.PKCS8,
@@ -39,7 +39,7 @@ class Identity:
 
 
 def make_authority(name: str, validity: dt.timedelta) -> Identity:
-    """A self-signed certificate authority."""
+    """Return a self-signed certificate authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     usage = x509.KeyUsage(
         digital_signature=False,
@@ -67,7 +67,7 @@ def issue(
     *,
     addresses: tuple[IPv4Address | IPv6Address, ...],
 ) -> Identity:
-    """A certificate of the authority, for `name` as host name and for the addresses."""
+    """Return a certificate of the authority, for `name` as host name and for the addresses."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
     names = [x509.DNSName(name), *(x509.IPAddress(address) for address in addresses)]
@@ -75,7 +75,7 @@ def issue(
         draft(str(issuer), name, key.public_key(), validity)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        # Python 3.13 verifies strictly and asks for the link to the authority's key.
+        # Python 3.13 checks strictly and requires the id of the authority's key.
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()),
             critical=False,
@@ -87,7 +87,7 @@ def issue(
 def draft(
     issuer: str, subject: str, key: ec.EllipticCurvePublicKey, validity: dt.timedelta
 ) -> x509.CertificateBuilder:
-    """An unsigned certificate with names, key and dates."""
+    """Return an unsigned certificate with names, key and dates."""
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()

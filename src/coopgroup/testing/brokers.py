@@ -1,7 +1,7 @@
-"""Brokers of one started cluster: folders, settings, processes; no waiting and no network.
+"""Brokers of a started cluster: folders, settings and processes, without waiting or network.
 
-What is here exists from the start of a cluster to its stop. `cluster.py` decides when; this file
-knows how a broker is laid out on disk, launched and removed.
+The objects of this file exist from the start of a cluster to its stop. `cluster.py` decides when to
+act. This file knows the files of a broker, its launch and its removal.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ERROR_LENGTH_MAX: Final = 400
 
 @define(kw_only=True)
 class Broker:
-    """One broker: what stays the same over restarts, and its process, if any."""
+    """One broker: its permanent data, and its process, if any."""
 
     address: BrokerAddress
     folder: Path
@@ -59,7 +59,7 @@ class Broker:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has a living process, paused or not."""
+        """Whether its process exists, paused or not."""
         return self.process is not None and self.process.is_running
 
     @property
@@ -69,13 +69,13 @@ class Broker:
 
     @property
     def log_path(self) -> Path:
-        """File with what the broker logged, over all its starts."""
+        """Log file of the broker, over all its starts."""
         return self.folder / "broker.log"
 
 
 @define(kw_only=True)
 class Started:
-    """What exists between start and stop."""
+    """The folders and processes of a cluster between start and stop."""
 
     runtime: KafkaRuntime
     folder: Path
@@ -88,7 +88,8 @@ class Started:
     def remove(self) -> None:
         """Kill every broker and remove all data.
 
-        A forked child that ends runs the exit functions of its parent: the cluster is not its own.
+        A forked child runs its parent's exit functions when it ends, so this does nothing in a
+        child: it does not own the cluster.
         """
         if os.getpid() != self.owner_pid:
             return
@@ -102,11 +103,11 @@ class Started:
 def add_brokers(
     started: Started, count: int, security: Security | None, user_properties: Mapping[str, str]
 ) -> None:
-    """Give a cluster its brokers, each with ports, settings and formatted, empty data.
+    """Add brokers to a cluster, each with ports, settings and formatted, empty data.
 
     Args:
-        started: has no brokers yet.
-        count: how many; ids are from 1.
+        started: a cluster without brokers.
+        count: number of brokers; ids are from 1.
         security: how clients connect; None is plaintext.
         user_properties: checked settings of the user.
 
@@ -141,10 +142,10 @@ def add_brokers(
 
 
 def ensure_zookeeper(started: Started) -> None:
-    """Start the ZooKeeper of a release that needs one, and wait until it listens.
+    """Start ZooKeeper if the release needs it, and wait until it listens.
 
     Raises:
-        ClusterStartError: it did not come up.
+        ClusterStartError: ZooKeeper did not start.
     """
     if started.zookeeper_port is not None and started.zookeeper is None:
         started.zookeeper = launch_zookeeper(
@@ -153,10 +154,10 @@ def ensure_zookeeper(started: Started) -> None:
 
 
 def launch(started: Started, broker: Broker, java_options: tuple[str, ...]) -> None:
-    """Start the process of a broker that is down; it is not up yet on return.
+    """Start the process of a stopped broker; does not wait until it is up.
 
     Raises:
-        ClusterStartError: somebody else listens on one of its ports.
+        ClusterStartError: another program listens on one of its ports.
     """
     address = broker.address
     for port in (address.internal_port, address.client_port, address.controller_port):
@@ -172,7 +173,7 @@ def launch(started: Started, broker: Broker, java_options: tuple[str, ...]) -> N
 def broker_address(
     broker_id: int, internal_port: int, client_port: int, controller_port: int, security: str | None
 ) -> BrokerAddress:
-    """Address of a broker; without security, clients use the internal listener."""
+    """Return the address of a broker; without security, clients use the internal listener."""
     return BrokerAddress(
         broker_id=broker_id,
         internal_port=internal_port,
@@ -182,7 +183,7 @@ def broker_address(
 
 
 def format_storage(runtime: KafkaRuntime, log_dir: Path, cluster_id: str, node_id: int) -> None:
-    """Do what `kafka-storage format` does, without a Java start for each broker."""
+    """Do the same as `kafka-storage format`, without starting Java for each broker."""
     checkpoint = log_dir / runtime.release.checkpoint_path
     checkpoint.parent.mkdir(parents=True)
     shutil.copyfile(runtime.bootstrap_checkpoint, checkpoint)
@@ -196,14 +197,14 @@ def format_storage(runtime: KafkaRuntime, log_dir: Path, cluster_id: str, node_i
 
 
 def random_uuid() -> str:
-    """A random id in Kafka's form: 16 bytes as URL-safe base64, not beginning with a dash."""
+    """Return a random id in Kafka's form: 16 bytes as URL-safe base64, without a leading dash."""
     while (text := secrets.token_urlsafe(16)).startswith("-"):
         pass
     return text
 
 
 def start_error(broker: Broker, what: str) -> ClusterStartError:
-    """Error of a broker that did not come up, with the most telling line of its log."""
+    """Return an error for a broker that did not start, with the most useful line of its log."""
     lines = log_tail(broker.log_path)
     telling = [line for line in lines if "ERROR" in line or "Exception" in line or "Error" in line]
     said = (telling or lines[-1:] or ["it logged nothing"])[-1].strip()

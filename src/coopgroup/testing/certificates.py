@@ -1,6 +1,6 @@
 """A certificate authority, a server and a client certificate for one test cluster, as PEM files.
 
-Keys are P-256: made in a millisecond, where RSA would take half a second.
+Keys are P-256: their creation takes a millisecond, RSA would take half a second.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ def write_certificates(folder: Path) -> None:
     """Write `ca.pem`, `server.pem` (key and chain), `client.crt` and `client.key`.
 
     Args:
-        folder: made by this call.
+        folder: new folder, created by this call.
 
     Raises:
         ToolMissingError: the Python package `cryptography` is not installed.
     """
     if find_spec("cryptography") is None:
         raise ToolMissingError("the Python package cryptography", "pip install cryptography")
-    # Imported late: only clusters with TLS need it, and it is no dependency of coopgroup.
+    # Imported late: only clusters with TLS need it, and coopgroup does not depend on it.
     from coopgroup.testing import authority  # noqa: PLC0415
 
     folder.mkdir(mode=0o700)

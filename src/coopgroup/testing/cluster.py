@@ -5,11 +5,11 @@
         consumer = CooperativeConsumer(cluster.client_config() | {"group.id": "billing"})
         cluster.kill(cluster.group_coordinator("billing"))
 
-Rules of this file. A cluster is NEW (again) or STARTED; within it each broker is down, running or
-paused. Data and ports of a broker outlive its process, and go with `stop`. Nothing outlives this
-process: `stop` runs at exit, and the reaper (`reaper.py`) takes over when there is no exit to speak
-of. Every state change holds one lock; waits for a broker to come up do not, so that `stop` from
-another thread ends them.
+A cluster is NEW or STARTED, and becomes NEW again by `stop`. In a started cluster each broker is
+down, running or paused. Data and ports of a broker survive its process until `stop`. Brokers and
+data never survive this process: `stop` runs at exit, and the reaper (`reaper.py`) cleans up after a
+crash. Every state change holds one lock. The wait for a broker to start does not hold it, so that
+`stop` from another thread can end the wait.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ __all__ = ["KafkaCluster"]
 
 SCRAM_USER: Final = "coopgroup"
 READY_POLL_S: Final = 0.02
-# Quick start counts for more than peak throughput; a benchmark of the broker itself may differ.
+# Fast startup is more important than throughput; a benchmark of the broker itself may differ.
 JVM_OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class KafkaCluster:
     """One to three real Kafka brokers on loopback; start it with `with` or `start`.
 
-    Needs Java 17 or newer, and Maven the first time: the jars of Kafka 4.3.0 are then fetched into
-    the user's cache folder (`COOPGROUP_CACHE_DIR`, else `XDG_CACHE_HOME/coopgroup`). Brokers are
-    numbered from 1. With three, each is a KRaft controller too and any one may die; with two, only
-    broker 1 is, so the cluster outlives the death of broker 2 alone.
+    Needs Java 17 or newer, and Maven for the first start. Maven then downloads the jars of Kafka
+    4.3.0 into the user's cache folder (`COOPGROUP_CACHE_DIR`, else `XDG_CACHE_HOME/coopgroup`).
+    Brokers are numbered from 1. With three brokers, each is also a KRaft controller and any of
+    these may die. With two brokers, only broker 1 is a controller, so only broker 2 may die.
 
     All methods may be called from any thread.
 
@@ -74,11 +74,11 @@ class KafkaCluster:
         properties: further broker settings, as in `server.properties`.
         security: None for plaintext; `"SASL_SSL"` or `"SASL_PLAINTEXT"` with SCRAM-SHA-256;
             `"SSL"` with client certificates. TLS needs the package `cryptography`.
-        data_dir: folder in which the data folder is made; the RAM disk or the folder for temporary
-            files if None. The data folder is always removed in the end.
+        data_dir: parent of the data folder; None for the RAM disk or the folder for temporary
+            files. The data folder is always removed at the end.
         heap: maximum heap of each broker, as in `-Xmx`.
-        start_timeout_ms: how long brokers may take to come up.
-        jvm_options: options of each broker's Java, in place of those for a quick start.
+        start_timeout_ms: longest time for brokers to start.
+        jvm_options: options of each broker's Java, instead of the options for a fast startup.
         version: release of Kafka, from 2.5 on; releases before 3.3 run with a ZooKeeper.
 
     Raises:
@@ -130,17 +130,17 @@ class KafkaCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop the cluster, whatever happened."""
+        """Stop the cluster, also after an exception."""
         self.stop()
 
     def start(self) -> None:
         """Start every broker with empty data and wait until they form a cluster.
 
         Raises:
-            ClusterError: the cluster is started already.
-            ClusterStartError: a broker did not come up; nothing is left running.
+            ClusterError: the cluster is already started.
+            ClusterStartError: a broker did not start; all processes have been stopped.
             ToolMissingError: Java or Maven is not installed.
-            KafkaFetchError: Kafka's jars could not be fetched.
+            KafkaFetchError: Kafka's jars could not be downloaded.
         """
         with self._lock:
             if self._started is not None:
@@ -169,14 +169,14 @@ class KafkaCluster:
             started.remove()
 
     def wait_ready(self, timeout_ms: int | None = None) -> None:
-        """Wait until every broker that runs and is not paused knows all the others of them.
+        """Wait until every running, unpaused broker knows all such brokers.
 
         Args:
             timeout_ms: `start_timeout_ms` if None.
 
         Raises:
-            ClusterStartError: a broker ended, or the time is over.
-            ClusterError: the cluster is not started, or was stopped meanwhile.
+            ClusterStartError: a broker ended, or the timeout expired.
+            ClusterError: the cluster is not started, or was stopped during the wait.
         """
         limit_ms = self._start_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + limit_ms / 1000
@@ -207,7 +207,7 @@ class KafkaCluster:
 
     @property
     def running(self) -> tuple[int, ...]:
-        """Ids of the brokers that have a living process, paused ones among them."""
+        """Ids of the brokers with a process, including paused brokers."""
         with self._lock:
             if self._started is None:
                 return ()
@@ -216,31 +216,31 @@ class KafkaCluster:
             )
 
     def kill(self, broker: int) -> None:
-        """End a broker at once (SIGKILL); its data and ports stay for `start_broker`.
+        """Kill a broker immediately (SIGKILL); its data and ports stay for `start_broker`.
 
         Raises:
-            ConfigurationError: there is no such broker.
-            ClusterError: it does not run.
+            ConfigurationError: unknown broker.
+            ClusterError: the broker does not run.
         """
         with self._lock:
             self._running_process(broker).kill()
 
     def pause(self, broker: int) -> None:
-        """Freeze a broker (SIGSTOP): its connections stay open and nothing answers.
+        """Freeze a broker (SIGSTOP): its connections stay open, but it does not answer.
 
         Raises:
-            ConfigurationError: there is no such broker.
-            ClusterError: it does not run.
+            ConfigurationError: unknown broker.
+            ClusterError: the broker does not run.
         """
         with self._lock:
             self._running_process(broker).pause()
 
     def resume(self, broker: int) -> None:
-        """Let a frozen broker go on (SIGCONT).
+        """Resume a frozen broker (SIGCONT).
 
         Raises:
-            ConfigurationError: there is no such broker.
-            ClusterError: it does not run.
+            ConfigurationError: unknown broker.
+            ClusterError: the broker does not run.
         """
         with self._lock:
             self._running_process(broker).resume()
@@ -249,8 +249,8 @@ class KafkaCluster:
         """Shut a broker down as an operator would (SIGTERM); data and ports stay.
 
         Raises:
-            ConfigurationError: there is no such broker.
-            ClusterError: it does not run, or did not end within `timeout_ms`; it then still runs.
+            ConfigurationError: unknown broker.
+            ClusterError: the broker does not run, or still runs after `timeout_ms`.
         """
         with self._lock:
             process = self._running_process(broker)
@@ -258,36 +258,37 @@ class KafkaCluster:
             raise ClusterError(f"broker {broker} did not shut down within {timeout_ms} ms")
 
     def start_broker(self, broker: int) -> None:
-        """Start a broker that was killed or stopped, on its data and ports, and wait for it.
+        """Start a killed or stopped broker with its old data and ports, and wait for it.
 
         Raises:
-            ConfigurationError: there is no such broker.
-            ClusterError: it runs already.
-            ClusterStartError: it did not come up.
+            ConfigurationError: unknown broker.
+            ClusterError: the broker already runs.
+            ClusterStartError: the broker did not start.
         """
         with self._lock:
             if self._broker(broker).is_running:
                 raise ClusterError(f"broker {broker} runs already")
             if not self._release.is_kraft:
-                time.sleep(SESSION_TIMEOUT_MS / 1000)  # ZooKeeper still has its id until then
+                # until then ZooKeeper keeps the broker's old id
+                time.sleep(SESSION_TIMEOUT_MS / 1000)
             self._launch(broker)
         self.wait_ready()
 
     def pid(self, broker: int) -> int:
-        """Process id of a running broker.
+        """Return the process id of a running broker.
 
         Raises:
-            ConfigurationError: there is no such broker.
-            ClusterError: it does not run.
+            ConfigurationError: unknown broker.
+            ClusterError: the broker does not run.
         """
         with self._lock:
             return self._running_process(broker).pid
 
     def log(self, broker: int) -> str:
-        """The last lines that a broker logged, warnings and worse.
+        """Return the last lines of a broker's log, with warnings and errors only.
 
         Raises:
-            ConfigurationError: there is no such broker.
+            ConfigurationError: unknown broker.
             ClusterError: the cluster is not started.
         """
         with self._lock:
@@ -306,7 +307,7 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all brokers, as clients want them in `bootstrap.servers`.
+        """Addresses of all brokers, as in the client setting `bootstrap.servers`.
 
         Raises:
             ClusterError: the cluster is not started.
@@ -315,7 +316,7 @@ class KafkaCluster:
         return ",".join(broker.address.bootstrap for broker in brokers.values())
 
     def client_config(self) -> dict[str, str]:
-        """Configuration of a client, in the keys of confluent_kafka: address and security.
+        """Return the address and security of the cluster as settings of confluent_kafka.
 
         Raises:
             ClusterError: the cluster is not started.
@@ -346,7 +347,7 @@ class KafkaCluster:
         replication: int = 1,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; afterwards every answering broker knows leaders for all of it.
+        """Create a topic; afterwards every answering broker knows all partition leaders.
 
         Raises:
             ClusterError: Kafka refused or did not finish in time.
@@ -354,7 +355,7 @@ class KafkaCluster:
         admin.create_topic(self._answering_addresses(), name, partitions, replication, config or {})
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Let a topic grow to `partitions` partitions in all.
+        """Increase the partitions of a topic to `partitions`.
 
         Raises:
             ClusterError: Kafka refused or did not finish in time.
@@ -370,18 +371,18 @@ class KafkaCluster:
         admin.delete_topic(self._answering_addresses(), name)
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """Id of the broker that leads a partition.
+        """Return the id of the broker that leads a partition.
 
         Raises:
-            ClusterError: there is no such partition, or it has no leader now.
+            ClusterError: the partition does not exist, or has no leader now.
         """
         return admin.partition_leader(self._internal_bootstrap(), topic, partition)
 
     def group_coordinator(self, group_id: str) -> int:
-        """Id of the broker that is the group coordinator of a group, which need not exist.
+        """Return the id of the group coordinator of a group; the group need not exist.
 
         Raises:
-            ClusterError: the cluster names none in time.
+            ClusterError: the cluster does not name a coordinator in time.
         """
         return admin.group_coordinator(self._internal_bootstrap(), group_id)
 
@@ -392,16 +393,16 @@ class KafkaCluster:
 
         Args:
             name: name of its script, such as `kafka-consumer-groups`, or a Java class.
-            *arguments: its arguments; `--bootstrap-server` is added if they name no server.
-            stdin: what the tool reads.
-            timeout_ms: when to give up on it.
+            *arguments: its arguments; `--bootstrap-server` is added if they contain no server.
+            stdin: standard input of the tool.
+            timeout_ms: longest run time.
 
         Returns:
             The ended process: `stdout`, `stderr`, and `returncode` 0.
 
         Raises:
-            ConfigurationError: no such tool.
-            ToolError: it failed or took too long.
+            ConfigurationError: unknown tool.
+            ToolError: the tool failed or took too long.
         """
         runtime = self._require_started().runtime
         java_class = tool_class_of(name, runtime)
@@ -431,8 +432,8 @@ class KafkaCluster:
     # --- inside ---------------------------------------------------------------------------------
 
     def _prepare(self, runtime: KafkaRuntime) -> Started:
-        """Make folder, reaper, ports, certificates and formatted storage; nothing runs yet."""
-        if self._release.version == KAFKA_VERSION:  # others are started too seldom to be worth it
+        """Create folder, reaper, ports, certificates and formatted storage; no broker runs yet."""
+        if self._release.version == KAFKA_VERSION:  # older releases start too seldom to need it
             ensure_class_archive(runtime, (f"-Xmx{self._heap}", *self._jvm_options))
         folder = make_folder(self._data_dir, len(self._broker_ids))
         started = Started(runtime=runtime, folder=folder, reaper=Reaper(folder))
@@ -447,7 +448,7 @@ class KafkaCluster:
         return started
 
     def _launch(self, broker_id: int) -> None:
-        """Start the process of a broker that is down."""
+        """Start the process of a stopped broker."""
         started = self._require_started()
         archive = archive_options(started.runtime)
         java_options = (f"-Xmx{self._heap}", *self._jvm_options, *archive)
@@ -485,7 +486,7 @@ class KafkaCluster:
 
     def _require_alive(self, broker: Broker) -> None:
         if broker.process is not None and broker.process.exit_status is not None:
-            self._require_started()  # it ended because the cluster was stopped meanwhile
+            self._require_started()  # it ended because the cluster was stopped
             raise start_error(broker, f"ended with status {broker.process.exit_status}")
 
     def _is_ready(self, broker: Broker, expected: frozenset[int]) -> bool:

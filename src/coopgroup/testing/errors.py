@@ -8,11 +8,11 @@ __all__ = ["ClusterError", "ClusterStartError", "KafkaFetchError", "ToolError", 
 
 
 class ClusterError(CoopgroupError):
-    """The cluster cannot do what was asked, in the state it is in."""
+    """The cluster cannot do this in its current state."""
 
 
 class ClusterStartError(ClusterError):
-    """A broker did not come up; the last lines of its log are in the error's notes."""
+    """A broker did not start; the last lines of its log are in the error's notes."""
 
 
 class ToolError(ClusterError):
@@ -20,14 +20,14 @@ class ToolError(ClusterError):
 
 
 class KafkaFetchError(ClusterError):
-    """Kafka's jars could not be fetched or made ready."""
+    """Kafka's jars could not be downloaded or prepared."""
 
 
 class ToolMissingError(ClusterError):
     """A program or Python package that the test broker needs is not installed.
 
     Args:
-        tool: what is missing.
+        tool: name of the missing program or package.
         remedy: how to install it, as the end of the sentence "…; install it with …".
     """
 

@@ -1,14 +1,14 @@
-"""Kafka's jars: fetched once from Maven Central, then kept in a cache folder of the user.
+"""Kafka's jars: downloaded once from Maven Central, then kept in a cache folder of the user.
 
-Theory of operation. `fetch_kafka` names a folder after the Kafka version and the hash of
-`kafka-pom.xml`. If it is there, that is all. Otherwise, under a file lock that every process of
-this user takes, the jars are copied into a temporary sibling and the bootstrap checkpoint is made
-there, and one rename puts the folder in place: a folder with the final name is always complete,
-whatever was killed when.
+`fetch_kafka` derives a folder name from the Kafka version and the hash of `kafka-pom.xml`. If this
+folder exists, it is complete. Otherwise the process takes a file lock that all processes of this
+user share. It copies the jars into a temporary folder, creates the bootstrap checkpoint there, and
+renames the folder in one step. A killed process therefore never leaves an incomplete folder with
+the final name.
 
-The bootstrap checkpoint is what `kafka-storage format` writes for a new KRaft cluster: the feature
-levels (`group.version=1` among them, without which KIP-848 groups are refused). It names neither
-cluster nor node, so one copy serves every cluster and saves a Java start at each of them.
+The bootstrap checkpoint is the file that `kafka-storage format` writes for a new KRaft cluster. It
+contains the feature levels, among them `group.version=1`, without which KIP-848 groups are refused.
+It is the same for every cluster and node, so one copy saves a Java start for each cluster.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FORMAT_TIMEOUT_S = 60
 REASON_LENGTH_MAX = 300
 OTHER_LOG_BINDINGS = ("slf4j-log4j12-*.jar", "slf4j-reload4j-*.jar")
 
-# The storage tool wants a whole configuration; of this one only the roles matter to what it writes.
+# The storage tool requires a whole configuration, but only the roles affect its output.
 FORMAT_PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -51,7 +51,7 @@ log.dirs={log_dir}
 
 @frozen(kw_only=True)
 class KafkaRuntime:
-    """A Kafka ready to be started.
+    """A prepared Kafka.
 
     Attributes:
         java: path of the `java` program.
@@ -70,17 +70,17 @@ class KafkaRuntime:
 
     @property
     def bootstrap_checkpoint(self) -> Path:
-        """Snapshot with the feature levels that a new cluster begins with."""
+        """Snapshot with the initial feature levels of a new cluster."""
         return self.folder / "bootstrap.checkpoint"
 
 
 def fetch_kafka(version: str = KAFKA_VERSION) -> KafkaRuntime:
-    """Give the cached Kafka; fetch it first if it is not there.
+    """Return the cached Kafka; download it first if it is missing.
 
     Raises:
-        ConfigurationError: there is no such release.
-        ToolMissingError: no Java, or no Maven while the jars are not in the cache.
-        KafkaFetchError: Maven or the making of the bootstrap checkpoint failed.
+        ConfigurationError: unknown release.
+        ToolMissingError: Java is missing, or Maven is missing and the cache has no jars.
+        KafkaFetchError: Maven or the creation of the bootstrap checkpoint failed.
     """
     java = find_java()
     release = read_release(version)
@@ -98,14 +98,14 @@ def fetch_kafka(version: str = KAFKA_VERSION) -> KafkaRuntime:
 
 
 def kafka_runtime_path(release: KafkaRelease | None = None) -> Path:
-    """Folder of the jars: below COOPGROUP_CACHE_DIR, else XDG_CACHE_HOME, else ~/.cache."""
+    """Return the folder of the jars below COOPGROUP_CACHE_DIR, XDG_CACHE_HOME or ~/.cache."""
     release = release or read_release(KAFKA_VERSION)
     digest = hashlib.sha256(pom_of(release)).hexdigest()[:12]
     return cache_root() / f"kafka-{release.version}-{digest}"
 
 
 def cache_root() -> Path:
-    """Folder of everything that coopgroup keeps between runs."""
+    """Return the folder for all files that coopgroup keeps between runs."""
     own = os.environ.get("COOPGROUP_CACHE_DIR")
     if own:
         return Path(own).absolute()
@@ -116,12 +116,12 @@ def cache_root() -> Path:
 
 
 def pom_bytes() -> bytes:
-    """Text of the pom, which is package data, for the release of all tests that name none."""
+    """Return the packaged pom of the default release."""
     return resources.files("coopgroup.testing").joinpath("kafka-pom.xml").read_bytes()
 
 
 def pom_of(release: KafkaRelease) -> bytes:
-    """Text of the pom for a release."""
+    """Return the pom of a release."""
     text = pom_bytes().decode()
     for artifact, version in (
         ("kafka_2.13", release.version),
@@ -133,10 +133,10 @@ def pom_of(release: KafkaRelease) -> bytes:
 
 
 def find_java() -> str:
-    """Path of `java`: that of JAVA_HOME, else the first of the PATH.
+    """Return the path of `java` in JAVA_HOME, else on the PATH.
 
     Raises:
-        ToolMissingError: there is none.
+        ToolMissingError: Java is not installed.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -147,10 +147,10 @@ def find_java() -> str:
 
 
 def find_program(name: str, title: str, remedy: str) -> str:
-    """Path of a program of the PATH.
+    """Return the path of a program on the PATH.
 
     Raises:
-        ToolMissingError: it is not on the PATH.
+        ToolMissingError: the program is not on the PATH.
     """
     path = shutil.which(name)
     if path is None:
@@ -160,7 +160,7 @@ def find_program(name: str, title: str, remedy: str) -> str:
 
 @contextmanager
 def cache_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock that belongs to a cache folder; the kernel drops it with the process."""
+    """Hold the lock of a cache folder; the kernel releases it if the process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -168,13 +168,13 @@ def cache_lock(folder: Path) -> Iterator[None]:
 
 
 def build_runtime(runtime: KafkaRuntime, maven: str) -> None:
-    """Fetch the jars and make the bootstrap checkpoint; called with the lock held.
+    """Download the jars and create the bootstrap checkpoint; the caller holds the lock.
 
     Raises:
         KafkaFetchError: a program failed or took too long.
     """
     final = runtime.folder
-    # Whoever holds the lock is alone: what an earlier, killed build left behind may go.
+    # The lock excludes other builds, so these folders come from killed builds.
     for stale in sorted(final.parent.glob(f"{final.name}.building-*")):
         shutil.rmtree(stale, ignore_errors=True)
     building = Path(tempfile.mkdtemp(prefix=f"{final.name}.building-", dir=final.parent))
@@ -191,11 +191,11 @@ def build_runtime(runtime: KafkaRuntime, maven: str) -> None:
 def copy_jars(maven: str, folder: Path, release: KafkaRelease) -> None:
     """Let Maven copy the pom's dependencies into `folder/jars`.
 
-    Releases before 4.0 bring a binding of slf4j to log4j 1, which wants a configuration file and
-    would compete with the pom's own binding.
+    Releases before 4.0 contain a binding of slf4j to log4j 1, which requires a configuration file
+    and conflicts with the pom's own binding.
 
     Raises:
-        KafkaFetchError: Maven failed; the message has its reason.
+        KafkaFetchError: Maven failed; the message contains the reason.
     """
     pom = folder / "pom.xml"
     pom.write_bytes(pom_of(release))
@@ -211,10 +211,10 @@ def copy_jars(maven: str, folder: Path, release: KafkaRelease) -> None:
 
 
 def make_bootstrap_checkpoint(runtime: KafkaRuntime) -> None:
-    """Let Kafka's own StorageTool write `bootstrap.checkpoint`.
+    """Create `bootstrap.checkpoint` with Kafka's StorageTool.
 
     Raises:
-        KafkaFetchError: the tool failed; the message has its reason.
+        KafkaFetchError: the tool failed; the message contains the reason.
     """
     log_dir = runtime.folder / "formatted"
     properties = runtime.folder / "format.properties"
@@ -234,7 +234,8 @@ def run_step(command: list[str], complaint: str, timeout_s: float) -> None:
     """Run one program of the build.
 
     Raises:
-        KafkaFetchError: it failed or took too long; one line that begins with the complaint.
+        KafkaFetchError: it failed or took too long; the message is one line that begins with
+            the complaint.
     """
     try:
         done = subprocess.run(
@@ -256,7 +257,7 @@ def run_step(command: list[str], complaint: str, timeout_s: float) -> None:
 
 
 def telling_line(output: str) -> str:
-    """The first line of a program's output that names an error, else its last line."""
+    """Return the first line that names an error, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "ERROR" in line or "Exception" in line or "Error" in line]
     telling = (errors or lines[-1:] or ["no output"])[0]

@@ -13,7 +13,7 @@ __all__ = ["kafka_cluster"]
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[KafkaCluster]:
-    """One broker for the whole session, started when the first test asks for it.
+    """Provide one broker for the whole session, started when the first test needs it.
 
     Tests share it: give each its own topics and groups, and leave the broker running.
     """

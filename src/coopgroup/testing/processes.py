@@ -1,7 +1,7 @@
-"""Operating system side of a cluster: broker processes, the reaper's pipe, free ports, folders.
+"""The operating system's view of a cluster: broker processes, the reaper's pipe, ports, folders.
 
-A broker is started behind a gate, `read go && exec java …`: it waits until the reaper knows its
-process id. So there is no instant at which the owner could die and leave a broker behind.
+A broker starts as `read go && exec java …` and waits until the reaper knows its process id. If the
+owner dies at any moment, no broker is left behind.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from coopgroup.testing.errors import ClusterError
 
 __all__ = ["BrokerProcess", "Reaper", "free_ports", "is_listening", "log_tail", "make_folder"]
 
-# Below the range that Linux and macOS hand out to outgoing connections: a port of a broker that is
-# down for a moment must not be taken by a client's socket.
+# Below the range that Linux and macOS use for outgoing connections. Otherwise a client's socket
+# could take the port of a broker that is down for a moment.
 PORT_MIN = 20_000
 PORT_MAX = 32_000
 PORT_ATTEMPTS_MAX = 1_000
@@ -36,10 +36,10 @@ LOG_TAIL_LINES = 40
 
 
 class Reaper:
-    """The process that ends the brokers should this one die; see `reaper.py`.
+    """The process that ends the brokers if this process dies; see `reaper.py`.
 
     Args:
-        folder: the cluster's data folder, which goes with the brokers.
+        folder: the cluster's data folder, removed together with the brokers.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,16 +54,16 @@ class Reaper:
         _open_reapers.add(self)
 
     def watch(self, pid: int) -> None:
-        """Put a process under the reaper's watch.
+        """Let the reaper watch a process.
 
         Raises:
-            ClusterError: the reaper is gone.
+            ClusterError: the reaper has ended.
         """
         self._tell(f"+{pid}\n")
 
     def forget(self, pid: int) -> None:
-        """Take an ended process from the watch, before its id can be given to another one."""
-        with contextlib.suppress(ClusterError):  # a reaper that is gone will kill nobody
+        """Stop watching an ended process, before another process can get its id."""
+        with contextlib.suppress(ClusterError):  # an ended reaper cannot kill the wrong process
             self._tell(f"-{pid}\n")
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class Reaper:
         self._process.wait()
 
     def close_pipe(self) -> None:
-        """Close this process' end; in a forked child that is all there is to do."""
+        """Close this process's end of the pipe; a forked child does nothing else."""
         _open_reapers.discard(self)
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -104,8 +104,8 @@ class BrokerProcess:
 
     Args:
         command: program and arguments.
-        log_path: file that gets what the process prints; appended to.
-        reaper: is told of the process before it may begin.
+        log_path: output of the process is appended to this file.
+        reaper: learns of the process before Java starts.
     """
 
     def __init__(self, command: Sequence[str], log_path: Path, reaper: Reaper) -> None:
@@ -135,7 +135,7 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended; a paused process is running."""
+        """Whether the process has not ended; a paused process is running."""
         return self.exit_status is None
 
     @property
@@ -145,7 +145,7 @@ class BrokerProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """Status of an ended process, negative for a signal; None while it runs."""
+        """Status of an ended process, negative for a signal; None for a running process."""
         status = self._process.poll()
         if status is not None:
             self._reaper.forget(self.pid)
@@ -157,23 +157,23 @@ class BrokerProcess:
         self._is_stopped = True
 
     def resume(self) -> None:
-        """Let a frozen process go on (SIGCONT)."""
+        """Resume a frozen process (SIGCONT)."""
         self._process.send_signal(signal.SIGCONT)
         self._is_stopped = False
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), also when it is frozen, and wait until it is gone."""
+        """Kill the process (SIGKILL), even if it is frozen, and wait for its end."""
         self._process.kill()
         self._process.wait()
         self._reaper.forget(self.pid)
 
     def terminate(self, timeout_ms: int) -> bool:
-        """Ask it to shut down (SIGTERM) and wait.
+        """Ask the process to shut down (SIGTERM) and wait.
 
         Returns:
-            True when it has ended within `timeout_ms`; otherwise it still runs.
+            True if it ended within `timeout_ms`; otherwise it still runs.
         """
-        self.resume()  # a frozen process would not see the signal
+        self.resume()  # a frozen process would not handle the signal
         self._process.terminate()
         try:
             self._process.wait(timeout_ms / 1000)
@@ -183,14 +183,14 @@ class BrokerProcess:
         return True
 
     def _open_gate(self, word: str) -> None:
-        """Let the shell go on to Java with "go"; with nothing, it ends."""
+        """Let the shell start Java with "go", or end with an empty word."""
         if self._process.stdin is not None:
             with self._process.stdin as gate:
                 gate.write(word.encode())
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Ports of loopback on which nobody listens now.
+    """Return free ports of loopback.
 
     Raises:
         ClusterError: too few were found.
@@ -213,22 +213,22 @@ def free_ports(count: int) -> tuple[int, ...]:
 
 
 def is_listening(port: int) -> bool:
-    """Whether somebody accepts connections on a port of loopback."""
+    """Return whether a program accepts connections on a port of loopback."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def make_folder(parent: Path | None, broker_count: int) -> Path:
-    """Make the data folder of a cluster.
+    """Create the data folder of a cluster.
 
     Args:
-        parent: where to make it; None takes the RAM disk if that has 1 GiB for each broker, else
+        parent: parent folder; None for the RAM disk if it has 1 GiB for each broker, else for
             the folder for temporary files.
         broker_count: number of brokers.
 
     Raises:
-        ConfigurationError: the folder cannot be made in `parent`.
+        ConfigurationError: the folder cannot be created in `parent`.
     """
     if parent is None:
         parent = Path(tempfile.gettempdir())
@@ -242,7 +242,7 @@ def make_folder(parent: Path | None, broker_count: int) -> Path:
 
 
 def log_tail(path: Path) -> list[str]:
-    """Last lines of a log; none if there is no log."""
+    """Return the last lines of a log, or an empty list without a log."""
     if not path.exists():
         return []
     return path.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]

@@ -1,10 +1,10 @@
 """The `server.properties` of a test broker: values in, text out.
 
-Every broker of a cluster gets the same settings but for its id and ports. Listeners:
+Brokers of a cluster differ only in id and ports. Listeners:
 
-- INTERNAL: plaintext on loopback; brokers, Kafka's tools and the cluster's own administration use
-  it, and so do clients if no security was asked for.
-- CLIENT: only with security; what `bootstrap_servers` and `client_config` then point at.
+- INTERNAL: plaintext on loopback; for brokers, Kafka's tools and the cluster's administration. If
+  no security is configured, clients use it, too.
+- CLIENT: only with security; `bootstrap_servers` and `client_config` then refer to it.
 - CONTROLLER: the KRaft quorum.
 """
 
@@ -37,7 +37,7 @@ Security = Literal["SASL_PLAINTEXT", "SASL_SSL", "SSL"]
 
 SECURITY_NAMES: tuple[str, ...] = get_args(Security)
 
-# What the cluster itself decides. Overriding one of these would break start, stop or admin access.
+# Settings of the cluster itself. A different value would break start, stop or admin access.
 OWN_PROPERTIES = frozenset(
     {
         "advertised.listeners",
@@ -61,12 +61,12 @@ OWN_PROPERTIES = frozenset(
 
 @frozen(kw_only=True)
 class BrokerAddress:
-    """Id and loopback ports of one broker, which it keeps over restarts.
+    """Id and loopback ports of one broker, constant over restarts.
 
     Attributes:
         broker_id: from 1.
         internal_port: plaintext listener of brokers, tools and administration.
-        client_port: listener of clients; the internal one if there is no security.
+        client_port: listener of clients; the internal listener without security.
         controller_port: KRaft quorum.
     """
 
@@ -87,10 +87,11 @@ class BrokerAddress:
 
 
 def voters(addresses: tuple[BrokerAddress, ...]) -> tuple[BrokerAddress, ...]:
-    """Brokers that are controllers as well.
+    """Return the brokers that are also controllers.
 
-    All three of three, so that any one may die. With two, a quorum of two would stop when either
-    dies; so only the first is a controller, and the second may be killed freely.
+    With three brokers all are controllers, so that any broker may die. With two controllers the
+    quorum would stop when either dies. Of two brokers only the first is a controller, therefore,
+    and the second may be killed freely.
     """
     return addresses if len(addresses) == BROKERS_MAX else addresses[:1]
 
@@ -105,7 +106,7 @@ def broker_properties(
     user_properties: Mapping[str, str],
     zookeeper_port: int | None = None,
 ) -> dict[str, str]:
-    """Settings of one broker: defaults for fast tests, then the user's, then the cluster's own.
+    """Return the settings of one broker: fast defaults, overridden by the user and the cluster.
 
     Args:
         address: the broker.
@@ -126,20 +127,20 @@ def broker_properties(
 
 
 def speed_properties(broker_count: int) -> dict[str, str]:
-    """Defaults that make a small cluster quick to start and to react."""
+    """Return defaults that make a small cluster start and react quickly."""
     replicas = str(min(BROKERS_MAX, broker_count))
     return {
         "auto.create.topics.enable": "false",
-        # A dead broker is noticed, and its group coordinator moved, after 3 s instead of 9.
+        # A dead broker is detected, and its group coordinator moved, after 3 s instead of 9 s.
         "broker.heartbeat.interval.ms": "500",
         "broker.session.timeout.ms": "3000",
         "default.replication.factor": "1",
-        # Groups: no wait for the first members (KIP-134), short session time-outs allowed.
+        # Groups do not wait for their first members (KIP-134), and may have short session timeouts.
         "group.consumer.min.heartbeat.interval.ms": "100",
         "group.consumer.min.session.timeout.ms": "1000",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
-        # The default takes 128 MB of heap in each broker.
+        # The default needs 128 MB of heap in each broker.
         "log.cleaner.dedupe.buffer.size": "4194304",
         "num.io.threads": "4",
         "num.network.threads": "2",
@@ -155,10 +156,10 @@ def speed_properties(broker_count: int) -> dict[str, str]:
 
 
 def security_properties(security: Security | None, tls_folder: Path) -> dict[str, str]:
-    """Settings of the CLIENT listener."""
+    """Return the settings of the CLIENT listener."""
     properties: dict[str, str] = {}
     if security in ("SSL", "SASL_SSL"):
-        # KIP-651: PEM files, so that one set of files serves Java, librdkafka and Python.
+        # KIP-651: PEM files, so that Java, librdkafka and Python share one set of files.
         properties |= {
             "ssl.keystore.location": str(tls_folder / "server.pem"),
             "ssl.keystore.type": "PEM",
@@ -182,7 +183,7 @@ def network_properties(
     security: Security | None,
     zookeeper_port: int | None,
 ) -> dict[str, str]:
-    """Role, quorum and listeners of one broker."""
+    """Return role, quorum and listeners of one broker."""
     quorum = voters(addresses)
     listeners = [f"INTERNAL://127.0.0.1:{address.internal_port}"]
     protocols = ["INTERNAL:PLAINTEXT", "CONTROLLER:PLAINTEXT"]
@@ -222,7 +223,7 @@ def check_security(security: str | None) -> None:
     """Refuse an unknown kind of security.
 
     Raises:
-        ConfigurationError: it is none of `Security`.
+        ConfigurationError: it is not in `Security`.
     """
     if security is not None and security not in SECURITY_NAMES:
         raise ConfigurationError(
@@ -231,10 +232,11 @@ def check_security(security: str | None) -> None:
 
 
 def check_user_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Copy the user's broker settings.
+    """Return a copy of the user's broker settings.
 
     Raises:
-        ConfigurationError: a setting belongs to the cluster, or a value is no string of one line.
+        ConfigurationError: a setting belongs to the cluster, or a value is not a string of one
+            line.
     """
     checked: dict[str, str] = {}
     for key in sorted(properties):
@@ -244,7 +246,7 @@ def check_user_properties(properties: Mapping[str, str]) -> dict[str, str]:
                 "properties", key, "a setting that the cluster does not decide itself"
             )
         if not isinstance(value, str) or "\n" in value:
-            # The value may be the password of a key store.
+            # Show the type only, because the value may be the password of a key store.
             kind = f"({type(value).__name__})"
             raise ConfigurationError(f"properties[{key!r}]", kind, "a string of one line")
         checked[key] = value
@@ -252,5 +254,5 @@ def check_user_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def render_properties(properties: Mapping[str, str]) -> str:
-    """Text of a `.properties` file, sorted by key; a backslash is doubled, as Java reads it."""
+    """Return the text of a `.properties` file, sorted by key; a backslash is doubled for Java."""
     return "".join(f"{key}={properties[key]}\n".replace("\\", "\\\\") for key in sorted(properties))

@@ -1,13 +1,13 @@
 """The reaper: a small process that ends a cluster's brokers when their owner dies.
 
-It runs as a script, beside the owner and in a session of its own. The owner holds the other end of
-its standard input, writes "+PID" for a broker that it starts and "-PID" for one that it has ended,
-and names the data folder as the argument. However the owner ends, by SIGKILL too, the kernel closes
-that pipe; the reaper then kills the brokers that are left and removes the folder.
+It runs as a script beside the owner, in its own session. Its argument is the data folder. The owner
+writes to its standard input: "+PID" for each started broker, "-PID" for each ended broker. When the
+owner ends, even by SIGKILL, the kernel closes this pipe. The reaper then kills the remaining
+brokers and removes the folder.
 
-Why not PR_SET_PDEATHSIG: that signal comes when the THREAD that started the child ends, so a
-cluster started from a short-lived thread would lose its brokers; it exists on Linux only, too.
-Only the standard library is imported here, and little of it: start-up takes some 15 ms.
+PR_SET_PDEATHSIG would not work: it sends its signal when the THREAD that started the child ends,
+so a cluster started from a short-lived thread would lose its brokers. It also exists on Linux only.
+This file imports only a few modules of the standard library, so it starts in about 15 ms.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FOLDER_REMOVALS_MAX = 50
 
 
 def reap(lines: Iterable[str], folder: str) -> None:
-    """Follow the owner's lines to their end, then kill what is left and remove the folder.
+    """Follow the owner's lines to their end, then kill the remaining brokers and remove the folder.
 
     Args:
-        lines: "+PID" or "-PID", one process each; a torn last line is ignored.
+        lines: "+PID" or "-PID", one process each; an incomplete last line is ignored.
         folder: the cluster's data folder.
     """
     pids: set[int] = set()
@@ -43,7 +43,7 @@ def reap(lines: Iterable[str], folder: str) -> None:
     for pid in sorted(pids):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-    # A broker that is being killed may still create a file while the tree is walked.
+    # A dying broker may still create a file during the removal.
     for _ in range(FOLDER_REMOVALS_MAX):
         shutil.rmtree(folder, ignore_errors=True)
         if not os.path.exists(folder):  # noqa: PTH110 - pathlib would double the start-up time

@@ -1,8 +1,8 @@
-"""What a test broker has to know of its release of Kafka.
+"""Differences between releases of Kafka that matter to a test broker.
 
-Kafka has run without ZooKeeper (KRaft) since 3.3. Older releases are started with a ZooKeeper of
-their own. The rest of the differences are small: where the bootstrap snapshot is, and when the
-security settings of the tests came.
+Since 3.3 Kafka runs without ZooKeeper (KRaft). Older releases get a ZooKeeper. The remaining
+differences are small: the path of the bootstrap snapshot, and the first release with the security
+settings of the tests.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ __all__ = ["KAFKA_VERSION", "KafkaRelease", "read_release"]
 
 KAFKA_VERSION: Final = "4.3.0"
 """The release of all tests that name none."""
-# ZooKeeper clients before 3.5.8 find no address on Java 14 and newer (ZOOKEEPER-3779), and Kafka
-# 2.1.1, which has 3.4.13, did not start.
+# ZooKeeper clients before 3.5.8 cannot resolve addresses on Java 14 and newer (ZOOKEEPER-3779).
+# Kafka 2.1.1, with client 3.4.13, did not start.
 _OLDEST: Final = (2, 5)
 _FIRST_KRAFT: Final = (3, 3)
-_FIRST_PEM: Final = (2, 7)  # KIP-651; SCRAM users over Kafka's protocol came with it (KIP-554)
+# KIP-651; the same release allows SCRAM users over Kafka's protocol (KIP-554)
+_FIRST_PEM: Final = (2, 7)
 _FIRST_BOOTSTRAP_IN_LOG: Final = (4, 4)
 _FIRST_KRAFT_SCRAM: Final = (3, 5)  # KIP-900
-# Maven Central has no kafka-tools of these: the tools come from the release before.
+# Maven Central has no kafka-tools of these releases, so an earlier release provides them.
 _TOOLS_OF: Final = {"4.4.0": "4.3.1"}
 
 
@@ -48,7 +49,7 @@ class KafkaRelease:
 
     @property
     def checkpoint_path(self) -> str:
-        """Where its storage tool leaves the bootstrap snapshot, below the log folder."""
+        """Path of the bootstrap snapshot from its storage tool, below the log folder."""
         if self.line >= _FIRST_BOOTSTRAP_IN_LOG:
             return "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
         return "bootstrap.checkpoint"
@@ -59,7 +60,7 @@ class KafkaRelease:
         return _TOOLS_OF.get(self.version, self.version)
 
     def check_security(self, security: str | None) -> None:
-        """Refuse a kind of security that the release cannot be given.
+        """Refuse a kind of security that the release does not support.
 
         Raises:
             ConfigurationError: PEM files or SCRAM users came later.
@@ -80,7 +81,7 @@ def read_release(version: str) -> KafkaRelease:
     """Read the name of a release.
 
     Raises:
-        ConfigurationError: it is no release, or an older one than the harness can start.
+        ConfigurationError: the name is invalid, or the release is too old for the test cluster.
     """
     numbers = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", version, re.ASCII)
     expected = f"a release of Kafka from {_OLDEST[0]}.{_OLDEST[1]}.0 on, such as {KAFKA_VERSION}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TOOL_CLASSES", "tool_class", "tool_class_of", "with_bootstrap"]
 
-# Java class behind each script of Kafka 4.3's bin folder that makes sense against a test cluster.
+# Java class of each script in Kafka 4.3's bin folder that is useful for a test cluster.
 TOOL_CLASSES: Final = {
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
@@ -42,16 +42,16 @@ TOOL_CLASSES: Final = {
 # Kafka 3.4 to 4.0 moved the tools one by one from these packages of the broker's jar.
 _OLD_PACKAGES: Final = ("kafka.admin", "kafka.tools")
 
-# These take no --bootstrap-server: they read files, or have another name for it.
+# Tools without --bootstrap-server: they read files, or use another name for it.
 OFFLINE_TOOLS: Final = frozenset({"kafka-dump-log"})
 BOOTSTRAP_OPTIONS: Final = ("--bootstrap-server", "--bootstrap-servers", "--bootstrap-controller")
 
 
 def tool_class(name: str) -> str:
-    """Java class of a tool; the name may end in `.sh`, and a class name stands for itself.
+    """Return the Java class of a tool; accepts a `.sh` ending, and a class name itself.
 
     Raises:
-        ConfigurationError: no such tool.
+        ConfigurationError: unknown tool.
     """
     plain = name.removesuffix(".sh")
     if "." in plain:
@@ -62,10 +62,10 @@ def tool_class(name: str) -> str:
 
 
 def tool_class_of(name: str, runtime: KafkaRuntime) -> str:
-    """Java class of a tool in a release of Kafka.
+    """Return the Java class of a tool in a release of Kafka.
 
     Raises:
-        ConfigurationError: no such tool, or not in this release.
+        ConfigurationError: unknown tool, or not in this release.
     """
     newest = tool_class(name)
     plain = newest.rpartition(".")[2]
@@ -81,7 +81,7 @@ def tool_class_of(name: str, runtime: KafkaRuntime) -> str:
 
 
 def with_bootstrap(name: str, arguments: tuple[str, ...], bootstrap: str) -> tuple[str, ...]:
-    """Put the cluster's address in front of the arguments, unless they have one already."""
+    """Return the arguments with the cluster's address first, unless they contain an address."""
     named = {argument.partition("=")[0] for argument in arguments}
     if name.removesuffix(".sh") in OFFLINE_TOOLS or not named.isdisjoint(BOOTSTRAP_OPTIONS):
         return arguments
