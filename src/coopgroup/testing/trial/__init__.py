@@ -1,8 +1,8 @@
 """Trials: groups of consumer processes on a broker, measured by the records that they hand out.
 
-`controller` plays a trial with groups (`group`) of `processes`, `worker` and `producer` are what
-these run, `recording` is what they leave behind, `analysis` makes facts of it, `scenarios` is what
-the headline benchmark plays.
+`controller` plays a trial with groups (`group`) of `processes`. These run `worker` and `producer`,
+and log with `recording`. `analysis` computes facts from the logs. `scenarios` contains the events
+of the headline benchmark.
 """
 
 from coopgroup.testing.trial.analysis import Facts, TrialLog, Window, measure

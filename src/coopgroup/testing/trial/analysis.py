@@ -1,21 +1,23 @@
-"""Facts about a trial, computed from the records that were handed out.
+"""Facts about a trial, computed from the records that consumers handed out.
 
-Nothing here asks a consumer what it thinks it did. The input is, for each process that ever took
-part (an *incarnation* of a member), the records that its application got and when, and the records
-that the broker acknowledged to the producer. `docs/measuring.md` argues for each definition.
+The analysis does not trust any statement of a consumer about itself. An *incarnation* of a member
+is one of its processes. The input contains, for each incarnation, the records that its application
+got and when, and the records that the broker acknowledged to the producer. `docs/measuring.md`
+explains each definition.
 
-- A record is **lost** if it was acknowledged and never handed out, **duplicated** each time that it
-  is handed out again.
-- A record **waits** from the moment in which it was produced, or, if later, in which the record
-  before it in its partition was handed out, until it is handed out itself. The pace of the producer
-  is therefore no wait. With an idle broker a wait is a few milliseconds: the way through it.
-- A partition is **retained** in a window if the incarnation that handed out its last record before
-  the window handed out all its records within, and at least one. Its **pause** is its longest wait.
+- A record is **lost** if it was acknowledged and never handed out. It is **duplicated** each time
+  that it is handed out again.
+- A record **waits** from its production until it is handed out. If the previous record of its
+  partition was handed out later than that, the wait begins then. The pace of the producer is
+  therefore not a wait. With an idle broker a wait is the transport time of a few milliseconds.
+- A partition is **retained** in a window if it stays with one incarnation. This incarnation handed
+  out the last record before the window, and all records within, at least one. Its **pause** is its
+  longest wait.
 - **Unavailable** time is the sum of all waits longer than `UNAVAILABLE_MS` in all partitions.
-- A **spell** is the time between the first and the last record of a partition that an incarnation
-  handed out in one ownership (between one `on_assign` and the next). Two spells of a partition in
-  different incarnations must not overlap; if they do, that is **double-owner** time.
-- A partition **moves** when the member of its next spell is another one.
+- A **spell** belongs to one ownership of a partition by an incarnation, between one `on_assign` and
+  the next. It is the time between the first and the last record handed out. Two spells of a
+  partition in different incarnations must not overlap; an overlap is **double-owner** time.
+- A partition **moves** when its next spell belongs to a different member.
 """
 
 from __future__ import annotations
@@ -61,12 +63,12 @@ _Bools: TypeAlias = "npt.NDArray[np.bool_]"
 
 @frozen(kw_only=True)
 class IncarnationLog:
-    """What one process left behind.
+    """The logs of one process.
 
     Attributes:
-        member: name of the member; a process that takes its place later has the same.
+        member: name of the member; a process that replaces this process has the same name.
         rows: records that it handed out, dtype `HANDED_OUT`.
-        events: what else it reported.
+        events: its other reports.
     """
 
     member: str
@@ -76,12 +78,12 @@ class IncarnationLog:
 
 @frozen(kw_only=True)
 class TrialLog:
-    """Everything that a group left behind, put in order.
+    """All logs of a group, in order.
 
     Attributes:
         rows: dtype `MERGED`, ordered by partition, then by moment.
-        acknowledged: records that the broker took, dtype `ACKNOWLEDGED`.
-        spells: every ownership that handed something out.
+        acknowledged: records that the broker accepted, dtype `ACKNOWLEDGED`.
+        spells: every ownership with records.
         events: of all incarnations, in order of time.
     """
 
@@ -96,12 +98,12 @@ class Spell:
     """One ownership of one partition.
 
     Attributes:
-        partition: which one.
+        partition: the partition.
         member: index of the owning member, by name.
         incarnation: index of the owning process, in the order given to `merge`.
-        first_ns: first record handed out in it.
-        last_ns: last one.
-        records: how many.
+        first_ns: first record handed out.
+        last_ns: last record handed out.
+        records: number of records.
     """
 
     partition: int
@@ -114,37 +116,36 @@ class Spell:
 
 @frozen(kw_only=True)
 class Window:
-    """A stretch of time, from `begin_ns` up to but not including `end_ns`."""
+    """A period from `begin_ns` up to but not including `end_ns`."""
 
     begin_ns: int
     end_ns: int
 
     @property
     def length_s(self) -> float:
-        """Its length in seconds."""
+        """Length in seconds."""
         return (self.end_ns - self.begin_ns) / 1e9
 
 
 @frozen(kw_only=True)
 class Facts:
-    """What happened in a window; the module's docstring defines the words.
+    """The measured values of a window; the module's docstring defines the terms.
 
     Attributes:
-        consumed: different records handed out in it for the first time.
-        lost: records produced in it, acknowledged, and never handed out, whenever.
-        duplicated: records handed out in it that had been handed out before.
+        consumed: different records handed out in the window for the first time.
+        lost: acknowledged records, produced in the window, that were never handed out.
+        duplicated: records handed out in the window although they had been handed out before.
         moved: changes of owner.
         moved_twice: partitions that changed owner more than once.
-        retained: partitions that stayed.
-        retained_pause_ms_max: longest wait in one that stayed; 0 if none stayed.
+        retained: number of retained partitions.
+        retained_pause_ms_max: longest wait in a retained partition; 0 without such partitions.
         pause_ms_max: longest wait in any partition.
-        unavailable_partition_s: seconds in which a partition had records and nobody handed them
-            out, summed over partitions.
+        unavailable_partition_s: unavailable time, summed over partitions.
         double_owner_ms: longest overlap of two spells of a partition.
-        double_owner_transitions: how many pairs of spells overlapped.
-        commits: commits that succeeded.
-        failed_commits: commits that did not.
-        commit_ms_max: longest time that a commit took, failed or not.
+        double_owner_transitions: number of overlapping pairs of spells.
+        commits: successful commits.
+        failed_commits: failed commits.
+        commit_ms_max: longest duration of a commit, failed or not.
     """
 
     consumed: int
@@ -164,11 +165,11 @@ class Facts:
 
 
 def merge(incarnations: Sequence[IncarnationLog], acknowledged: Rows) -> TrialLog:
-    """Put the logs of a group in order.
+    """Merge the logs of a group and put them in order.
 
     Args:
-        incarnations: every process that ever took part, in any order.
-        acknowledged: what the producer wrote down, dtype `ACKNOWLEDGED`.
+        incarnations: every process of the trial, in any order.
+        acknowledged: log of the producer, dtype `ACKNOWLEDGED`.
     """
     members = sorted({incarnation.member for incarnation in incarnations})
     parts = [np.empty(0, MERGED)]
@@ -193,11 +194,11 @@ def merge(incarnations: Sequence[IncarnationLog], acknowledged: Rows) -> TrialLo
 
 
 def measure(log: TrialLog, window: Window) -> Facts:
-    """Everything that can be said about `window`.
+    """Return all facts about `window`.
 
     Args:
-        log: of the whole trial: what was handed out after the window decides what was lost.
-        window: when.
+        log: of the whole trial, because a record is lost only if it is not handed out later.
+        window: the measured period.
     """
     inside = log.rows[_within(log.rows["at_ns"], window)]
     waits, partitions = _waits_ms(log, window)
@@ -227,7 +228,7 @@ def measure(log: TrialLog, window: Window) -> Facts:
 
 
 def spells_of(rows: Rows) -> tuple[Spell, ...]:
-    """The spells in `rows` (dtype `MERGED`), by partition, then by their first record."""
+    """Return the spells in `rows` (dtype `MERGED`), by partition, then by their first record."""
     if not len(rows):
         return ()
     order = np.lexsort((rows["at_ns"], rows["spell"], rows["incarnation"], rows["partition"]))
@@ -261,7 +262,7 @@ def _within(moments: _Ints, window: Window) -> _Bools:
 
 
 def _waiting_since(rows: Rows) -> _Ints:
-    """When each record began to wait; `rows` are ordered by partition and moment."""
+    """Return the start of each wait; `rows` are ordered by partition and moment."""
     since: _Ints = np.where(rows["produced_ns"] > 0, rows["produced_ns"], rows["at_ns"])
     follows = np.zeros(len(rows), bool)
     follows[1:] = rows["partition"][1:] == rows["partition"][:-1]
@@ -274,7 +275,7 @@ def _waiting_since(rows: Rows) -> _Ints:
 
 
 def _repeated(rows: Rows) -> _Bools:
-    """Whether a record had been handed out before; `rows` are ordered by partition and moment."""
+    """Return which records are repeated; `rows` are ordered by partition and moment."""
     order = np.lexsort((rows["at_ns"], rows["offset"], rows["partition"]))
     ordered = rows[order]
     again = np.zeros(len(rows), bool)
@@ -287,13 +288,13 @@ def _repeated(rows: Rows) -> _Bools:
 
 
 def _lost(log: TrialLog) -> Rows:
-    """Acknowledged records that nobody ever got."""
+    """Return acknowledged records that were never handed out."""
     lost: Rows = log.acknowledged[~np.isin(_record_keys(log.acknowledged), _record_keys(log.rows))]
     return lost
 
 
 def _record_keys(rows: Rows) -> _Ints:
-    """One number for each (partition, offset); offsets of a trial stay far below 2**40."""
+    """Return one number for each (partition, offset); offsets of a trial stay below 2**40."""
     keys: _Ints = (rows["partition"].astype(np.int64) << 40) | rows["offset"]
     return keys
 
@@ -302,7 +303,7 @@ def _record_keys(rows: Rows) -> _Ints:
 
 
 def _waits_ms(log: TrialLog, window: Window) -> tuple[npt.NDArray[np.float64], _Ints]:
-    """How long records waited within the window, in ms, and the partition of each."""
+    """Return the waits within the window, in ms, and the partition of each."""
     since = np.maximum(log.rows["waiting_since_ns"], window.begin_ns)
     until = np.minimum(log.rows["at_ns"], window.end_ns)
     touches = until > since
@@ -316,7 +317,7 @@ def _waits_ms(log: TrialLog, window: Window) -> tuple[npt.NDArray[np.float64], _
 
 
 def _open_waits_ms(log: TrialLog, window: Window) -> tuple[list[float], list[int]]:
-    """Waits that never ended: a partition whose last records nobody ever got."""
+    """Return waits without an end: the last records of these partitions were never handed out."""
     lost = _lost(log)
     waits: list[float] = []
     partitions: list[int] = []
@@ -343,7 +344,7 @@ def _longest(waits: npt.NDArray[np.float64]) -> float:
 
 
 def _retained(rows: Rows, window: Window) -> list[int]:
-    """Partitions that stayed with one process from before the window to its end."""
+    """Return the partitions that stayed with one process from before the window to its end."""
     retained = []
     for partition in np.unique(rows["partition"]).tolist():
         mine = rows[rows["partition"] == partition]
@@ -357,7 +358,7 @@ def _retained(rows: Rows, window: Window) -> list[int]:
 
 
 def _moves(spells: Sequence[Spell], window: Window) -> dict[int, int]:
-    """How often each partition changed its owner in the window."""
+    """Return the number of owner changes of each partition in the window."""
     moves: dict[int, int] = {}
     for before, after in pairwise(spells):
         is_move = before.partition == after.partition and before.member != after.member
@@ -367,7 +368,7 @@ def _moves(spells: Sequence[Spell], window: Window) -> dict[int, int]:
 
 
 def _overlaps_ms(spells: Sequence[Spell], window: Window) -> list[float]:
-    """Overlap in ms of each pair of spells of a partition that began to overlap in the window."""
+    """Return the overlap in ms of each pair of spells that began to overlap in the window."""
     overlaps = []
     for index, spell in enumerate(spells):
         for later in spells[index + 1 :]:

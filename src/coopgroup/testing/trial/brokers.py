@@ -1,4 +1,4 @@
-"""Where a trial takes place: real Kafka, the mock of librdkafka, or a broker that runs already."""
+"""The broker of a trial: real Kafka, the mock of librdkafka, or a broker that already runs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CLOSE_S: Final = 5.0
 
 @frozen(kw_only=True)
 class Stage:
-    """A broker with topics that nobody has written to.
+    """A broker with empty topics.
 
     Attributes:
         client_config: address and security, in the keys of confluent_kafka.
         topics: the topics.
         partitions_per_topic: partitions of each.
         is_mock: whether it is librdkafka's mock.
-        cooperative_config: what consumers of ours need in addition there.
+        cooperative_config: additional settings that consumers of coopgroup need for this broker.
     """
 
     client_config: Mapping[str, str]
@@ -45,16 +45,16 @@ class Stage:
 
 @contextmanager
 def open_stage(broker: str, partitions: int, tell: Callable[[str], None]) -> Iterator[Stage]:
-    """Have a broker with `partitions` empty partitions; what was made goes at the end.
+    """Provide a broker with `partitions` empty partitions, and remove all new objects at the end.
 
     Args:
-        broker: `kafka`, `mock`, `HOST:PORT`, or `auto`: Kafka where Java and Maven are there.
-        partitions: how many; a multiple of 4, because topics of the mock have 4.
-        tell: called with a line when something takes time or is not as it could be.
+        broker: `kafka`, `mock`, `HOST:PORT`, or `auto`: Kafka if Java and Maven are installed.
+        partitions: partition count; a multiple of 4, because topics of the mock have 4.
+        tell: called with a message about slow steps and fallbacks.
 
     Raises:
-        ConfigurationError: `broker` is none of these.
-        ClusterError: the broker did not come up or does not answer.
+        ConfigurationError: `broker` has another value.
+        ClusterError: the broker did not start or does not answer.
     """
     with ExitStack() as stack:
         yield _stage(broker, partitions, tell, stack)
@@ -107,13 +107,13 @@ def _mock(partitions: int, stack: ExitStack) -> Stage:
         topics=tuple(f"orders-{number}" for number in range(partitions // PARTITIONS_PER_TOPIC)),
         partitions_per_topic=PARTITIONS_PER_TOPIC,
         is_mock=True,
-        # The mock answers the first request for versions only, which kafka-python cannot read.
+        # kafka-python cannot read the mock's answer to a version request, so skip this request.
         cooperative_config={"api.version.request": False, "broker.version.fallback": "2.3.0"},
     )
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Let the mock end, by force if it must be."""
+    """End the mock, by force if necessary."""
     try:
         process.communicate(timeout=CLOSE_S)
     except subprocess.TimeoutExpired:
@@ -122,9 +122,9 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _running(address: str, partitions: int, stack: ExitStack) -> Stage:
-    """A topic of our own on somebody's broker; it is deleted at the end."""
+    """Create a topic on an existing broker; the topic is deleted at the end."""
     client_config = {"bootstrap.servers": address}
-    admin = AdminClient({**client_config, "log_level": 0})  # the error below says it once
+    admin = AdminClient({**client_config, "log_level": 0})  # the error below already reports it
     topic = f"coopgroup-demo-{secrets.token_hex(4)}"
     created = admin.create_topics(
         [NewTopic(topic, partitions, 1)], operation_timeout=ANSWER_S, request_timeout=ANSWER_S

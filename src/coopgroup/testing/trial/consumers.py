@@ -1,7 +1,7 @@
-"""Consumers of every kind behind the one interface that the worker uses.
+"""Consumers of every kind behind the interface that the worker uses.
 
 All of them have the methods of `confluent_kafka.Consumer`, so only construction differs. Every kind
-gets the same settings where it has them; nothing is tuned for or against one.
+gets the same settings as far as it supports them. No setting favours one kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STRATEGIES: Final = {
 
 
 class PollingConsumer(Protocol):
-    """What the worker needs of a consumer."""
+    """The methods that the worker needs."""
 
     def subscribe(
         self,
@@ -44,7 +44,7 @@ class PollingConsumer(Protocol):
         ...
 
     def poll(self, timeout: float) -> Message | None:
-        """The next record, or None after `timeout` seconds."""
+        """Return the next record, or None after `timeout` seconds."""
         ...
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> object:
@@ -52,7 +52,7 @@ class PollingConsumer(Protocol):
         ...
 
     def assignment(self) -> list[TopicPartition]:
-        """What it has."""
+        """Return the owned partitions."""
         ...
 
     def close(self) -> None:
@@ -61,17 +61,18 @@ class PollingConsumer(Protocol):
 
 
 def consumer_config(spec: WorkerSpec) -> dict[str, object]:
-    """The configuration that a consumer of `spec` is made with."""
+    """Return the configuration of the consumer of `spec`."""
     config: dict[str, object] = {
         **spec.client_config,
         "group.id": spec.group_id,
-        # Member ids begin with it: range assigns by their order, which must not be left to chance.
+        # Member ids begin with the client id. The range assignor sorts by member id, so this makes
+        # its result repeatable.
         "client.id": spec.name,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
     }
     if spec.kind == "kip848":
-        config["group.protocol"] = "consumer"  # its time-outs are settings of the broker
+        config["group.protocol"] = "consumer"  # the broker sets the timeouts of these groups
     else:
         config["session.timeout.ms"] = spec.session_timeout_ms
         config["heartbeat.interval.ms"] = spec.heartbeat_interval_ms
@@ -80,21 +81,22 @@ def consumer_config(spec: WorkerSpec) -> dict[str, object]:
     if spec.kind.endswith("-static"):
         config["group.instance.id"] = spec.name
     if spec.kind.endswith("-kept"):
-        # The processes of a trial share a host, so they share the directory, too; it is made in
-        # the folder of their logs, which goes with the trial.
+        # The processes of a trial share a host, so they share the directory, too. It is in the
+        # folder of their logs, which is removed after the trial.
         config["coopgroup.state.dir"] = str(Path(spec.log_path).parent / "state")
     return config | dict(spec.extra_config)
 
 
 def build_consumer(spec: WorkerSpec) -> PollingConsumer:
-    """Make the consumer that `spec` asks for; it is not subscribed yet.
+    """Create the consumer of `spec`, without a subscription.
 
     Raises:
         ConfigurationError: the kind or one of its settings is unknown.
     """
     config = consumer_config(spec)
     if not _is_ours(check_kind(spec.kind)):
-        return cast("PollingConsumer", Consumer(config))  # its stub splits `commit` into overloads
+        # its type stub splits `commit` into overloads
+        return cast("PollingConsumer", Consumer(config))
     consumer_class, policy_class, assignor_class = _classes(spec)
     arguments = {**POLICY_ARGUMENTS[policy_name(spec.kind)], **spec.policy_arguments}
     cooperative: PollingConsumer = consumer_class(
@@ -104,9 +106,9 @@ def build_consumer(spec: WorkerSpec) -> PollingConsumer:
 
 
 def load_code(spec: WorkerSpec) -> None:
-    """Load what the consumer of `spec` is made of, which takes a while, before it is needed.
+    """Load the code for the consumer of `spec` before it is needed, because this takes a while.
 
-    Names of `coopgroup` are loaded when they are first asked for; importing it is not enough.
+    Importing `coopgroup` is not enough: it loads names on first use.
 
     Raises:
         ConfigurationError: the kind is unknown.
@@ -120,7 +122,7 @@ def _is_ours(kind: str) -> bool:
 
 
 def _classes(spec: WorkerSpec) -> tuple[Any, Any, Any]:
-    """Consumer, policy and assignor."""
+    """Return consumer, policy and assignor."""
     ours = importlib.import_module("coopgroup")
     return (
         ours.CooperativeConsumer,
@@ -130,5 +132,5 @@ def _classes(spec: WorkerSpec) -> tuple[Any, Any, Any]:
 
 
 def _class_word(name: str) -> str:
-    """`lag_aware` as it begins a class' name: `LagAware`."""
+    """Return a name in the form of a class name: `LagAware` for `lag_aware`."""
     return "".join(word.capitalize() for word in name.split("_"))

@@ -1,4 +1,4 @@
-"""Plays a trial: a producer, groups of worker processes, and the windows that are measured.
+"""Play a trial: a producer, groups of worker processes, and the measured windows.
 
     with Trial(cluster.client_config(), topics=["orders"], partitions_per_topic=24) as trial:
         trial.start_producer(rate_per_partition=100)
@@ -11,8 +11,8 @@
         trial.finish()
         facts = measure(group.log(), join.window)
 
-Rule of this file: every process of a trial ends with it (`Trial.__exit__`, or its standard input's
-end if this process dies).
+Every process of a trial ends with it: by `Trial.__exit__`, or because its standard input ends if
+this process dies.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ POLL_S: Final = 0.05
 
 @define
 class OpenWindow:
-    """A window that is being played; `window` is complete when the `with` block is over."""
+    """A window in progress; `window` is available after the `with` block."""
 
     begin_ns: int
     end_ns: int | None = None
 
     @property
     def window(self) -> Window:
-        """The window, once it is over."""
+        """The window, after its end."""
         if self.end_ns is None:
             raise TrialError("the window is still open")
         return Window(begin_ns=self.begin_ns, end_ns=self.end_ns)
@@ -60,14 +60,14 @@ class OpenWindow:
 
 @define(kw_only=True)
 class Trial:
-    """A topic, a producer, and groups that consume it.
+    """Topics, a producer, and groups that consume.
 
     Attributes:
         client_config: address and security of the broker, in the keys of confluent_kafka.
-        topics: topics, which exist already (or appear on first use).
+        topics: topics that exist (or appear on first use).
         partitions_per_topic: partitions of each.
-        seed: of everything random here.
-        folder: where the logs are; removed at the end.
+        seed: seed of all random decisions.
+        folder: folder of the logs, removed at the end.
     """
 
     client_config: Mapping[str, str]
@@ -80,13 +80,13 @@ class Trial:
     _chance: random.Random = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Make the folder and the source of chance."""
+        """Create the folder and the random generator."""
         parent = RAM_DISK if RAM_DISK.is_dir() else None
         self.folder = Path(tempfile.mkdtemp(prefix="coopgroup-trial-", dir=parent))
         self._chance = random.Random(self.seed)  # noqa: S311 - no secret depends on it
 
     def __enter__(self) -> Self:
-        """Nothing starts by itself."""
+        """Return the trial without starting processes."""
         return self
 
     def __exit__(
@@ -108,10 +108,10 @@ class Trial:
     def start_producer(
         self, *, rate_per_partition: float = 100.0, backlog: Sequence[int] = ()
     ) -> None:
-        """Write the backlog, wait until it is acknowledged, then begin to produce at a pace.
+        """Write the backlog, wait until it is acknowledged, then produce at a constant rate.
 
         Raises:
-            TrialError: the producer ended or did not get its backlog through.
+            TrialError: the producer ended or could not write its backlog.
         """
         spec = ProducerSpec(
             topics=tuple(self.topics),
@@ -132,7 +132,7 @@ class Trial:
         """Stop producing and wait until every record is acknowledged.
 
         Raises:
-            TrialError: it failed: records were refused, or it did not end.
+            TrialError: the broker refused records, or the producer did not end.
         """
         if self._producer is None or self._producer.stdin is None:
             return
@@ -154,21 +154,21 @@ class Trial:
         return self.folder / "producer.records"
 
     def acknowledged(self) -> Rows:
-        """Everything acknowledged so far, dtype `ACKNOWLEDGED`."""
+        """Return all records acknowledged so far, dtype `ACKNOWLEDGED`."""
         return RowReader(self.producer_path).read_new()
 
     # --- groups ---------------------------------------------------------------------------------
 
     def group(self, kind: str, *, group_id: str | None = None, **settings: Any) -> Group:  # noqa: ANN401 - fields of WorkerSpec, checked by it
-        """A group of consumers of one kind; nobody joins yet.
+        """Return a new group of consumers of one kind, without members.
 
         Args:
             kind: one of `KINDS`.
-            group_id: its name; the kind's if None.
+            group_id: its name; None for the name of the kind.
             settings: further fields of `WorkerSpec`, the same for all members.
 
         Raises:
-            ConfigurationError: there is no such kind.
+            ConfigurationError: unknown kind.
         """
         group = Group(
             kind=check_kind(kind),
@@ -189,7 +189,7 @@ class Trial:
 
     @contextmanager
     def window(self) -> Iterator[OpenWindow]:
-        """Measure what happens inside the `with` block."""
+        """Measure the events inside the `with` block."""
         opened = OpenWindow(time.monotonic_ns())
         yield opened
         opened.end_ns = time.monotonic_ns()
@@ -197,8 +197,8 @@ class Trial:
     def finish(self, *, drain_s: float = DRAIN_S_MAX) -> None:
         """Stop the producer, let every group consume the rest, then close its members.
 
-        A group that does not get through the rest in `drain_s` seconds has lost records, which the
-        facts then say.
+        A group that does not consume the rest in `drain_s` seconds has lost records, and the facts
+        show it.
         """
         self.stop_producer()
         acknowledged = self.acknowledged()
@@ -210,7 +210,7 @@ class Trial:
             group.stop(*group.living)
 
     def close(self) -> None:
-        """Kill whatever still runs and remove the logs."""
+        """Kill all remaining processes and remove the logs."""
         for group in self._groups:
             group.kill_all()
         if self._producer is not None:

@@ -1,7 +1,7 @@
-"""A group of worker processes: who is in it, how its members come and go, when it is at rest.
+"""A group of worker processes: its members, how they start and end, and when the group is at rest.
 
-Rule of this file: nothing here reads a consumer's mind. Whether a group has settled is decided from
-the records that its members hand out.
+Statements of a consumer about itself are not used. The records that members hand out decide whether
+the group has settled.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ SETTLE_S_MAX: Final = 30.0
 
 @define(kw_only=True)
 class Group:
-    """Members of one group, by name; `Trial.group` makes it.
+    """Members of one group, by name; created by `Trial.group`.
 
-    A member's name stays when its process is replaced; `incarnations` has all processes.
+    A member keeps its name when its process is replaced; `incarnations` contains all processes.
 
     Attributes:
         kind: one of `KINDS`.
         group_id: its name.
         settings: fields of `WorkerSpec` that are the same for all members.
         partition_count: partitions of all topics.
-        folder: where the logs of its members go.
-        acknowledged: tells what was acknowledged so far, dtype `ACKNOWLEDGED`.
-        chance: of everything random here.
-        incarnations: all processes, in the order in which they were started.
-        watch: what the group is doing right now.
+        folder: folder for the logs of its members.
+        acknowledged: returns the records acknowledged so far, dtype `ACKNOWLEDGED`.
+        chance: random generator for all random decisions.
+        incarnations: all processes, in starting order.
+        watch: current state of the group.
     """
 
     kind: str
@@ -69,12 +69,11 @@ class Group:
     watch: GroupWatch = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin to watch the logs to come."""
         self.watch = GroupWatch(partition_count=self.partition_count)
 
     @property
     def living(self) -> tuple[str, ...]:
-        """Names of the members whose process has not ended, sorted."""
+        """Names of the members with a running process, sorted."""
         return tuple(sorted(name for name, member in self._members.items() if member.is_alive))
 
     @property
@@ -84,14 +83,14 @@ class Group:
 
     @property
     def prepared(self) -> tuple[str, ...]:
-        """Names of the members whose next process is ready to join, sorted."""
+        """Names of the members with a process that is ready to join, sorted."""
         return tuple(sorted(self._prepared))
 
     def member(self, name: str) -> Incarnation:
-        """The present process of a member.
+        """Return the current process of a member.
 
         Raises:
-            TrialError: nobody of that name was started.
+            TrialError: no member of that name was started.
         """
         try:
             return self._members[name]
@@ -101,10 +100,10 @@ class Group:
     # --- start and end --------------------------------------------------------------------------
 
     def prepare(self, *names: str) -> None:
-        """Start the processes of members up to the point where they would join.
+        """Start the processes of members, but do not let them join.
 
-        A new interpreter costs most of a core for a moment, which must not disturb a measurement:
-        prepare members before a window, start them within.
+        A new interpreter uses most of a core for a moment and would disturb a measurement. Prepare
+        members before a window, and start them inside.
         """
         for name in names:
             log_path = self.folder / f"{self.group_id}-{len(self.incarnations)}-{name}"
@@ -124,7 +123,7 @@ class Group:
             self._wait_ready(self._prepared[name])
 
     def start(self, *names: str) -> None:
-        """Let members join, each in a new process unless one is prepared."""
+        """Let members join, each in a new process unless a process is prepared."""
         self.prepare(*(name for name in names if name not in self.prepared))
         for name in names:
             incarnation = self._prepared.pop(name)
@@ -132,20 +131,20 @@ class Group:
             incarnation.tell("go")
 
     def stop(self, *names: str) -> None:
-        """Ask members to close (SIGTERM) and wait until they have.
+        """Ask members to close (SIGTERM) and wait until they have closed.
 
         Raises:
-            TrialError: one failed; its events and its standard error say why.
+            TrialError: a member failed; its events and its standard error contain the reason.
         """
         self.ask_to_stop(*names)
         for name in names:
             self.wait_stopped(name)
 
     def retire(self, *names: str) -> None:
-        """Ask members to leave for good (SIGUSR1) and wait until they have.
+        """Ask members to leave permanently (SIGUSR1) and wait until they have left.
 
         Raises:
-            TrialError: one failed; its events and its standard error say why.
+            TrialError: a member failed; its events and its standard error contain the reason.
         """
         self.ask_to_retire(*names)
         for name in names:
@@ -156,7 +155,7 @@ class Group:
         self._signal(signal.SIGTERM, names)
 
     def ask_to_retire(self, *names: str) -> None:
-        """Ask members to leave for good, handing over where they can, and do not wait."""
+        """Ask members to leave permanently, with a handover if possible, and do not wait."""
         self._signal(signal.SIGUSR1, names)
 
     def _signal(self, number: signal.Signals, names: tuple[str, ...]) -> None:
@@ -165,10 +164,10 @@ class Group:
             self.member(name).process.send_signal(number)
 
     def wait_stopped(self, name: str) -> None:
-        """Wait until a member that was asked to has closed; kill it if it does not.
+        """Wait until a closing member has ended; kill it if it does not end.
 
         Raises:
-            TrialError: it failed or had to be killed.
+            TrialError: the member failed or had to be killed.
         """
         incarnation = self.member(name)
         process, log_path = incarnation.process, incarnation.log_path
@@ -182,14 +181,14 @@ class Group:
             raise failure(f"{name} ended with status {status}", log_path)
 
     def kill(self, *names: str) -> None:
-        """End members at once (SIGKILL)."""
+        """Kill members immediately (SIGKILL)."""
         for name in names:
             process = self.member(name).process
             process.kill()
             process.wait()
 
     def kill_all(self) -> None:
-        """End every process of the group at once, prepared ones too."""
+        """Kill every process of the group immediately, including prepared processes."""
         for incarnation in self.incarnations:
             if incarnation.is_alive:
                 incarnation.process.kill()
@@ -206,7 +205,7 @@ class Group:
             incarnation.is_frozen = True
 
     def resume(self, *names: str) -> None:
-        """Let frozen members go on (SIGCONT)."""
+        """Resume frozen members (SIGCONT)."""
         for name in names:
             incarnation = self.member(name)
             if incarnation.is_frozen:
@@ -214,12 +213,12 @@ class Group:
                 incarnation.is_frozen = False
 
     def desynchronise(self) -> None:
-        """Freeze every member for a random 1 to 1.75 s, each for its own.
+        """Freeze each member for its own random time between 1 and 1.75 s.
 
-        Members that join together send their heartbeats together and hear of a rebalance in the
-        same moment, which flatters every kind of consumer. Frozen for longer than the heartbeat
-        interval, each sends the next one when it wakes. The waits that this makes lie before the
-        window: the group has to settle again first.
+        Members that join together send their heartbeats together and hear of a rebalance at the
+        same moment. Such results look better than reality for every kind of consumer. A member that
+        is frozen for longer than the heartbeat interval sends its next heartbeat when it wakes. The
+        resulting waits are outside the window, because the group must settle again first.
         """
         began = time.monotonic()
         names = self.living
@@ -236,12 +235,13 @@ class Group:
     ) -> bool:
         """Wait until the group is at rest.
 
-        At rest: every partition was handed out in the last half second by a living member, every
-        living member has a partition, and no member told of a callback for `quiet_s` seconds.
+        Three conditions define rest. In the last half second, living members handed out records of
+        every partition. Every living member has a partition. No member reported a callback for
+        `quiet_s` seconds.
 
         Args:
-            quiet_s: how long no callback may have been heard of.
-            timeout_s: when to give up.
+            quiet_s: required time without callbacks.
+            timeout_s: longest wait.
             fair: whether each living member must have a partition.
 
         Returns:
@@ -258,28 +258,28 @@ class Group:
         return False
 
     def is_settled(self, *, quiet_s: float, fair: bool = True) -> bool:
-        """Whether the group is at rest now; see `wait_settled`.
+        """Return whether the group is at rest now; see `wait_settled`.
 
         Raises:
-            TrialError: a member failed, so that rest would be that of a smaller group.
+            TrialError: a member failed, so only a smaller group could be at rest.
         """
         for name, member in sorted(self._members.items()):
             status = member.process.poll()
-            if status is not None and status > 0:  # a killed one has the negative of its signal
+            if status is not None and status > 0:  # a killed process has a negative status
                 raise failure(f"{name} ended with status {status}", member.log_path)
         living = [member for member in self._members.values() if member.is_alive]
         logs = frozenset(member.records_path for member in living)
         return self.watch.is_settled(logs, quiet_s=quiet_s, fair=fair)
 
     def has_consumed(self, acknowledged: Rows) -> bool:
-        """Whether the last acknowledged record of each partition was handed out."""
+        """Return whether the last acknowledged record of each partition was handed out."""
         self.watch.refresh()
         ends = np.full(self.partition_count, -1, np.int64)
         np.maximum.at(ends, acknowledged["partition"], acknowledged["offset"])
         return bool((self.watch.last_offsets >= ends).all())
 
     def log(self) -> TrialLog:
-        """Everything that the group left behind so far, put in order."""
+        """Return all logs of the group so far, in order."""
         return merge(
             [
                 IncarnationLog(

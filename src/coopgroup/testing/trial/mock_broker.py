@@ -1,9 +1,9 @@
-"""The broker inside the confluent-kafka wheel, in a process of its own.
+"""The broker inside the confluent-kafka wheel, in its own process.
 
 Run as `python -m coopgroup.testing.trial.mock_broker`: it prints its address and serves until its
-standard input ends. It needs neither Java nor a network, and is a fallback only: it has the classic
-group protocol, 4 partitions a topic (topics appear when something is produced), slow rebalances,
-and forgets everything.
+standard input ends. It needs neither Java nor a network, but is a fallback only. It supports the
+classic group protocol, and has 4 partitions per topic (topics appear when a record is produced).
+Its rebalances are slow, and it stores nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ METADATA_S: Final = 10.0
 
 
 def main() -> None:
-    """Hold the broker until standard input ends."""
+    """Run the broker until standard input ends."""
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 3})
     brokers = producer.list_topics(timeout=METADATA_S).brokers
     address = ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())

@@ -1,7 +1,7 @@
-"""The processes of a trial: how one starts, is spoken to, and says why it failed.
+"""The processes of a trial: how they start, receive commands, and report failures.
 
-Rules of this file: every process reads what it is to do from its standard input, and that input's
-end is its end; it sits in a session of its own, so that Ctrl-C reaches the controller alone.
+Every process reads its task from its standard input, and ends when this input ends. It runs in its
+own session, so that Ctrl-C reaches the controller alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STDERR_LINES: Final = 30
 
 
 class TrialError(CoopgroupError):
-    """A trial could not be played to its end."""
+    """A trial could not be completed."""
 
 
 @define
@@ -33,7 +33,7 @@ class Incarnation:
         member: name of the member.
         log_path: path of its logs without their suffixes.
         process: the process.
-        is_frozen: whether SIGSTOP was sent last.
+        is_frozen: whether it is frozen by SIGSTOP.
     """
 
     member: str
@@ -57,7 +57,7 @@ class Incarnation:
         return self.log_path.with_name(f"{self.log_path.name}.events")
 
     def tell(self, line: str) -> None:
-        """Write a line to the process' standard input."""
+        """Write a line to the process's standard input."""
         if self.process.stdin is None:
             raise TrialError(f"{self.member} was started without an input")
         self.process.stdin.write(line + "\n")
@@ -65,10 +65,10 @@ class Incarnation:
 
 
 def start_python(module: str, spec: WorkerSpec | ProducerSpec) -> subprocess.Popen[str]:
-    """Start a module in a process and a session of its own, and tell it what to do.
+    """Start a module in a new process and session, and send the specification to it.
 
-    What it writes to standard error goes into a file beside its logs: the clients' complaints about
-    connections that a scenario cuts would litter a terminal.
+    Its standard error goes into a file beside its logs. Otherwise the clients' messages about cut
+    connections would fill the terminal.
     """
     with Path(f"{spec.log_path}.stderr").open("ab") as complaints:
         process = subprocess.Popen(
@@ -86,16 +86,16 @@ def start_python(module: str, spec: WorkerSpec | ProducerSpec) -> subprocess.Pop
 
 
 def end_input(process: subprocess.Popen[str]) -> None:
-    """Close the standard input of a process, which ends it in its own time."""
+    """Close the standard input of a process, so that it ends by itself."""
     if process.stdin is not None:
         try:
             process.stdin.close()
-        except BrokenPipeError:  # it ended already; its status says why
+        except BrokenPipeError:  # it has already ended; its status contains the reason
             return
 
 
 def failure(text: str, log_path: Path) -> TrialError:
-    """An error about a process, with the last lines of its standard error as notes."""
+    """Return an error about a process, with the last lines of its standard error as notes."""
     error = TrialError(text)
     complaints = log_path.with_name(f"{log_path.name}.stderr")
     if complaints.exists():

@@ -1,12 +1,11 @@
-"""The producer of a trial: a backlog first, then a steady pace into every partition.
+"""The producer of a trial: first a backlog, then a constant rate into every partition.
 
 Run as `python -m coopgroup.testing.trial.producer` with a `ProducerSpec` as the first line of
 standard input. It writes the backlog, waits for the line `go`, then produces one record into each
-partition per tick. It ends when standard input does, after every record was acknowledged.
+partition per tick. It ends when standard input ends, after every record was acknowledged.
 
-A record carries the moment in which it was produced, on the clock that all processes share, so a
-wait can be told from the pace. A tick that comes late is not made up for: the pace is steady, not
-the sum.
+A record carries the moment of its production, on the clock that all processes share. This separates
+waits from the production rate. A late tick is not made up: the rate is constant, not the sum.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ HEAD: Final = struct.Struct("<qq")  # moment of production, running number
 
 
 class PacedProducer:
-    """Produces and writes down what the broker acknowledged.
+    """Produces records and logs the broker's acknowledgements.
 
     Args:
-        spec: where to, and how fast.
+        spec: topics and rate.
     """
 
     def __init__(self, spec: ProducerSpec) -> None:
@@ -54,7 +53,7 @@ class PacedProducer:
         )
 
     def run(self, is_ended: Callable[[], bool]) -> None:
-        """Produce at the pace of the specification until `is_ended`, then wait for answers."""
+        """Produce at the specified rate until `is_ended`, then wait for answers."""
         interval_ns = round(1e9 / self._spec.rate_per_partition)
         partitions = range(len(self._spec.topics) * self._spec.partitions_per_topic)
         next_ns = time.monotonic_ns()
@@ -110,7 +109,7 @@ class PacedProducer:
 
 
 def main() -> None:
-    """Run the producer that standard input describes."""
+    """Run the producer with the specification from standard input."""
     producer = PacedProducer(load_spec(ProducerSpec, sys.stdin.readline()))
     producer.write_backlog()
     sys.stdout.write("ready\n")

@@ -1,10 +1,10 @@
 """Logs that survive SIGKILL: records handed out, records acknowledged, and events.
 
-Theory of operation. The log of records is a file mapped into the writer's memory, zero where
-nothing was written yet. A store into the map is in the page cache at once, so a process that is
-killed between two instructions loses nothing that it wrote before; no system call is needed for a
-record, and a reader in another process sees it immediately. The moment of a row is written last: a
-row counts once that is not zero. Events are rare and are appended as lines of JSON, one write each.
+The log of records is a file mapped into the writer's memory, filled with zeros at first. A write
+reaches the page cache immediately, so a process killed between two instructions loses no earlier
+record. Records need no system call, and a reader in another process sees them immediately. The
+moment of a row is written last: a row counts if its moment is not zero. Events are rare and are
+appended as lines of JSON, one write each.
 
 Moments are `time.monotonic_ns()`, CLOCK_MONOTONIC on Linux: one clock for all processes of a
 machine.
@@ -53,7 +53,7 @@ ACKNOWLEDGED: Final = HANDED_OUT
 Rows: TypeAlias = "npt.NDArray[np.void]"
 """Rows of `HANDED_OUT` or `ACKNOWLEDGED`."""
 
-_ROW: Final = struct.Struct("<qqii")  # all but the moment
+_ROW: Final = struct.Struct("<qqii")  # all fields except the moment
 _MOMENT: Final = struct.Struct("<q")
 _ROW_BYTES: Final = HANDED_OUT.itemsize
 _GROW_ROWS: Final = 1 << 18
@@ -76,7 +76,7 @@ class RowLog:
     def append(
         self, at_ns: int, produced_ns: int, offset: int, partition: int, spell: int = 0
     ) -> None:
-        """Write a row; it is safe when this returns."""
+        """Write a row; it survives SIGKILL after the return."""
         if self._rows == self._capacity:
             self._map.close()
             self._capacity += _GROW_ROWS
@@ -97,7 +97,7 @@ class RowLog:
 
 
 class RowReader:
-    """Reader of a log of records that may still be written.
+    """Reads a log of records that may still be written.
 
     Args:
         path: the log; it need not exist yet.
@@ -108,7 +108,7 @@ class RowReader:
         self._rows = 0
 
     def read_new(self) -> Rows:
-        """Rows written since the last call, in the order of writing."""
+        """Return rows written since the last call, in the order of writing."""
         parts = []
         while True:
             part = self._read_part()
@@ -130,13 +130,13 @@ class RowReader:
 
 @frozen(kw_only=True)
 class Event:
-    """Something that a worker reports besides records.
+    """A report of a worker other than a record.
 
     Attributes:
-        at_ns: when, on the clock of this file.
+        at_ns: moment, on the clock of this file.
         name: `ready`, `started`, `assigned`, `revoking`, `stopping`, `revoked`, `lost`,
             `committed`, `commit_failed`, `consumer_error`, `handing_over`, `closing`, `closed`.
-        fields: what belongs to it.
+        fields: further data of the event.
     """
 
     at_ns: int
@@ -155,7 +155,7 @@ class EventLog:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def write(self, name: str, **fields: object) -> None:
-        """Append an event; it is safe when this returns."""
+        """Append an event; it survives SIGKILL after the return."""
         line = json.dumps({"at_ns": time.monotonic_ns(), "name": name, "fields": fields})
         os.write(self._file, line.encode() + b"\n")
 
@@ -165,7 +165,7 @@ class EventLog:
 
 
 class EventReader:
-    """Reader of events that may still be written.
+    """Reads events that may still be written.
 
     Args:
         path: the log; it need not exist yet.
@@ -176,7 +176,7 @@ class EventReader:
         self._position = 0
 
     def read_new(self) -> list[Event]:
-        """Events written since the last call."""
+        """Return events written since the last call."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:

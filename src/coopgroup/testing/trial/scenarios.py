@@ -1,11 +1,11 @@
-"""What happens to the group of four in the headline benchmark, scenario by scenario.
+"""The scenarios of the headline benchmark, played with a group of four members.
 
-Rules of this file: each scenario begins and ends with the members m1 to m4 at rest. What costs
-processor time without belonging to the scenario (starting interpreters, breaking the lockstep of
-heartbeats, restoring the four) happens outside its window. A scenario's window ends when the group
-is at rest again, or after `SETTLE_S_MAX`; waiting longer would add no unavailable time. A scenario
-of several steps yields after each: what is retained is asked of each step, everything else of the
-whole.
+Each scenario begins and ends with the members m1 to m4 at rest. Some work uses processor time but
+is not part of the scenario: starting interpreters, desynchronising heartbeats, restoring the four
+members. This work happens outside its window. A window ends when the group is at rest again, or
+after `SETTLE_S_MAX`, because a longer wait would add no unavailable time. A scenario with several
+steps yields after each step. Retained partitions are counted per step, all other facts over the
+whole scenario.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ PHASE_S: Final = (0.0, 1.0)
 
 @frozen(kw_only=True)
 class Scenario:
-    """Something that happens to a group of four.
+    """An event that happens to a group of four.
 
     Attributes:
-        title: what happens, for a table.
-        prepared: members whose (next) process is made ready before the window.
-        play: does it, and yields after each step whether the group came to rest.
+        title: description of the event, for a table.
+        prepared: members with a (next) process that is prepared before the window.
+        play: executes the event, and yields after each step whether the group came to rest.
     """
 
     title: str
@@ -49,7 +49,7 @@ class Scenario:
 
 @frozen(kw_only=True)
 class Outcome:
-    """A scenario as one kind of consumer took it.
+    """The result of a scenario for one kind of consumer.
 
     Attributes:
         facts: measured in the window.
@@ -63,15 +63,15 @@ class Outcome:
 
 
 def play_scenarios(trial: Trial, kind: str, names: Sequence[str]) -> dict[str, Outcome]:
-    """Let one group of `kind` go through scenarios, one after the other.
+    """Play scenarios with a group of `kind`, one after the other.
 
     Args:
-        trial: with a running producer; it is finished when this returns.
+        trial: with a running producer; it is finished on return.
         kind: one of `KINDS`.
         names: keys of `SCENARIOS`.
 
     Returns:
-        What happened in each, by its name.
+        The outcome of each scenario, by name.
     """
     group = trial.group(kind)
     group.start(*MEMBERS)
@@ -90,18 +90,18 @@ def play_scenarios(trial: Trial, kind: str, names: Sequence[str]) -> dict[str, O
 
 
 def measure_steps(log: TrialLog, steps: Sequence[Window]) -> Facts:
-    """Facts about consecutive steps.
+    """Return facts about consecutive steps.
 
-    A rolling bounce replaces every process, so nothing is retained from its begin to its end; what
-    each of its steps leaves alone is retained in that step.
+    A rolling bounce replaces every process, so no partition is retained over the whole bounce.
+    Partitions that a step does not touch are retained in that step.
 
     Args:
         log: of the group.
         steps: consecutive windows, at least one.
 
     Returns:
-        Facts of the whole, but `retained` is the least and `retained_pause_ms_max` the greatest
-        figure of a single step.
+        Facts of the whole, but `retained` is the minimum and `retained_pause_ms_max` the maximum of
+        the single steps.
     """
     whole = Window(begin_ns=steps[0].begin_ns, end_ns=steps[-1].end_ns)
     by_step = [measure(log, step) for step in steps]
@@ -113,7 +113,7 @@ def measure_steps(log: TrialLog, steps: Sequence[Window]) -> Facts:
 
 
 def _play(scenario: Scenario, group: Group) -> list[tuple[Window, bool]]:
-    """Each step's window, and whether the group was at rest at its end."""
+    """Return each step's window, and whether the group was at rest at its end."""
     steps = []
     begin_ns = time.monotonic_ns()
     for is_settled in scenario.play(group):
@@ -134,7 +134,8 @@ def _outcome(log: TrialLog, steps: Sequence[tuple[Window, bool]]) -> Outcome:
 
 def _restore(group: Group) -> None:
     """Bring the group back to its four members, at rest."""
-    # For good where the kind can: a kept membership of somebody who is not to return would wait.
+    # Let extra members leave permanently if their kind can; otherwise their kept membership would
+    # wait for them.
     group.retire(*(name for name in group.living if name not in MEMBERS))
     group.start(*(name for name in MEMBERS if name not in group.living))
     group.wait_settled(quiet_s=REST_S)
@@ -190,7 +191,7 @@ def _rolling(group: Group) -> Iterator[bool]:
         group.stop(name)
         time.sleep(BOUNCE_DOWN_S)
         group.start(name)
-        yield _rest(group)  # as an operator goes on when the replacement is healthy
+        yield _rest(group)  # an operator also waits for the replacement
 
 
 def _scale(group: Group) -> Iterator[bool]:

@@ -1,7 +1,7 @@
-"""What the controller tells a worker or a producer process, as one line of JSON.
+"""The task that the controller sends to a worker or a producer process, as one line of JSON.
 
-Rules of this file: frozen values with plain fields only, so that a specification survives the way
-through a process' standard input unchanged.
+All values are frozen and have plain fields only, so that a specification does not change on its way
+through standard input.
 """
 
 from __future__ import annotations
@@ -69,26 +69,27 @@ class WorkerSpec:
 
     Attributes:
         kind: one of `KINDS`.
-        name: name of the member, the same in all its incarnations (static id where the kind has
-            one).
+        name: name of the member, the same in all its incarnations; also its static id if the kind
+            uses static ids.
         group_id: consumer group.
-        topics: what it subscribes to; partitions are counted through all of them.
-        partitions_per_topic: partition p of topic i is written down as i * this + p.
+        topics: subscribed topics; partition numbers run through all topics.
+        partitions_per_topic: partition p of topic i is logged as i * this + p.
         log_path: path of its two logs without their suffixes.
         client_config: address and security, in the keys of confluent_kafka.
-        session_timeout_ms: as in `session.timeout.ms`; KIP-848 groups have it from the broker.
+        session_timeout_ms: as in `session.timeout.ms`; the broker sets it for KIP-848 groups.
         heartbeat_interval_ms: likewise.
-        commit_interval_ms: how often the application commits its positions, synchronously; 0 for
-            never, except on revocation and on close.
-        assignor: assignor of our kinds, by the first word of its class: `sticky`, `lag_aware`, …
-        policy_arguments: keyword arguments of the policy of our kinds; they win over those of
+        commit_interval_ms: time between synchronous commits of the application's positions; 0 for
+            commits on revocation and close only.
+        assignor: assignor of coopgroup's kinds, by the first word of its class: `sticky`,
+            `lag_aware`, …
+        policy_arguments: keyword arguments of the policy of coopgroup's kinds; they override
             `POLICY_ARGUMENTS`.
-        extra_config: further keys for the consumer's configuration, which win.
+        extra_config: further consumer settings, with the highest priority.
         revoke_sleep_ms: how long `on_revoke` takes before it commits.
-        heavy_partitions: partitions, counted through all topics, that take long to stop; our kinds
-            put their revocation off (`revoke_later`), so that the others do not wait for them.
-        heavy_stop_ms: how long those take.
-        assign_failures: how many calls of `on_assign` raise, from the first on.
+        heavy_partitions: partition numbers that take long to stop. Coopgroup's kinds postpone their
+            revocation (`revoke_later`), so that the other partitions do not wait.
+        heavy_stop_ms: how long these partitions take to stop.
+        assign_failures: number of calls of `on_assign` that raise, from the first call on.
     """
 
     kind: str
@@ -112,16 +113,16 @@ class WorkerSpec:
 
 @frozen(kw_only=True)
 class ProducerSpec:
-    """The producer process: a backlog, then a steady pace.
+    """The producer process: a backlog, then a constant rate.
 
     Attributes:
         topics: topics to write to.
         partitions_per_topic: partitions of each.
         log_path: path of its log of acknowledged records without its suffix.
         client_config: address and security, in the keys of confluent_kafka.
-        rate_per_partition: records a second into each partition.
-        backlog: records written before the pace begins, by partition counted through all topics;
-            empty for none.
+        rate_per_partition: records per second into each partition.
+        backlog: number of records written first, by partition number over all topics; may be
+            empty.
         payload_bytes: size of a record's value, at least 16.
     """
 
@@ -135,10 +136,10 @@ class ProducerSpec:
 
 
 def check_kind(kind: str) -> str:
-    """Return `kind` if a consumer of that kind can be made.
+    """Return `kind` if a consumer of that kind can be created.
 
     Raises:
-        ConfigurationError: there is no such kind.
+        ConfigurationError: unknown kind.
     """
     base = kind
     if kind.startswith(_OURS):
@@ -152,15 +153,15 @@ def check_kind(kind: str) -> str:
 
 
 def policy_name(kind: str) -> str:
-    """The policy of one of our kinds: `deferred` of `coopgroup-deferred-kept`."""
+    """Return the policy of a coopgroup kind: `deferred` of `coopgroup-deferred-kept`."""
     return kind.removeprefix(_OURS).partition("-")[0]
 
 
 def dump_spec(spec: WorkerSpec | ProducerSpec) -> str:
-    """`spec` as one line of JSON, without the line's end."""
+    """Return `spec` as one line of JSON, without the newline."""
     return json.dumps(asdict(spec), sort_keys=True)
 
 
 def load_spec(kind: type[_SpecT], line: str) -> _SpecT:
-    """Read back what `dump_spec` wrote."""
+    """Return the specification that `dump_spec` wrote."""
     return kind(**json.loads(line))

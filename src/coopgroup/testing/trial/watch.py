@@ -1,4 +1,4 @@
-"""What a group is doing right now, read from the logs that its members are writing."""
+"""The current state of a group, read from the logs that its members are writing."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ NOBODY: Final = -1
 
 @define
 class WatchedLog:
-    """The logs of one process, followed.
+    """The growing logs of one process.
 
     Attributes:
         member: name of its member.
         records_path: identifies the process.
         rows: reader of its records.
         events: reader of its events.
-        handed_out: records that it has handed out.
-        state: name of its last event that is not about a commit.
-        owned: partitions that it was assigned and neither gave up nor lost.
+        handed_out: number of records that it has handed out.
+        state: name of its last event, without commits.
+        owned: assigned partitions that it neither gave up nor lost.
     """
 
     member: str
@@ -43,17 +43,17 @@ class WatchedLog:
 
 @define(kw_only=True)
 class GroupWatch:
-    """The last hand-out of each partition and the last events of each process.
+    """The last record of each partition and the last events of each process.
 
     Attributes:
-        partition_count: partitions, counted through all topics.
-        last_ns: (partitions,) moment of the last hand-out; 0 for none.
+        partition_count: partitions of all topics.
+        last_ns: (partitions,) moment of the last record; 0 for none.
         last_offsets: (partitions,) highest offset handed out; -1 for none.
-        owners: (partitions,) index into `logs` of the process that handed out last; -1 for none.
+        owners: (partitions,) index into `logs` of the last process with a record; -1 for none.
         committed: (partitions,) highest position that a member committed.
-        last_callback_ns: last time that a member told of a callback, a start or an end.
+        last_callback_ns: last time that a member reported a callback, a start or an end.
         logs: the processes.
-        news: member and event of what was read, commits left out; whoever shows it empties it.
+        news: member and event of new events, without commits; the reader of the list empties it.
     """
 
     partition_count: int
@@ -66,20 +66,19 @@ class GroupWatch:
     news: list[tuple[str, Event]] = field(init=False, factory=list)
 
     def __attrs_post_init__(self) -> None:
-        """Nothing was handed out yet."""
         self.last_ns = np.zeros(self.partition_count, np.int64)
         self.last_offsets = np.full(self.partition_count, -1, np.int64)
         self.owners = np.full(self.partition_count, NOBODY, np.int64)
         self.committed = np.zeros(self.partition_count, np.int64)
 
     def add(self, member: str, records_path: Path, events_path: Path) -> None:
-        """Follow one more process."""
+        """Watch a further process."""
         self.logs.append(
             WatchedLog(member, records_path, RowReader(records_path), EventReader(events_path))
         )
 
     def refresh(self) -> None:
-        """Read what is new."""
+        """Read new records and events."""
         for index, log in enumerate(self.logs):
             rows = log.rows.read_new()
             if len(rows):
@@ -89,12 +88,12 @@ class GroupWatch:
                 self._take_event(log, event)
 
     def is_settled(self, living: frozenset[Path], *, quiet_s: float, fair: bool) -> bool:
-        """Whether the group is at rest; see `Group.wait_settled`.
+        """Return whether the group is at rest; see `Group.wait_settled`.
 
         Args:
-            living: record logs of the members that live.
-            quiet_s: how long no callback may have been heard of.
-            fair: whether each of them must have a partition.
+            living: record logs of the living members.
+            quiet_s: required time without callbacks.
+            fair: whether each living member must have a partition.
         """
         self.refresh()
         now_ns = time.monotonic_ns()
@@ -106,7 +105,7 @@ class GroupWatch:
         return owners == living if fair else owners <= living
 
     def _take_rows(self, index: int, rows: Rows) -> None:
-        """Note the newest hand-out of each partition; `rows` are in the order of writing."""
+        """Note the newest record of each partition; `rows` are in the order of writing."""
         for partition in np.unique(rows["partition"]).tolist():
             mine = rows[rows["partition"] == partition]
             self.last_offsets[partition] = max(

@@ -1,15 +1,15 @@
 """A member of the group under trial: one process, one consumer, one loop.
 
 Run as `python -m coopgroup.testing.trial.worker` with a `WorkerSpec` as the first line of standard
-input. It imports everything, writes the event `ready`, and joins when the line `go` follows, so
-that the start of an interpreter never falls into a measurement. It closes on SIGTERM, and when its
-standard input ends: a worker does not outlive its controller. On SIGUSR1 it retires: it hands over
-first where its consumer can (`hand_over`), and closes when it has nothing left.
+input. It imports everything, writes the event `ready`, and joins at the line `go`. The start of an
+interpreter is therefore never part of a measurement. It closes on SIGTERM and at the end of its
+standard input, because a worker must not survive its controller. On SIGUSR1 it retires: it hands
+over first if its consumer can (`hand_over`), and closes when it owns no partitions.
 
-The application is the usual one: poll, work on the record (write it down), and once a second commit
-the positions synchronously; on revocation commit those of the revoked partitions; what was lost is
-not committed. A record counts as handed out from the moment in which `poll` returned it. What is
-heavy stops beside the loop where the consumer lets it (`revoke_later`), and is committed then.
+The application polls, logs each record, and commits its positions synchronously once a second. On
+revocation it commits the positions of the revoked partitions. Lost partitions are not committed. A
+record counts as handed out when `poll` returns it. Heavy partitions stop in a thread beside the
+loop if the consumer allows it (`revoke_later`), and are committed afterwards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Worker", "main"]
 POLL_S: Final = 0.05
 PARENT_CHECK_S: Final = 0.2
 HAND_OVER_S_MAX: Final = 10.0
-_FINISH_REVOKE: Final = "finish_revoke"  # ours alone has it
+_FINISH_REVOKE: Final = "finish_revoke"  # only coopgroup has this method
 PRODUCED: Final = struct.Struct("<q")
 
 
@@ -44,7 +44,7 @@ class Worker:
     """The application around one consumer.
 
     Args:
-        spec: what to consume, and how.
+        spec: topics and behaviour of the consumer.
     """
 
     def __init__(self, spec: WorkerSpec) -> None:
@@ -65,7 +65,7 @@ class Worker:
         self._is_closing = True
 
     def retire(self, _signal: int, _frame: FrameType | None) -> None:
-        """Leave for good after the current record: the handler of SIGUSR1."""
+        """Leave permanently after the current record: the handler of SIGUSR1."""
         self._is_retiring = True
         self._is_closing = True
 
@@ -98,7 +98,7 @@ class Worker:
         return sys.stdin.readline().strip() == "go"
 
     def _hand_over(self, consumer: PollingConsumer) -> None:
-        """Go on until the group has taken everything over; nothing where the consumer cannot."""
+        """Continue until the group has taken over all partitions; skip this if not supported."""
         hand_over = getattr(consumer, "hand_over", None)
         if hand_over is None:
             return
@@ -165,7 +165,7 @@ class Worker:
         )
 
     def _commit_positions(self, consumer: PollingConsumer, positions: dict[int, int]) -> str | None:
-        """Commit and return why it failed, or None."""
+        """Commit and return the reason of a failure, or None."""
         offsets = [self._topic_partition(*item) for item in sorted(positions.items())]
         try:
             answers = consumer.commit(offsets=offsets, asynchronous=False)
@@ -188,7 +188,7 @@ class Worker:
         numbers = self._numbers(partitions)
         for number in numbers:
             self._spells[number] = self._spells.get(number, 0) + 1
-            self._positions.pop(number, None)  # committed by whoever had it since
+            self._positions.pop(number, None)  # later owners have committed new positions
         self._events.write("assigned", partitions=numbers)
         if self._assign_failures > 0:
             self._assign_failures -= 1
@@ -205,7 +205,7 @@ class Worker:
         self._events.write("revoked", partitions=numbers)
 
     def _put_off(self, consumer: PollingConsumer, partitions: list[TopicPartition]) -> list[int]:
-        """Let what is heavy stop beside the loop; returns the numbers of what is put off."""
+        """Stop heavy partitions in a thread beside the loop; return their numbers."""
         heavy = [
             part for part in partitions if self._numbers([part])[0] in self._spec.heavy_partitions
         ]
@@ -224,7 +224,7 @@ class Worker:
     def _finish(
         self, consumer: PollingConsumer, heavy: list[TopicPartition], positions: dict[int, int]
     ) -> None:
-        """What is heavy has stopped, in a thread of its own: commit it and give it up."""
+        """Commit and give up the heavy partitions after their stop, in a separate thread."""
         if positions:
             self._commit_and_tell(consumer, positions)
         finish_revoke: Callable[[list[TopicPartition]], None] = getattr(consumer, _FINISH_REVOKE)
@@ -242,13 +242,13 @@ class Worker:
 
 
 def has_ended(descriptor: int) -> bool:
-    """Whether the other end of a pipe is closed; nothing is read from it that was written."""
+    """Return whether the other end of a pipe is closed; reads no data."""
     readable, _, _ = select.select([descriptor], [], [], 0)
     return bool(readable)
 
 
 def main() -> None:
-    """Run the worker that standard input describes."""
+    """Run the worker with the specification from standard input."""
     worker = Worker(load_spec(WorkerSpec, sys.stdin.readline()))
     signal.signal(signal.SIGTERM, worker.stop)
     signal.signal(signal.SIGUSR1, worker.retire)
