@@ -1,4 +1,4 @@
-"""Groups of anything: named resources instead of partitions, and leadership among processes."""
+"""Groups that share named resources instead of partitions, and leadership among processes."""
 
 from coopgroup.groups.catalogue import Catalogue
 from coopgroup.groups.group import CooperativeGroup

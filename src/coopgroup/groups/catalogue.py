@@ -1,7 +1,8 @@
-"""`Catalogue`: what a group shares, as one process sees it at one moment.
+"""`Catalogue`: the resources that a group shares, as one process sees them at one moment.
 
-The one rule of this file: only the leader's catalogue counts in a round. Its version says which of
-two is newer, so that a leader that is behind another member does not decide on what is gone.
+The one rule of this file: only the leader's catalogue counts in a round. The version tells which of
+two catalogues is newer. Without it, a leader with an outdated catalogue could assign resources that
+no longer exist.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class Catalogue:
 
     Attributes:
         weights: (resource, weight) ascending by resource.
-        resources: the resources alone.
-        version: grows with each change, from 0 up; None where nobody counts.
+        resources: the resources without weights.
+        version: a whole number from 0 up that grows with each change; None without versions.
     """
 
     weights: tuple[tuple[Resource, int], ...]
@@ -50,15 +51,15 @@ class Catalogue:
         *,
         version: int | None = None,
     ) -> Self:
-        """Read a catalogue.
+        """Make a catalogue.
 
         Args:
-            resources: (name, index) pairs, or a mapping of them to weights; a weight is a whole
-                number from 0 up, and that of a resource without one is 1.
-            version: of the list; see `Catalogue`.
+            resources: (name, index) pairs, or a mapping of these pairs to weights. A weight is a
+                whole number from 0 up; the default is 1.
+            version: version of the list; see `Catalogue`.
 
         Raises:
-            ConfigurationError: a pair, a weight or the version is none.
+            ConfigurationError: a pair, a weight or the version is invalid.
         """
         weight_of: dict[Resource, int] = {}
         for pair in resources:
@@ -79,8 +80,8 @@ class Catalogue:
         """List connectors with their tasks: the connector itself is (name, -1), of weight 1.
 
         Args:
-            tasks: by the connector's name, how many tasks it has, or the weight of each.
-            version: of the list; see `Catalogue`.
+            tasks: for each connector's name, the number of its tasks or the weight of each task.
+            version: version of the list; see `Catalogue`.
 
         Raises:
             ConfigurationError: as `of`.
@@ -96,10 +97,10 @@ class Catalogue:
 
     @classmethod
     def read(cls, given: object) -> Self:
-        """Take what an application returned for a catalogue: one, or what `of` takes.
+        """Return a catalogue: the given one itself, or made by `of` from its argument.
 
         Raises:
-            ConfigurationError: it is neither.
+            ConfigurationError: neither of the two.
         """
         if isinstance(given, cls):
             return given
@@ -108,7 +109,7 @@ class Catalogue:
         raise ConfigurationError("catalogue", given, "a Catalogue, or (name, index) pairs")
 
     def is_behind(self, version: int | None) -> bool:
-        """Whether somebody has seen a newer one."""
+        """Return whether a version is newer than this catalogue."""
         return version is not None and (self.version is None or self.version < version)
 
 
@@ -138,7 +139,7 @@ def _natural(field_name: str, given: object) -> int:
 
 
 def _weights_of(name: str, given: object) -> Iterable[int]:
-    """The weight of each task of a connector."""
+    """Return the weight of each task of a connector."""
     if type(given) is int and 0 <= given <= TASKS_MAX:
         return [1] * given
     if isinstance(given, Iterable) and not isinstance(given, str | bytes):

@@ -1,10 +1,10 @@
 """`CooperativeGroup`: a member of a group that shares named resources.
 
-Theory of operation. The group lives on the thread that a consumer's lives on (`kafka.driver`); it
-speaks a protocol type of its own. What it grants and takes away is work that the application's
-callbacks begin and end, each resource by itself (`work`), on a bounded number of threads (`pool`).
-What there is to share the leader reads from the application's catalogue (`lookup`), and whoever
-sees that change has the group share it anew (`watching`). This file puts the parts together.
+Theory of operation. The membership runs on the same kind of thread as a consumer's (`kafka.driver`)
+and has its own protocol type. The application's callbacks begin and end the work on each granted
+resource, independently of other resources (`work`). They run on a bounded number of threads
+(`pool`). The leader reads the resources from the application's catalogue (`lookup`). A member that
+sees a change of the catalogue causes a new round (`watching`). This file puts the parts together.
 """
 
 from __future__ import annotations
@@ -51,29 +51,31 @@ class CooperativeGroup:
     """A process that shares named resources with others, without ever stopping them all.
 
     It joins with `join`, or on entering a `with` block, and leaves with `close`, or at the end of
-    the block. Callbacks run on threads of the group, those of one resource one after the other,
-    those of different resources at once. What one raises is reported and it is called again, later
-    and later; the group goes on meanwhile. Every method may be called from any thread.
+    the block. Callbacks run on threads of the group: sequentially for one resource, concurrently
+    for different resources. If a callback raises, the error is reported and the callback is
+    repeated with growing delays, while the group continues. Every method may be called from any
+    thread.
 
     Args:
         configuration: connection keys of `confluent_kafka`, `group.id` and coopgroup's own.
-        catalogue: what there is to share: a `Catalogue`, (name, index) pairs, or a function that
-            returns either and is asked again and again. Only the leader's counts in a round; with
-            a version, no leader decides on an older one than any member has seen.
-        start: called with a `Resource` when this process is to work on it; returns when it does.
-        stop: called with a `Resource` that is to go elsewhere; returns when this process has
-            stopped working on it, flushed and cleaned up. Only then may another one have it.
-        lost: called with a `Resource` that may have gone elsewhere already: whatever works on it
-            must end at once, and write nothing. `stop` is called instead if it is not given.
-        on_error: called with a `WorkFailure` for whatever a callback raises, and with one about no
-            resource if the group refused this member for good.
-        policy: when resources move; `SimplePolicy()` if not given.
-        assignor: where they go; `WeightedAssignor()` if not given. Give all members the same.
-        more: further keys, which win over those in `configuration`.
+        catalogue: the resources to share: a `Catalogue`, (name, index) pairs, or a function that
+            returns either and is called repeatedly. Only the leader's catalogue counts in a round.
+            With a version, no leader decides on an older catalogue than any member has seen.
+        start: called with a `Resource` to begin work on it; returns when the work has begun.
+        stop: called with a `Resource` to end work on it; returns when this process has stopped,
+            flushed and cleaned up. Only then may another process get the resource.
+        lost: called with a `Resource` that another process may own already. The work must end
+            immediately, and write nothing. Without it, `stop` is called instead.
+        on_error: called with a `WorkFailure` for each exception of a callback, and with a
+            `WorkFailure` without a resource if the group permanently refused this member.
+        policy: decides when resources move; `SimplePolicy()` if not given.
+        assignor: decides where they go; `WeightedAssignor()` if not given. Use the same assignor in
+            all members.
+        more: further keys, which take precedence over those in `configuration`.
 
     Raises:
-        ConfigurationError: a key is unknown or has a value that it cannot have; the catalogue,
-            the policy or the assignor is none.
+        ConfigurationError: a key is unknown or has an invalid value, or the catalogue, the policy
+            or the assignor is invalid.
         TypeError: a callback cannot be called.
     """
 
@@ -94,14 +96,14 @@ class CooperativeGroup:
         assignor: Assignor | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
-        """Read the configuration; nothing is joined yet."""
+        """Read the configuration, without joining the group."""
         policy = SimplePolicy() if policy is None else policy
         assignor = WeightedAssignor() if assignor is None else assignor
         given = {"start": start, "stop": stop, "lost": lost, "on_error": on_error}
         for name, callback in given.items():
             if not callable(callback) and (callback is not None or name in {"start", "stop"}):
                 raise TypeError(f"{name} expects a callable")
-        is_eager = isinstance(policy, EagerPolicy)  # a baseline, for which members can be eager
+        is_eager = isinstance(policy, EagerPolicy)  # a baseline: members can be eager
         check_plugins(assignor, SimplePolicy() if is_eager else policy)
         settings = GroupSettings.read(merge_configuration(configuration, more), eager=is_eager)
         callbacks = Callbacks(start=start, stop=stop, lost=lost or stop, on_error=on_error)
@@ -111,7 +113,8 @@ class CooperativeGroup:
             self._put_together(opened, settings, _source(catalogue), callbacks, assignor, policy)
             self._opened = opened.pop_all()
         self._joined = self._closed = False
-        # Of these two; a signal handler may close the group while its thread joins.
+        # Guards both flags. Reentrant: a signal handler may close the group while its thread
+        # joins.
         self._lock = threading.RLock()
 
     def _put_together(
@@ -176,35 +179,35 @@ class CooperativeGroup:
     # --- into the group and out of it -------------------------------------------------------------
 
     def join(self) -> None:
-        """Join the group, in the background, once the catalogue has been read or has failed.
+        """Join the group in the background, after the first try to read the catalogue.
 
         Raises:
-            RuntimeError: it has joined before, or is closed.
+            RuntimeError: the group was joined before, or is closed.
         """
-        # Closing runs the application's log handlers: after the lock is released.
+        # Close after the lock is released: closing runs the application's log handlers.
         with ExitStack() as unlocked, self._lock:
             if self._joined or self._closed:
                 raise RuntimeError("a group can be joined once")
             try:
                 self._driver.start()
                 self._watcher.start()
-            except BaseException:  # nobody closes what was never entered
+            except BaseException:  # the caller will not close a group it has not entered
                 self._closed = True
                 unlocked.callback(self._opened.close)
                 raise
             self._joined = True
 
     def hand_over(self, timeout_s: float | None = None) -> bool:
-        """Have the group take everything over, each resource as soon as it has stopped.
+        """Give all resources to the group, each as soon as it has stopped.
 
-        For a process that is about to end for good: a light resource goes elsewhere while a heavy
-        one is still being stopped. Close afterwards.
+        Use this in a process that ends permanently: a light resource moves while a heavy one still
+        stops. Call `close` afterwards.
 
         Args:
-            timeout_s: how long to wait, in seconds; None for as long as it takes.
+            timeout_s: how long to wait, in seconds; None waits without limit.
 
         Returns:
-            Whether this process works on nothing any more, nor will be given anything.
+            Whether this process has no resources left, and will get no more.
 
         Raises:
             RuntimeError: called from a callback, or before `join`.
@@ -215,7 +218,7 @@ class CooperativeGroup:
         deadline_s = math.inf if timeout_s is None else now_s() + timeout_s
         self._watcher.stop()
         self._driver.post(SubscriptionChanged(topics=()))
-        # A round that is on its way may still grant something.
+        # A round in progress may still grant resources.
         while not (self._work.wait_idle(0) and self._is_given_nothing()):
             if now_s() >= deadline_s:
                 return False
@@ -228,14 +231,14 @@ class CooperativeGroup:
         return is_settled or has_left(member) or self._closed
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Stop everything, all at once, and leave the group.
+        """Stop all resources concurrently, and leave the group.
 
-        Under the waiting policies the others keep the place of a process that closes for as long
-        as a loss may wait; see `hand_over` for one that does not come back.
+        Under the waiting policies, the group reserves the resources of a closed process for as long
+        as a loss may wait. For a process that does not return, see `hand_over`.
 
         Args:
-            timeout_s: how long stops may take, in seconds; `coopgroup.stop.timeout.ms` if None.
-                What has not stopped then is lost: the group is left all the same.
+            timeout_s: how long stops may take, in seconds; `coopgroup.stop.timeout.ms` if None. A
+                resource that has not stopped by then is lost: the group is left nevertheless.
 
         Raises:
             RuntimeError: called from a callback.
@@ -261,76 +264,77 @@ class CooperativeGroup:
                 self._work.wait_told()
 
     def __enter__(self) -> Self:
-        """Join."""
+        """Join the group."""
         self.join()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close the group."""
         self.close()
 
     # --- what it has ------------------------------------------------------------------------------
 
     def holds(self, resource: tuple[str, int]) -> bool:
-        """Whether this process is to work on a resource at this very moment.
+        """Return whether this process should work on a resource at this moment.
 
-        Looks at the clock: after a pause of the process it is False before any callback has run.
-        It is False, too, from the moment in which `stop` is due; see `owns`.
+        This checks the clock: after a pause of the process it is False before any callback has run.
+        It is also False from the moment when `stop` is due; see `owns`.
         """
         return self._work.holds(resource)
 
     def owns(self, resource: tuple[str, int]) -> bool:
-        """Whether nobody else can have a resource: it is held, or being stopped in time.
+        """Return whether no other process can have a resource: it is held, or stops in time.
 
-        For `stop` itself: what it flushes must not be written when the lease has ended meanwhile.
+        Check this inside `stop`: its output must not be written if the lease has ended meanwhile.
         """
         return self._work.token(resource) is not None
 
     def token(self, resource: tuple[str, int]) -> int | None:
-        """A number that grows from owner to owner of a resource; None while it is not owned.
+        """Return a number that grows with each owner of a resource; None if it is not owned.
 
-        It is the generation in which this process got the resource. Whoever is written to can
-        refuse a smaller one than it has seen, and so a holder that does not know yet that it was
-        overtaken. It begins anew when the group coordinator forgets the group, which it does some
-        time after the last member has gone (`offsets.retention.check.interval.ms`). Two lives of
-        one `group.instance.id` share a token: the second goes on in the generation of the first.
+        The token is the generation in which this process got the resource. A system that receives
+        writes can refuse a smaller token than it has seen. So it refuses an earlier owner that does
+        not know yet that it was replaced. Tokens begin anew when the group coordinator forgets the
+        group, some time after the last member has left (`offsets.retention.check.interval.ms`). Two
+        lives of one `group.instance.id` share a token: the second continues in the generation of
+        the first.
         """
         return self._work.token(resource)
 
     def granted_token(self, resource: tuple[str, int]) -> int | None:
-        """The token of a resource whatever the clock says; None when this process has ended it.
+        """Return the token of a resource regardless of the clock; None if its work has ended.
 
-        For `start` itself, which may run when the lease is over by the clock though nothing is
-        lost yet: the next heartbeat may renew it, and then nobody calls `start` again.
+        Use this inside `start`, which may run when the lease has run out but the resource is not
+        lost yet. The next heartbeat may renew the lease, and then `start` is not called again.
         """
         return self._work.granted_token(resource)
 
     def held(self) -> tuple[Resource, ...]:
-        """What this process is to work on at this moment, ascending."""
+        """Return the resources that this process should work on at this moment, ascending."""
         return tuple(self._work.held())
 
     def refresh(self) -> None:
-        """Look at the catalogue now: the application knows that it has changed."""
+        """Read the catalogue now; call this when the application knows of a change."""
         self._watcher.look_soon()
 
     @property
     def leads(self) -> bool:
-        """Whether this member led the last round: its catalogue counts."""
+        """Return whether this member led the last round, so that its catalogue counts."""
         return self._driver.leads
 
     @property
     def member_id(self) -> str:
-        """The id that the group coordinator gave this member; "" before."""
+        """Return the member id that the group coordinator gave this member; "" before."""
         return self._driver.member.member_id
 
     @property
     def generation(self) -> int:
-        """Generation of the last round that this member completed; -1 for none."""
+        """Return the generation of this member's last completed round; -1 before the first."""
         return self._driver.member.claim_generation
 
     @property
     def failure(self) -> str | None:
-        """Why the group refused this member for good; None while it did not."""
+        """Return why the group permanently refused this member; None if it did not."""
         failure = self._work.failure
         return None if failure is None else failure.message
 

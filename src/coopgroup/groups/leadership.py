@@ -1,9 +1,9 @@
 """`Leadership`: one holder among many processes, and never two.
 
-A leadership is a group that shares a single resource. What keeps two processes from leading at once
-is the member's lease: a holder that the group might have given up does not lead any more, by its
-own clock and before anybody tells it. There is nothing to clean up, so it goes to another process
-as soon as its holder leaves, or as its session ends.
+A leadership is a group that shares a single resource. The member's lease prevents two leaders at
+the same time. A holder that the group might have dropped stops leading by its own clock, before any
+message arrives. There is nothing to clean up. So the leadership moves to another process as soon as
+its holder leaves or its session ends.
 """
 
 from __future__ import annotations
@@ -26,30 +26,33 @@ if TYPE_CHECKING:
 
 __all__ = ["Leadership"]
 
-# A lease that ends is noticed so soon by whoever waits for it.
+# Maximum delay until a waiting caller notices the end of a lease.
 _STEP_S: Final = 0.05
 
 
 class Leadership:
     """One process of a group leads.
 
-    Two forms, which may be mixed. As a context manager: enter, `wait` until this process leads, and
-    look at `leads` before whatever only the leader may do. With callbacks: `on_elected` is called
-    when it leads from now on, `on_lost` when it does not any more; they run one after the other on
-    a thread of the group, and `on_elected` must return for `on_lost` to be called.
+    There are two forms, which may be mixed. As a context manager: enter, `wait` until this process
+    leads, and check `leads` before each action that is only for the leader. With callbacks:
+    `on_elected` is called when this process begins to lead, `on_lost` when it no longer leads. They
+    run sequentially on a thread of the group, and `on_elected` must return before `on_lost` is
+    called.
 
     Args:
-        configuration: connection keys of `confluent_kafka`, `group.id` and coopgroup's own; what is
-            not given has the defaults of a `CooperativeGroup`.
-        name: what is led; processes of one group may compete for one name only.
+        configuration: connection keys of `confluent_kafka`, `group.id` and coopgroup's own. Other
+            keys have the defaults of a `CooperativeGroup`.
+        name: name of the leadership; processes of one group may compete for one name only.
         on_elected: called with the token, see `token`.
         on_lost: called without arguments.
-        on_error: called with a `WorkFailure` for what either raises, which is then called again.
-        more: further keys, which win over those in `configuration`.
+        on_error: called with a `WorkFailure` for an exception of either callback, which is then
+            called again.
+        more: further keys, which take precedence over those in `configuration`.
 
     Raises:
-        ConfigurationError: a key is unknown or has a value that it cannot have; the name is none;
-            or there is a `group.instance.id`, with which two processes would lead at once.
+        ConfigurationError: a key is unknown or has an invalid value, the name is invalid, or there
+            is a `group.instance.id`. With a `group.instance.id`, two processes would lead at the
+            same time.
         TypeError: a callback cannot be called.
     """
 
@@ -64,7 +67,7 @@ class Leadership:
         on_error: Callable[[WorkFailure], object] | None = None,
         **more: Any,  # noqa: ANN401  (values of configuration keys)
     ) -> None:
-        """Read the configuration; nothing is joined yet."""
+        """Read the configuration, without joining the group."""
         for callback in (on_elected, on_lost):
             if callback is not None and not callable(callback):
                 raise TypeError("on_elected and on_lost expect a callable")
@@ -102,7 +105,7 @@ class Leadership:
         """Compete for the leadership, in the background.
 
         Raises:
-            RuntimeError: it has joined before, or is closed.
+            RuntimeError: the group was joined before, or is closed.
         """
         self._group.join()
 
@@ -119,38 +122,38 @@ class Leadership:
 
     @property
     def leads(self) -> bool:
-        """Whether this process leads at this very moment, by the clock.
+        """Return whether this process leads at this moment, by the clock.
 
-        It is False as soon as another process might lead. What it does after it has looked may
-        still come late, if the process is paused in between: see `token`.
+        It is False as soon as another process might lead. An action after the check may still come
+        late if the process is paused in between: see `token`.
         """
         return self._group.holds(self._resource)
 
     @property
     def token(self) -> int | None:
-        """A number that grows from leader to leader; None while this process does not lead.
+        """Return a number that grows from leader to leader; None if this process does not lead.
 
-        Give it along with whatever the leader writes, and have the other side refuse a smaller one
-        than it has seen: so nothing that an earlier leader sent late does harm (a fencing token).
-        See `CooperativeGroup.token` for when it begins anew.
+        Send the token with each write of the leader, and make the receiver refuse a smaller token
+        than it has seen. Then late writes of an earlier leader do no harm (a fencing token). See
+        `CooperativeGroup.token` for when tokens begin anew.
         """
         token = self._group.token(self._resource)
         return token if self.leads else None
 
     @property
     def failure(self) -> str | None:
-        """Why the group refused this process for good; None while it did not."""
+        """Return why the group permanently refused this process; None if it did not."""
         return self._group.failure
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Wait until this process leads.
 
         Args:
-            timeout_s: how long, in seconds; None for as long as it takes.
+            timeout_s: how long to wait, in seconds; None waits without limit.
 
         Returns:
-            The token; None if the time is over, it is closed, or the group refused this process for
-            good.
+            The token; None after the timeout, after `close`, or if the group permanently refused
+            this process.
         """
         tokens = list[int]()
 
@@ -163,7 +166,7 @@ class Leadership:
         return tokens[0] if tokens else None
 
     def wait_lost(self, timeout_s: float | None = None) -> bool:
-        """Wait until this process does not lead; whether that came in time."""
+        """Wait until this process does not lead; return whether this came in time."""
         self._wait_for(lambda: not self.leads, timeout_s)
         return not self.leads
 
@@ -177,7 +180,8 @@ class Leadership:
                 self._changed.wait(left_s)
 
     def _elected(self, resource: Resource) -> None:
-        # Not `token`: the lease may be over by the clock, and yet be renewed before it is lost.
+        # Not `token`: the lease may have run out by the clock, and still be renewed before it is
+        # lost.
         token = self._group.granted_token(resource)
         with self._changed:
             self._changed.notify_all()

@@ -1,9 +1,9 @@
-"""What the leader looks up of a group of named resources: the catalogue.
+"""Look up the catalogue, for the leader of a group of named resources.
 
-Rules of this file: a catalogue never goes back to an older version; a leader that is behind another
-member of its group waits a little for what that one has seen, and else its round moves nothing, as
-in Kafka Connect, whose members compare how far they have read their configuration. A catalogue that
-cannot be read is the last one that could.
+Rules of this file: a catalogue never goes back to an older version. If another member has seen a
+newer version, the leader waits briefly for it; if it does not come, the round moves nothing. Kafka
+Connect does the same: its members compare how far they have read their configuration. If the
+catalogue cannot be read, the last known one counts.
 """
 
 from __future__ import annotations
@@ -28,22 +28,23 @@ if TYPE_CHECKING:
 
 __all__ = ["CatalogueLookup"]
 
-# Between two looks of a leader that is behind.
+# Time between two reads of a leader with an outdated catalogue.
 _LOOK_AGAIN_S: Final = 0.05
-# One member alone, by mistake or on purpose, must not stop every round of the group for ever.
+# After this time, a version that only one member has seen is ignored. By mistake or on purpose,
+# that member could otherwise stop every round of the group.
 _ALONE_S_MAX: Final = 60.0
 
 
 @define(eq=False)
 class CatalogueLookup:
-    """Reads the application's catalogue, one look at a time.
+    """Reads the application's catalogue, one read at a time.
 
     Attributes:
-        source: the application's; called on threads of the group.
-        timeout_ms: how long a leader that is behind waits.
-        warn: gets an event and its fields.
-        known: the newest catalogue that was read; None before the first.
-        led: the one of the last round that was led here; None before the first.
+        source: the application's function; called on threads of the group.
+        timeout_ms: how long a leader with an outdated catalogue waits.
+        warn: called with an event and its fields.
+        known: the newest catalogue read; None before the first.
+        led: the catalogue of the last round led here; None before the first.
     """
 
     source: Callable[[], object]
@@ -52,15 +53,15 @@ class CatalogueLookup:
     known: Catalogue | None = field(default=None, init=False)
     led: Catalogue | None = field(default=None, init=False)
     _newest_seen: int | None = field(default=None, init=False)
-    # Since when one member alone says that the catalogue here is behind; None if none does.
+    # Since when only one member says that the catalogue is outdated; None otherwise.
     _alone_since_s: float | None = field(default=None, init=False)
-    # Version of the older one that was warned of last; () before.
+    # Version of the last older catalogue in a warning; () before.
     _passed_over: tuple[int | None, ...] = field(default=(), init=False)
     _one_look: threading.Lock = field(factory=threading.Lock, init=False)
     _closed: threading.Event = field(factory=threading.Event, init=False)
 
     def look(self) -> Catalogue | None:
-        """Read the catalogue anew; what is known, where it cannot be read."""
+        """Read the catalogue; return the known one if it cannot be read or is older."""
         if not self._one_look.acquire(timeout=self.timeout_ms / 1000):
             self.warn("catalogue_unavailable", error="an earlier look has not ended yet")
             return self.known
@@ -83,7 +84,7 @@ class CatalogueLookup:
             self.warn("catalogue_is_older", error=said)
 
     def read(self, members: Sequence[JoinedMember]) -> RoundRequest:
-        """Decode the members' subscriptions; who takes everything subscribes to all names."""
+        """Decode the members' subscriptions; replace the subscription to everything by names."""
         request = read_members(members, index_min=INDEX_MIN)
         seen = sorted(
             one.catalogue_version for one in request.claims if one.catalogue_version is not None
@@ -91,7 +92,8 @@ class CatalogueLookup:
         self._newest_seen = max(seen, default=None)
         self._catch_up()
         self._pass_over_one(seen)
-        # What is claimed, too: where nothing can be looked up everybody keeps what it holds.
+        # Include the claimed names: if the catalogue is unavailable, all members keep their
+        # resources.
         names = {name for claim in request.claims for name in claim.owned.names}
         names.update(() if self.known is None else self.known.resources.names)
         topics = tuple(sorted(names))
@@ -102,7 +104,7 @@ class CatalogueLookup:
         return attrs.evolve(request, claims=claims, topics=topics)
 
     def _pass_over_one(self, seen: Sequence[int]) -> None:
-        """Stop to wait for a version that one member alone has named for long.
+        """Stop waiting for a version that only one member has named for a long time.
 
         Args:
             seen: a version for each member that has seen one, ascending.
@@ -120,10 +122,10 @@ class CatalogueLookup:
             self.warn("catalogue_version_unconfirmed", error=said)
 
     def metadata(self, topics: Iterable[str]) -> TopicMetadata:  # noqa: ARG002 - all or nothing
-        """What exists.
+        """Return the resources of the catalogue.
 
         Raises:
-            LookupError: it is not known, or another member has seen a newer list.
+            LookupError: the catalogue is unknown, or another member has seen a newer one.
         """
         catalogue = self.known
         if catalogue is None:
@@ -137,10 +139,10 @@ class CatalogueLookup:
         return TopicMetadata(resources=catalogue.resources)
 
     def lags(self, resources: ResourceSet) -> Lags:  # noqa: ARG002 - those of the same catalogue
-        """The weights in the place of lags, for assignors that look at them.
+        """Return the weights in place of lags, for assignors that read lags.
 
         Raises:
-            LookupError: the catalogue is not known.
+            LookupError: the catalogue is unknown.
         """
         if self.led is None:
             raise LookupError("the catalogue could not be read so far")
@@ -148,7 +150,7 @@ class CatalogueLookup:
         return Lags(resources=self.led.resources, values=values)
 
     def close(self) -> None:
-        """Wait for no newer catalogue any more."""
+        """Stop waiting for a newer catalogue."""
         self._closed.set()
 
     def _catch_up(self) -> None:

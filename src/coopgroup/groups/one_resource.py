@@ -1,6 +1,6 @@
-"""One resource of a member: what should be the case, what is, and the callback that follows.
+"""One resource of a member: its wish, its state, and the callback that follows.
 
-Rules of this file: values only; who makes the callbacks, and under which lock, is `work`.
+Rules of this file: values only. `work` makes the callbacks and holds the lock.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Action", "Wish", "Work"]
 
 
 class Wish(enum.Enum):
-    """What should be the case: it runs, it is stopped, or it ends as lost."""
+    """The state that a resource should reach: running, stopped, or ended as lost."""
 
     RUN = "run"
     STOP = "stop"
@@ -28,7 +28,7 @@ class Wish(enum.Enum):
 
 
 class Action(enum.Enum):
-    """Callbacks, with the urgency of each: what must not go on comes first."""
+    """The callbacks, with their urgency: ending work comes before starting work."""
 
     LOST = 0
     STOP = 1
@@ -40,19 +40,19 @@ class Work:
     """One resource.
 
     Attributes:
-        resource: which.
+        resource: the resource.
         token: generation in which it was granted.
-        wish: what should be the case.
+        wish: the state that it should reach.
         runs: whether `start` has returned, and neither `stop` nor `lost` since.
-        is_stale: whether what runs is of a grant that has ended.
-        busy: callbacks under way.
+        is_stale: whether the running work belongs to a grant that has ended.
+        busy: number of callbacks in progress.
         is_revoked: whether the group waits for the stop.
-        is_told: whether telemetry says that it runs.
+        is_told: whether telemetry has reported that it runs.
         reason: why it stops.
-        began_s: when it was told to stop.
-        is_warned: whether it was warned of how long that takes.
-        attempts: callbacks in a row that have raised.
-        retry_at_s: not tried again before.
+        began_s: time of the last wish.
+        is_warned: whether a warning was logged about a slow stop.
+        attempts: number of consecutive callbacks that raised.
+        retry_at_s: earliest time of the next try.
     """
 
     resource: Resource
@@ -71,20 +71,20 @@ class Work:
 
     @property
     def next_action(self) -> Action | None:
-        """The callback that is due if none is under way; None for none."""
+        """Return the callback that is due if none is in progress; None if none is due."""
         if self.runs and (self.is_stale or self.wish is not Wish.RUN):
             is_lost = self.is_stale or self.wish is Wish.END
             return Action.LOST if is_lost else Action.STOP
         return Action.START if self.wish is Wish.RUN and not self.runs else None
 
     def want(self, wish: Wish, reason: StopReason = StopReason.REVOKED) -> None:
-        """Change the wish; what failed before is tried again at once."""
+        """Change the wish; a callback that failed before is tried again immediately."""
         self.wish, self.reason, self.began_s = wish, reason, now_s()
         self.is_revoked = self.is_warned = False
         self.attempts, self.retry_at_s = 0, 0.0
 
     def finished(self, action: Action) -> None:
-        """A callback has returned; another one may be caught still."""
+        """Note that a callback has returned; another one may still hang."""
         self.runs = action is Action.START
         self.is_stale = self.is_stale if self.runs else self.busy > 0
         self.attempts, self.retry_at_s = 0, 0.0

@@ -1,8 +1,8 @@
 """A bounded number of threads for an application's callbacks.
 
-Rules of this file: the most urgent call goes first, the urgent ones even where all threads are
-caught; threads are started when they are needed and
-end when they are not; none of them keeps the interpreter from ending, whatever it is caught in.
+Rules of this file: the most urgent call runs first. Urgent calls run even if callbacks block all
+threads. Threads start when they are needed and end when they are idle. No thread keeps the
+interpreter from exiting, even if a callback hangs.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _CLOSE_S: Final = 1.0
 
 @define(eq=False)
 class CallbackPool:
-    """Runs calls that raise nothing.
+    """Runs calls that never raise.
 
     Attributes:
-        name: of its threads.
-        threads_max: how many calls run at once, beside urgent ones.
+        name: name of its threads.
+        threads_max: maximum number of concurrent calls, without urgent ones.
     """
 
     name: str
@@ -44,18 +44,18 @@ class CallbackPool:
     _idle: int = field(default=0, init=False)
     _closed: bool = field(default=False, init=False)
     _own: set[int] = field(factory=set, init=False)
-    # When a call was last taken by a thread, or began to wait where none did.
+    # Time when a thread last took a call, or when the first waiting call arrived.
     _moved_on_s: float = field(default=0.0, init=False)
     _changed: threading.Condition = field(factory=threading.Condition, init=False)
 
     @property
     def waits_since_s(self) -> float:
-        """Since when calls wait and no thread has come free; infinite while none waits."""
+        """Return since when calls wait without a free thread; infinite if no call waits."""
         with self._changed:
             return self._moved_on_s if self._calls else math.inf
 
     def submit(self, urgency: int, call: Callable[[], None]) -> None:
-        """Have a call run; of those that wait, the one with the least number goes first."""
+        """Run a call on a thread; a waiting call with a smaller number goes first."""
         with self._changed:
             self._number += 1
             if not self._calls:
@@ -68,19 +68,19 @@ class CallbackPool:
             self._threads += 1
         try:
             threading.Thread(target=self._run, name=self.name, daemon=True).start()
-        except RuntimeError:  # no thread is to be had: one that runs comes by, or the next call
+        except RuntimeError:  # no free thread: a running thread or the next call takes it
             with self._changed:
                 self._threads -= 1
 
     def close(self) -> None:
-        """Have idle threads end; calls that wait are still made."""
+        """End idle threads; waiting calls are still made."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._idle, _CLOSE_S)
 
     def refuse_own(self, action: str) -> None:
-        """Refuse to do from a callback what waits for callbacks.
+        """Refuse an action that waits for callbacks if a callback calls it.
 
         Raises:
             RuntimeError: this is a thread of the pool.

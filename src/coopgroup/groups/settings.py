@@ -1,8 +1,8 @@
 """The configuration of a group of named resources, read and checked once.
 
-Rules of this file: connection keys are those of confluent_kafka and mean the same; what is about
-the group has the names that a consumer has for it; the rest is coopgroup's own. Any other key is
-refused: nothing here fetches records, so a consumer's key would have no effect.
+Rules of this file: connection keys are those of confluent_kafka, with the same meaning. Keys about
+the group have the same names as for a consumer. The remaining keys are coopgroup's own. Any other
+key is refused: a group fetches no records, so a consumer's key would have no effect.
 """
 
 from __future__ import annotations
@@ -60,20 +60,20 @@ _STOP_MS_MAX: Final = 86_400_000
 
 @frozen(kw_only=True)
 class GroupSettings:
-    """What a configuration says.
+    """The settings of a group.
 
     Attributes:
         member: settings of the group member.
         connection: how the group RPCs reach the brokers.
-        max_poll_interval_ms: how long a stop may take, and a member may be in rejoining.
-        leader_timeout_ms: a leader whose assignor takes longer answers that nothing moves.
-        lookup_timeout_ms: how long a leader that is behind waits for its catalogue.
-        state_dir: directory in which the member is kept beyond its process, None for nowhere.
-        telemetry_file: where telemetry is appended as JSON lines, None for nowhere.
-        telemetry_limits: of the size of that file, and of the records that wait for it.
-        telemetry_listener: gets each record of telemetry with who wrote it, None for nobody.
-        refresh_ms: pace of looks at the catalogue.
-        threads_max: how many callbacks run at once.
+        max_poll_interval_ms: time limit of a stop, and of a member's rejoin.
+        leader_timeout_ms: if the leader's assignor takes longer, the round moves nothing.
+        lookup_timeout_ms: how long a leader with an outdated catalogue waits.
+        state_dir: directory that keeps the member's identity after its process ends, None for none.
+        telemetry_file: file to append telemetry to as JSON lines, None for none.
+        telemetry_limits: limits of the file's size and of the waiting records.
+        telemetry_listener: called with each telemetry record in its envelope, None for none.
+        refresh_ms: time between two reads of the catalogue.
+        threads_max: maximum number of concurrent callbacks.
         limits: how long callbacks may take, and when they are tried again.
     """
 
@@ -95,11 +95,11 @@ class GroupSettings:
         """Read the configuration of a group.
 
         Args:
-            configuration: the user's.
-            eager: whether the member gives everything up before each round.
+            configuration: the user's configuration.
+            eager: whether the member revokes all resources before each round.
 
         Raises:
-            ConfigurationError: a key is unknown, or has a value that it cannot have.
+            ConfigurationError: a key is unknown, or has an invalid value.
         """
         _refuse_others(configuration)
         own = {key: whole(configuration, key, default, 1) for key, default in OWN_KEYS.items()}

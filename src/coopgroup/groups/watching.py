@@ -1,8 +1,9 @@
-"""Notices that the catalogue has changed, and has the group share what it lists now.
+"""Notices a changed catalogue, and causes a round that shares its resources.
 
-Rules of this file: who leads asks for a round at once; everybody else first gives the leader time
-to see the change by itself, and asks only for what no join of its own has said since. The first
-join of a static member may begin no round, so that nobody hears what it says (KIP-345).
+Rules of this file: the leader requests a round immediately. Other members first give the leader
+time to see the change by itself. They request a round only if none of their joins has carried the
+version since. The first join of a static member may begin no round, so that the leader does not see
+the version in it (KIP-345).
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ if TYPE_CHECKING:
 __all__ = ["CatalogueWatcher"]
 
 _STOP_TIMEOUT_S: Final = 2.0
-# How many looks the leader may be behind before others remind it.
+# How many reads the leader may be behind before other members request a round.
 _PATIENCE_LOOKS: Final = 3
 _NO_GENERATION: Final = -1
 
 
 @define(eq=False)
 class CatalogueWatcher:
-    """Looks at the catalogue on a thread of its own; joins the group after the first look.
+    """Reads the catalogue on a separate thread; joins the group after the first read.
 
     Attributes:
-        lookup: reads it.
-        refresh_ms: pace of looks.
-        member: the member as it is.
-        leads: whether this member led the last round.
-        shared: what the group shared then; of an earlier life, where this one led none yet.
+        lookup: reads the catalogue.
+        refresh_ms: time between two reads.
+        member: returns the current member.
+        leads: returns whether this member led the last round.
+        shared: returns the resources of that round; kept from an earlier process before the first.
         post: gives events to the driver, from any thread.
     """
 
@@ -65,11 +66,11 @@ class CatalogueWatcher:
         self._thread.start()
 
     def look_soon(self) -> None:
-        """Look at once, from any thread."""
+        """Read the catalogue immediately, from any thread."""
         self._wanted.set()
 
     def stop(self) -> None:
-        """End the thread; one that is caught in the application's code is waited for briefly."""
+        """End the thread; wait briefly if it runs the application's code."""
         self._stopped = True
         self.lookup.close()
         self._wanted.set()
@@ -96,7 +97,7 @@ class CatalogueWatcher:
             self.post(CatalogueSeen(version=catalogue.version))
 
     def _ask(self, catalogue: Catalogue) -> None:
-        """Ask for a round where the group shares something else."""
+        """Request a round if the group shares other resources than the catalogue's."""
         if self.leads():
             if not self._is_shared(catalogue) and catalogue != self._asked_for:
                 self._asked_for = catalogue
@@ -112,7 +113,7 @@ class CatalogueWatcher:
             self.post(RejoinRequested(reason="a newer catalogue than the group's"))
 
     def _is_told(self, version: int) -> bool:
-        """Whether the leader of a round has heard from this member that there is a version."""
+        """Return whether this member has told the leader of a round about a version."""
         member = self.member()
         if self._first_generation == _NO_GENERATION:
             self._first_generation = member.claim_generation

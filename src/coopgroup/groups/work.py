@@ -1,24 +1,24 @@
-"""The work on each resource: started, stopped and lost by itself, whatever the others do.
+"""The work on each resource: started, stopped and lost independently of other resources.
 
-Theory of operation. The group's thread says what is granted, revoked and lost, and never waits
-here. For each resource there is one `Work` with a wish (run, stop, end) and what is the case (runs
-or not, callbacks under way). Whenever either changes the next step follows from both:
+Theory of operation. The group's thread reports grants, revocations and losses, and never waits
+here. For each resource there is one `Work` with a wish (run, stop, end) and a state (running or
+not, callbacks in progress). After each change of either, the next step follows from both:
 
-    a callback is under way     wait for it: two callbacks of a resource never run at once
-    runs, and should not        `lost` where the grant has ended (the lease, an overdue stop), else
+    a callback is in progress   wait for it: two callbacks of a resource never run concurrently
+    runs, and should not        `lost` if the grant has ended (the lease, an overdue stop), else
                                 `stop`
     runs, and should            nothing
     does not run, and should    `start`
-    does not run, nor should    done: the group hears that what was revoked has stopped
+    does not run, nor should    done: tell the group that a revoked resource has stopped
 
-A callback that raises is reported and tried again after a while, longer each time; what changes the
-wish tries again at once. A stop has an end: what is not stopped in time counts as lost, and goes to
-another member. Its `lost` runs beside the stop that hangs, the one exception from the first line;
-and should the resource come back, it is not started before that stop has returned.
+A callback that raises is reported and repeated with growing delays; a changed wish repeats it
+immediately. A stop has a time limit: after it, the resource counts as lost and moves to another
+member. Its `lost` runs beside the hanging stop, the one exception from the first line. If the
+resource returns, it is not started before that stop has returned.
 
 Telemetry and warnings run the application's code, too: its listener and its log handlers. Such code
-may wait for another thread that asks this group something, and would wait for ever if this thread
-had the lock. So what is to be told is queued under the lock, and told after it is released.
+may wait for another thread that calls this group. If this thread had the lock, both would wait for
+ever. So reports are queued under the lock, and made after it is released.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ if TYPE_CHECKING:
 __all__ = ["Callbacks", "ResourceWork", "WorkFailure", "WorkLimits"]
 
 ResourceCallback: TypeAlias = "Callable[[Resource], object]"
-# The share of its time after which a stop is worth a warning.
+# Share of the time limit after which a stop is worth a warning.
 _WARN_SHARE: Final = 0.5
 _DOUBLINGS_MAX: Final = 20
-# A listener that hangs costs the oldest records, not the memory of the process.
+# If a listener hangs, the oldest records are dropped, to bound the memory.
 _UNTOLD_MAX: Final = 10_000
-# How long a group that closes waits for a listener.
+# How long a closing group waits for a listener.
 _TOLD_S: Final = 1.0
-# Calls that wait so long while no thread comes free are worth one, too.
+# Time after which calls that wait for a free thread are worth a warning.
 _NO_THREAD_WARN_S: Final = 10.0
 
 
 @frozen(kw_only=True)
 class WorkFailure:
-    """What went wrong, for the application's `on_error`.
+    """A failure, for the application's `on_error`.
 
     Attributes:
-        resource: what it is about; None for the membership itself, which is over then.
+        resource: the resource; None if the membership itself has ended.
         action: the callback that raised: "start", "stop" or "lost"; "membership".
-        error: what it raised.
-        attempts: how often it has raised in a row; it is tried again after each.
+        error: the exception.
+        attempts: number of consecutive failures; the callback is tried again after each.
     """
 
     resource: Resource | None
@@ -81,7 +81,7 @@ class WorkFailure:
 
 @frozen(kw_only=True)
 class Callbacks:
-    """What the application gave; `lost` is `stop` where it gave none."""
+    """The application's callbacks; `lost` is `stop` if the application gave none."""
 
     start: ResourceCallback
     stop: ResourceCallback
@@ -91,12 +91,12 @@ class Callbacks:
 
 @frozen(kw_only=True)
 class WorkLimits:
-    """How long things may take, in seconds.
+    """Time limits and delays, in seconds.
 
     Attributes:
-        stop_s: a stop; then the resource is lost.
-        retry_s: the first wait after a callback has raised; it doubles with each try.
-        retry_max_s: the longest wait.
+        stop_s: time limit of a stop; after it, the resource is lost.
+        retry_s: the first delay after a callback has raised; it doubles with each try.
+        retry_max_s: the longest delay.
     """
 
     stop_s: float
@@ -105,16 +105,16 @@ class WorkLimits:
 
 
 class WorkDriver(Protocol):
-    """As much of the group's driver as is needed here."""
+    """The part of the group's driver that this file uses."""
 
     @property
     def member(self) -> Member:
-        """The member after the last step."""
+        """Return the member after the last step."""
         ...
 
     @property
     def lease_until_s(self) -> float:
-        """Until when it may work on what it holds."""
+        """Return the end of the lease: until then, the member may work on its resources."""
         ...
 
     def post(self, event: LossHandled | RevocationCompleted | SubscriptionChanged) -> None:
@@ -122,22 +122,22 @@ class WorkDriver(Protocol):
         ...
 
     def remind(self, at_s: float) -> None:
-        """Have `wake` called at a time."""
+        """Call `wake` at a time."""
         ...
 
 
 @define(eq=False)
 class ResourceWork:
-    """All work of one member; hears the group (`coopgroup.kafka.ports.Application`).
+    """All work of one member; takes the group's notices (`coopgroup.kafka.ports.Application`).
 
     Attributes:
-        callbacks: of the application.
-        limits: how long things may take.
-        pool: where callbacks run.
+        callbacks: the application's callbacks.
+        limits: time limits and delays.
+        pool: runs the callbacks.
         write: writes a telemetry record.
-        warn: gets an event and its fields.
+        warn: called with an event and its fields.
         driver: the group; set before it starts.
-        failure: why the membership is over, None while it is not.
+        failure: why the membership ended; None before.
     """
 
     callbacks: Callbacks
@@ -150,14 +150,14 @@ class ResourceWork:
     _works: dict[Resource, Work] = field(factory=dict, init=False)
     _is_closing: bool = field(default=False, init=False)
     _hands_over: bool = field(default=False, init=False)
-    # Since when calls waited for a thread when it was warned of that.
+    # Value of `waits_since_s` at the last warning about waiting calls.
     _warned_since_s: float = field(default=math.inf, init=False)
     _changed: threading.Condition = field(
         factory=lambda: threading.Condition(threading.RLock()), init=False
     )
-    # How often this thread is inside the lock: a signal handler may call from within.
+    # How often this thread holds the lock: a signal handler may call while it is held.
     _inside: threading.local = field(factory=threading.local, init=False)
-    # What is to be told in this order, by one thread at a time.
+    # Queued reports, in order; one thread at a time makes them.
     _untold: deque[Callable[[], None]] = field(
         factory=lambda: deque(maxlen=_UNTOLD_MAX), init=False
     )
@@ -166,43 +166,43 @@ class ResourceWork:
     # --- what the application asks ----------------------------------------------------------------
 
     def holds(self, resource: tuple[str, int]) -> bool:
-        """Whether it is to be worked on at this moment."""
+        """Return whether a resource should be worked on at this moment."""
         work = self._owned(resource)
         return work is not None and work.wish is Wish.RUN
 
     def token(self, resource: tuple[str, int]) -> int | None:
-        """Generation in which it was granted; None when somebody else might have it."""
+        """Return the generation of a resource's grant; None if another member might have it."""
         work = self._owned(resource)
         return None if work is None else work.token
 
     def granted_token(self, resource: tuple[str, int]) -> int | None:
-        """Generation in which it was granted last, whatever the clock says; None if it is over."""
+        """Return the generation of the last grant, lease or not; None if the work has ended."""
         work = self._works.get(Resource(*resource))
         return None if work is None else work.token
 
     def _owned(self, resource: tuple[str, int]) -> Work | None:
-        """The work on what nobody else can have: to be done, or being stopped."""
-        # The lease first: when it stops to matter, the works already say why.
+        """Return the work on a resource that no other member can have: to run, or being stopped."""
+        # Check the lease first: a loss is noted in `_works` before the lease is cleared.
         if now_s() >= self.driver.lease_until_s:
             return None
         work = self._works.get(Resource(*resource))
         return None if work is None or work.is_stale or work.wish is Wish.END else work
 
     def held(self) -> ResourceSet:
-        """All that is to be worked on at this moment."""
+        """Return all resources that should be worked on at this moment."""
         with self._changing():
             return ResourceSet.from_pairs(one for one in self._works if self.holds(one))
 
     def wait_idle(self, timeout_s: float | None) -> bool:
-        """Wait until nothing runs and nothing is under way; whether that came in time."""
+        """Wait until all work has ended; return whether this came in time."""
         with self._changing():
             return self._changed.wait_for(lambda: not self._works, timeout_s)
 
     def close(self, timeout_s: float) -> bool:
-        """Stop everything, each by itself; begin nothing any more.
+        """Stop all resources independently, and start no more.
 
         Returns:
-            Whether all has stopped in time; the rest is told that it is lost.
+            Whether all have stopped in time; the remaining ones count as lost.
         """
         with self._changing():
             self._is_closing = True
@@ -212,8 +212,8 @@ class ResourceWork:
                     self._go_on(work)
             self._remind()
             stopped = self._changed.wait_for(lambda: not self._works, timeout_s)
-            # The process leaves now: what is granted after this goes to others by that, and a
-            # subscription that changes after the leave would begin a membership anew.
+            # The process leaves now, and this gives later grants to other members. A subscription
+            # that changes after the leave would begin a new membership.
             self._hands_over = True
             if stopped:
                 return True
@@ -222,14 +222,14 @@ class ResourceWork:
             return False
 
     def wait_told(self) -> None:
-        """Wait until telemetry has all records, for a bounded time."""
+        """Wait until telemetry has all records, with a time limit."""
         with self._changed:
             self._changed.wait_for(lambda: not self._untold and not self._is_telling, _TOLD_S)
 
     # --- what the group says, on its thread -------------------------------------------------------
 
     def put(self, notice: Notice) -> None:
-        """Hear of a grant, a revocation, a loss or the end of the membership."""
+        """Take a notice: a grant, a revocation, a loss or the end of the membership."""
         with self._changing():
             match notice:
                 case GrantResources():
@@ -249,10 +249,10 @@ class ResourceWork:
             self._changed.notify_all()
 
     def clear(self) -> None:
-        """The group is left: all has been stopped before."""
+        """Do nothing: when the group is left, all work has been stopped before."""
 
     def wake(self) -> None:
-        """Try again what has failed; end what takes too long to stop; warn of what waits."""
+        """Repeat failed callbacks, end overdue stops, and warn of waiting calls."""
         now = now_s()
         with self._changing():
             for work in tuple(self._works.values()):
@@ -285,9 +285,10 @@ class ResourceWork:
             self._go_on(work)
 
     def _hand_over(self) -> None:
-        """Have what is granted to a closing process, and what it has, go elsewhere at once.
+        """Make the group move all resources of a closing process immediately.
 
-        Nobody else would be given it before this process has left, however long its stops take.
+        Otherwise no other member would get them before this process has left, even if its stops
+        take long.
         """
         if not self._hands_over:
             self._hands_over = True
@@ -295,7 +296,7 @@ class ResourceWork:
 
     def _revoke(self, resources: ResourceSet) -> None:
         gone = [one for one in resources if one not in self._works]
-        if gone:  # closing: it has stopped already
+        if gone:  # closing: they have stopped already
             self.driver.post(RevocationCompleted(resources=ResourceSet.from_pairs(gone)))
         for resource in resources:
             work = self._works.get(resource)
@@ -328,7 +329,7 @@ class ResourceWork:
         self.pool.submit(action.value, partial(self._run, work, action))
 
     def _run(self, work: Work, action: Action) -> None:
-        """Make one callback, on a thread of the pool, unless it is not wanted any more."""
+        """Make one callback on a thread of the pool, unless it is no longer wanted."""
         with self._changing():
             abandons = action is Action.LOST and work.is_stale
             if not abandons and work.next_action is not action:
@@ -336,14 +337,15 @@ class ResourceWork:
                 self._go_on(work)
                 return
             if action is Action.START:
-                work.is_stale = False  # it begins under the grant of today
+                work.is_stale = False  # it begins under the current grant
         callback: ResourceCallback = getattr(self.callbacks, action.name.lower())
         failure: BaseException | None = None
         try:
             callback(work.resource)
         except BaseException as error:  # noqa: BLE001 -- the application's own, reported below
             failure = error
-        words = "" if failure is None else one_line(failure)  # the application's code as well
+        # this runs the application's code, too
+        words = "" if failure is None else one_line(failure)
         with self._changing():
             work.busy -= 1
             if failure is None:
@@ -357,7 +359,7 @@ class ResourceWork:
 
     def _back_off(self, work: Work, action: Action, error: BaseException, words: str) -> None:
         work.attempts += 1
-        if work.next_action is action:  # else another one is due, and at once
+        if work.next_action is action:  # otherwise another callback is due, immediately
             factor = 1 << min(work.attempts - 1, _DOUBLINGS_MAX)
             work.retry_at_s = now_s() + min(self.limits.retry_s * factor, self.limits.retry_max_s)
         name, attempts = action.name.lower(), work.attempts
@@ -378,13 +380,13 @@ class ResourceWork:
             except BaseException as error:  # noqa: BLE001 -- there is nobody left to tell
                 self.warn("internal_error", error=repr(error))
 
-        self.pool.submit(Action.LOST.value, call)  # all other threads may be caught
+        self.pool.submit(Action.LOST.value, call)  # urgent: callbacks may block all other threads
 
     # --- telling ----------------------------------------------------------------------------------
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Hold the lock, and tell what happened when it is released."""
+        """Hold the lock, and make the queued reports after its release."""
         inside = self._inside
         try:
             with self._changed:
@@ -398,7 +400,7 @@ class ResourceWork:
                 self._tell_all()
 
     def _tell_all(self) -> None:
-        """Tell what is queued, unless another thread does; the pool tells what comes meanwhile."""
+        """Make the queued reports, unless another thread does; the pool makes later ones."""
         with self._changed:
             if self._is_telling or not self._untold:
                 return
@@ -409,7 +411,7 @@ class ResourceWork:
                 calls.popleft()()
         finally:
             with self._changed:
-                self._untold.extendleft(reversed(calls))  # where a signal struck
+                self._untold.extendleft(reversed(calls))  # if a signal interrupted
                 self._is_telling = False
                 has_more = bool(self._untold)
                 self._changed.notify_all()
@@ -445,9 +447,9 @@ class ResourceWork:
             )
 
     def _end(self, work: Work) -> None:
-        """Nothing runs any more: whoever waits for that may hear it."""
+        """Remove work that has ended, and wake waiting threads."""
         del self._works[work.resource]
-        self._complete(work)  # first: the group waits for it, whatever telemetry does
+        self._complete(work)  # first: the group waits for it, and telemetry may take long
         self._tell_stopped(work)
         self._changed.notify_all()
 
@@ -458,12 +460,12 @@ class ResourceWork:
             self.driver.post(RevocationCompleted(resources=stopped))
 
     def _end_overdue(self, work: Work) -> None:
-        """Take what has had all its time to stop for lost, and give it up."""
+        """Treat an overdue stop as a loss, and give up the resource."""
         is_revoked, began_s = work.is_revoked, work.began_s
         work.want(Wish.END, StopReason.LOST)
         work.is_revoked, work.began_s = is_revoked, began_s
         work.is_stale = True
-        self._complete(work)  # first: the group waits for it, whatever telemetry does
+        self._complete(work)  # first: the group waits for it, and telemetry may take long
         self._tell_stopped(work)
         if work.busy:
             self._begin(work, Action.LOST)
@@ -476,7 +478,7 @@ class ResourceWork:
         return work.is_revoked and now >= work.began_s + share * self.limits.stop_s
 
     def _remind(self) -> None:
-        """Have `wake` called when something is due next."""
+        """Schedule `wake` for the next due time."""
         due_s = [
             work.retry_at_s for work in self._works.values() if work.attempts and not work.busy
         ]
