@@ -131,11 +131,11 @@ def test_long_list_of_other_clients_is_cut() -> None:
         (["group", "migrate", "g"], "coopgroup: Missing option '--check'."),
         (
             ["group", "migrate", "--check", "g", "--config", "oops"],
-            "coopgroup: --config: got 'oops', expected KEY=VALUE",
+            "coopgroup: --config: got '(not shown)', expected KEY=VALUE",
         ),
         (
             ["group", "migrate", "--check", "g", "--config", "no.such.key=1"],
-            "coopgroup: no.such.key: got '1', but there is no such key: it is unknown",
+            "coopgroup: no.such.key: got '(not shown)', but there is no such key: it is unknown",
         ),
         (
             ["group", "migrate", "--check", "g", *NOWHERE],

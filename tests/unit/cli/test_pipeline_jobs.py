@@ -16,9 +16,9 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1"]
     ("arguments", "said"),
     [
         (["history"], "Missing option '--tables'"),
-        (["history", "--tables", "t", "--config", "nonsense"], "--config: got 'nonsense'"),
+        (["history", "--tables", "t", "--config", "nonsense"], "--config: got '(not shown)'"),
         (["history", "--tables", "t", "--config", "no.such=1"], "--config: got"),
-        (["history", "--tables", "t", "--conf", "="], "--conf: got '='"),
+        (["history", "--tables", "t", "--conf", "="], "--conf: got '(not shown)'"),
         (["lag", "--tables", "t", "--reset", "never"], "--reset"),
         (["lag", "--tables", "t", "--every", "0"], "--every"),
         (["telemetry", "--tables", "t"], "give files, or --topic"),

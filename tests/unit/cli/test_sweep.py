@@ -63,7 +63,7 @@ def test_master_when_it_is_none_is_refused(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--conf", "spark.executor.memory"), "--conf: got 'spark.executor.memory'"),
+        (("--conf", "spark.executor.memory"), "--conf: got '(not shown)'"),
         (("--conf", "memory=4g"), "--conf: got 'memory'"),
         (("--jars", "none-such.jar"), "none-such.jar"),
     ],
