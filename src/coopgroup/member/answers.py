@@ -111,8 +111,7 @@ def _coordinator_found(turn: Turn, answer: FindCoordinatorAnswer) -> None:
     for kind in (RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP):
         sent = turn.member.outstanding.get(kind)
         if sent is not None and coordinator is not None and sent.node_id != coordinator.node_id:
-            # The old coordinator will not answer this request, and the new coordinator does not
-            # know it.
+            # The old coordinator will not answer, and the new coordinator does not know of it.
             turn.forget(kind)
             if turn.member.state is MemberState.SYNCING:
                 turn.rejoin("coordinator moved")
@@ -127,7 +126,7 @@ def _proves_peace(turn: Turn, sent: Outstanding) -> None:
     """
     member = turn.member
     if member.state in SETTLED:
-        # only here, or a coordinator that refuses every sync would be asked without a pause
+        # Only here: a coordinator that refuses every sync would otherwise be asked without a pause.
         turn.set(attempts=0)
     if sent.generation == member.claim_generation:
         turn.set(settled_at_ms=max(member.settled_at_ms, sent.sent_at_ms))
@@ -310,8 +309,7 @@ def _settle(turn: Turn, assignment: Assignment) -> None:
     """Move on after a round: stop the remaining resources before a follow-up round.
 
     A member does not rejoin by itself if it is only told again to stop the same resources. The next
-    round would be the same. If other members wait for it, a heartbeat's
-    answer reports the round.
+    round would be the same. If other members wait for it, a heartbeat reports their round.
     """
     member = turn.member
     if member.revoking or member.stopped:
@@ -372,7 +370,7 @@ def _heartbeat_needs_nothing(turn: Turn, sent: Outstanding, action: Action) -> b
     member = turn.member
     if action is Action.REJOIN:
         _renew_lease(turn, sent.sent_at_ms)
-        # for a sync this answer is the end of the round
+        # For a sync, this answer means the end of the round.
         if RequestKind.JOIN_GROUP in member.outstanding:
             turn.set(round_open_at_ms=max(member.round_open_at_ms, sent.sent_at_ms))
         if sent.generation == member.generation:

@@ -44,7 +44,7 @@ class Lane(enum.Enum):
     join waits needs another connection.
     """
 
-    # part of every connection's key; the hash of `Enum` is slow Python code
+    # Part of every connection's key; the hash of `Enum` is slow Python code.
     __hash__ = object.__hash__
 
     JOIN = "join"

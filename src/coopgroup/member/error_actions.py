@@ -175,7 +175,7 @@ _ROWS: Final[Mapping[RequestKind, Mapping[ErrorCode, Action]]] = {
     },
     _K.SYNC_GROUP: {
         _C.NONE:                           _A.PROCEED,
-        _C.NO_ANSWER:                      _A.SEEK,  # then join again: the claims are still valid
+        _C.NO_ANSWER:                      _A.SEEK,   # then join again: the claims are still valid
         _C.COORDINATOR_NOT_AVAILABLE:      _A.SEEK,
         _C.NOT_COORDINATOR:                _A.SEEK,
         _C.UNKNOWN_SERVER_ERROR:           _A.REJOIN_LATER,  # also: too large for the broker's log

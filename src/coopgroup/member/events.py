@@ -143,8 +143,7 @@ class CommitsAbandoned:
 
     These commits are not sent again and end with REQUEST_TIMED_OUT. A commit under way cannot be
     taken back: it ends with its answer, without a retry. A commit that has already ended is
-    ignored. The
-    queue is copied once per event, so a host should name all such commits together.
+    ignored. The queue is copied once per event, so a host names all such commits together.
 
     Attributes:
         commit_ids: ids of the `CommitRequested`.

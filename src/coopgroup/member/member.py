@@ -1,6 +1,6 @@
-"""`Member`: all that a group member knows, as one frozen value.
+"""`Member`: the whole state of a group member, as one frozen value.
 
-Rules of this file: values and questions about them; nothing here moves a member (see `machine`).
+This file defines values and questions about them. `machine` moves a member.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["IdStanding", "Member", "MemberConfig", "Outstanding", "lease_is_over", "new_member"]
 
-# Looked up once: what follows is asked for in every step, and a member of an enum, or a method of
-# `object`, costs as much to look up as a call does.
+# Looked up once, because every step uses these names. Looking up a member of an enum, or a method
+# of `object`, costs as much as a call.
 _STABLE: Final = MemberState.STABLE
 _REVOKING: Final = MemberState.REVOKING
 _JOIN: Final = RequestKind.JOIN_GROUP
@@ -37,7 +37,7 @@ _fill: Final = object.__setattr__
 
 def _positive(
     _: object, attribute: attrs.Attribute[int], value: int
-) -> None:  # a trust boundary: users set these
+) -> None:  # a trust boundary: users set these values
     if value <= 0:
         raise ConfigurationError(attribute.name, value, "a positive number of milliseconds")
 
@@ -54,31 +54,29 @@ class MemberConfig:
     Attributes:
         group_id: the group.
         protocol_type: embedded protocol's family, "consumer" for partitions.
-        protocol_name: embedded protocol that is our own; the only one unless there are `protocols`.
-        protocols: all that it can speak, most wanted first, Kafka's own among them; the whole group
-            must have one in common. Empty for `protocol_name` alone.
+        protocol_name: coopgroup's own embedded protocol; the only one unless `protocols` is set.
+        protocols: all protocols that the member can speak, the preferred one first, including
+            Kafka's own. The whole group must share one. Empty for `protocol_name` alone.
         instance_id: static id (KIP-345), None for a dynamic member.
-        rack: rack of the process (KIP-881), None when unknown.
-        session_timeout_ms: after so long without a heartbeat the coordinator drops the member,
-            and the member by itself takes everything for lost.
+        rack: rack of the process (KIP-881), None if unknown.
+        session_timeout_ms: time without a heartbeat after which the coordinator drops the member,
+            and the member by itself treats all its resources as lost.
         rebalance_timeout_ms: how long the coordinator waits for members to rejoin.
         heartbeat_interval_ms: pace of heartbeats.
         retry_backoff_ms: first wait before a request is tried again; doubles with each try.
         retry_backoff_max_ms: longest wait.
-        request_timeout_ms: how long to wait for an answer that does not wait for others.
+        request_timeout_ms: how long to wait for an answer that does not depend on other members.
         commit_attempts_max: how often a commit is sent before its error goes to the caller;
             waiting for a round does not count.
-        revocation_grace_ms: how long a member that has stopped some of what it must stop, or that
-            is wanted in a round, waits for the rest before it joins; 0 for not at all.
-        window_heartbeat_interval_ms: pace of heartbeats while a scheduled delay runs or something
-            is being stopped, so that a round that others want begins at once; never slower than
-            the normal one.
-        eager: whether it stops all that it holds before each join, and claims nothing.
-        keeps_identity: whether it asks its host to keep who it is (`KeepIdentity`). It then does
-            not tell the coordinator that it leaves, as a static member does not (KIP-345). Means
-            nothing to a static member.
-        index_min: smallest index that a resource may have: 0 for partitions, -1 where a group
-            shares connectors.
+        revocation_grace_ms: how long a join waits for the rest of the revocations, after some have
+            finished or a round is wanted; 0 for no wait.
+        window_heartbeat_interval_ms: pace of heartbeats during a scheduled delay or a revocation,
+            so that a round of other members begins immediately; never slower than the normal pace.
+        eager: whether the member stops all its resources before each join, and claims none.
+        keeps_identity: whether the member asks its host to store its identity (`KeepIdentity`).
+            Such a member does not tell the coordinator that it leaves, like a static member
+            (KIP-345). No effect on a static member.
+        index_min: smallest index of a resource: 0 for partitions, -1 if a group shares connectors.
     """
 
     group_id: str
@@ -102,19 +100,19 @@ class MemberConfig:
 
     @cached_property
     def rejoin_within_ms(self) -> int:
-        """How long after the begin of a round its join may be sent and count, in ms.
+        """Return how long after a round's begin a join may be sent and still count, in ms.
 
-        That is the rebalance time-out, less what a request needs to arrive.
+        That is the rebalance timeout minus the time that a request needs to arrive.
         """
         timeout_ms = self.rebalance_timeout_ms
         return timeout_ms - min(self.heartbeat_interval_ms, timeout_ms // 10)
 
 
 class IdStanding(enum.Enum):
-    """Whether the group's log has the id of a static member: a round must be complete for that.
+    """Whether the group's log has a static member's id, which requires a complete round.
 
-    A coordinator keeps a new id in memory until then. If the group moves to another broker, that
-    one reads the id of the member's earlier life, and refuses the new one as fenced.
+    A coordinator keeps a new id only in memory until then. If the group moves to another broker,
+    the new coordinator reads the id of the member's earlier process, and fences the new id.
     """
 
     STORED = "stored"
@@ -130,13 +128,13 @@ class IdStanding(enum.Enum):
 
 @frozen(kw_only=True)
 class Outstanding:
-    """A request whose answer has not come yet.
+    """A request that has no answer yet.
 
     Attributes:
         request_id: its number.
-        sent_at_ms: when it was handed to the host, before it was sent.
-        node_id: broker it went to, -1 for any.
-        generation: that it was sent under.
+        sent_at_ms: when it was passed to the host, before it was sent.
+        node_id: target broker, -1 for any.
+        generation: the member's generation at that time.
     """
 
     request_id: int
@@ -151,55 +149,53 @@ class Member:
 
     Attributes:
         config: its settings.
-        state: where it stands.
+        state: its state.
         topics: subscribed names, ascending.
-        joined_topics: those that the last join carried.
-        joined_protocols: names of the protocols that the last join offered.
-        catalogue_version: newest version of the group's catalogue that it has seen, None for none.
-        joined_catalogue_version: the one that the last join carried.
-        identity: who it was in the last round that it completed, as long as the group may know
-            it; None where that is not kept.
+        joined_topics: topics in the last join.
+        joined_protocols: names of the protocols in the last join.
+        catalogue_version: newest version of the group's catalogue that it has seen, or None.
+        joined_catalogue_version: the version in the last join.
+        identity: its identity in the last round that it completed, as long as the group may know
+            it; None if identities are not stored.
         member_id: id that the coordinator gave, "" before.
         id_standing: whether the group's log has the id of a static member.
-        generation: of the round that it is in (from the answer to the join on).
-        claim_generation: of the last round that it completed; what its claims carry.
-        owned: what it holds, and claims in the next join.
-        revoking: part of `owned` that it was told to stop and has not stopped yet, in whatever
-            round that was.
-        stopped: part of `owned` that it has stopped, while commits of it have not ended yet.
-        rejoin_at_ms: when it joins though it has not given up all that it should; None for when
-            it has.
-        rejoin_latest_ms: how far that may be put off while one part stops after the other.
-        coordinator: where the group's coordinator is, None when unknown.
+        generation: generation of the current round, from the answer to the join on.
+        claim_generation: generation of the last completed round; its claims carry this number.
+        owned: owned resources, which the next join claims.
+        revoking: part of `owned` that it must stop and has not stopped yet, from any round.
+        stopped: part of `owned` that it has stopped, but whose commits have not ended yet.
+        rejoin_at_ms: when it joins even if revocations are unfinished; None to wait for them.
+        rejoin_latest_ms: latest time for `rejoin_at_ms` while one part stops after another.
+        coordinator: the group's coordinator, None if unknown.
         outstanding: requests on their way, by kind.
         next_request_id: number of the next request.
-        last_assigned: what the last round that it completed assigned to it, in whatever membership.
-        shared_digest: of all that its group had to share in that round, as its leader noted it for
-            this member's next life; None where that is not said.
-        yields: whether its join was refused because of what it holds, or its leader could not read
-            what it claims: it gives up all of that before the next one.
-        decided: what the leader hands in with its sync; empty for a follower.
+        last_assigned: assignment of the last completed round, in any membership.
+        shared_digest: digest of all resources that its group shared in that round, noted by the
+            leader for this member's next process; None without such a note.
+        yields: whether it gives up all claims before the next join. Set if the last join was
+            refused for its claims, or the leader could not read them.
+        decided: the leader's assignments for its sync; empty for a follower.
         protocol_chosen: protocol that the coordinator chose for the round.
         leads: whether it is the leader of the round.
-        duty_number: of the round that it decides, or decided last.
+        duty_number: number of the round that it decides, or decided last.
         attempts: failed tries in a row, for the back-off.
-        retry_at_ms: no join, sync or look-up before; 0 for at once.
+        retry_at_ms: earliest time of a join, sync or look-up; 0 for immediately.
         heartbeat_at_ms: when the next heartbeat is due.
-        lease_until_ms: until when it may work on what it holds. Counts from the sending of the
-            last request that proved the session alive.
-        settled_at_ms: the coordinator's time-outs to join or to sync, of a round that this member
-            may miss, have not begun to run before.
-        joining_since_ms: sending of the first of the joins whose outcome is not known; None when
-            none was sent since the last one was answered.
-        joined_at_ms: sending of the last join.
-        round_open_at_ms: sending of the last heartbeat whose answer proved that the round of the
-            waiting join or sync was still open.
-        scheduled_rejoin_ms: when the leader wants everybody back, None for never.
-        loss_deadline_ms: when the wait for lost owners ends, None for no such wait. Later than
-            the rejoin where the leader wants everybody back only to go on with paced moves.
-        rejoin_reason: why a round is wanted, "" when none is.
-        consumption_rate_per_s: records that its application gets done in a second of work, as its
-            host measured; None when unknown.
+        lease_until_ms: until when it may work on its owned resources. Counts from the sending of
+            the last request that proved the session alive.
+        settled_at_ms: the coordinator's time-outs for a join or sync that this member may miss
+            began at this time or later.
+        joining_since_ms: when the first join without a known outcome was sent; None if no join was
+            sent since the last answer.
+        joined_at_ms: when the last join was sent.
+        round_open_at_ms: when the last heartbeat was sent that proved the round of the waiting join
+            or sync still open.
+        scheduled_rejoin_ms: when the leader wants all members to rejoin, None for never.
+        loss_deadline_ms: when the wait for lost owners ends, None without such a wait. Later than
+            the rejoin if the leader wants the rejoin only to continue with paced moves.
+        rejoin_reason: why a round is wanted, "" if none is.
+        consumption_rate_per_s: records that its application processes in a second of work, measured
+            by its host; None if unknown.
         commits: offsets on their way.
     """
 
@@ -245,14 +241,14 @@ class Member:
     consumption_rate_per_s: float | None = None
 
     def replaced(self, changes: dict[str, Any]) -> Member:
-        """The member with other values of some fields.
+        """Return the member with other values of some fields.
 
-        Most of what happens to a member changes a few of its many fields, several times in one
-        step. So it has a dictionary instead of slots: to copy that costs a fraction of
-        `attrs.evolve`, which looks at every field.
+        Most events change a few of the many fields, several times in one step. So a member has a
+        dictionary instead of slots. Copying it costs a fraction of `attrs.evolve`, which looks at
+        every field.
 
         Raises:
-            TypeError: there is no such field.
+            TypeError: a field does not exist.
         """
         before = self.__dict__
         fields = before | changes
@@ -265,17 +261,17 @@ class Member:
 
     @property
     def in_generation(self) -> bool:
-        """Whether it can send heartbeats: it has a generation, and has not lost it."""
+        """Return whether the member can send heartbeats: it has a generation."""
         return self.generation != NO_GENERATION and self.state in AT_WORK
 
     @property
     def rejoined_at_ms(self) -> int:
-        """When the coordinator can have begun to wait for this member at the earliest, in ms.
+        """Return the earliest time at which the coordinator may wait for this member, in ms.
 
-        A member counts as part of a round while its join is on its way, once a later heartbeat was
-        answered: the join may have been cut off, and the round goes on without it. A follower's
-        sync waits for the leader's, and is sent early enough to arrive; that of a leader is
-        answered at once, so one that is not may not have arrived.
+        While its join is on its way, a member counts as part of a round only after a later
+        heartbeat was answered. Without that, the join may be cut off, and the round continues
+        without it. A follower's sync waits for the leader's, and is sent early enough to arrive. A
+        leader's sync is answered immediately. Without an answer it may not have arrived.
         """
         if not self.outstanding:
             return self.settled_at_ms
@@ -289,38 +285,39 @@ class Member:
 
     @property
     def round_ended_after_ms(self) -> int:
-        """A time at which the round of the join that waits had not ended yet."""
+        """Return a time at which the round of the waiting join had not ended yet."""
         return max(self.settled_at_ms, self.round_open_at_ms, self.joining_since_ms or 0)
 
     @property
     def rejoin_by_ms(self) -> int:
-        """Until when the member hopes to be part of the round, in ms; then it takes all for lost.
+        """Return when the member gives up on the round and treats all as lost, in ms.
 
-        A round may begin right after the last proof that none had, without a word to a member
-        that is cut off; it is open for the rebalance time-out, and so is the time to sync after
-        it. What waits at the coordinator puts this off, as far as heartbeats say that it may.
+        A round may begin right after the last proof that none had begun, and a disconnected member
+        does not notice. The round is open for the rebalance timeout, and so is the time to sync
+        after it. Requests that wait at the coordinator extend this time, as far as heartbeats prove
+        it.
         """
         return self.rejoined_at_ms + self.config.rejoin_within_ms
 
     @property
     def lost_at_ms(self) -> int:
-        """When the member takes all that it owns for lost by itself, in ms."""
+        """Return when the member by itself treats all owned resources as lost, in ms."""
         return min(self.lease_until_ms, self.rejoin_by_ms)
 
     @property
     def hold_until_ms(self) -> int:
-        """Until when the member may work on what it owns, in ms: nothing is handed out later.
+        """Return until when the member may work on its owned resources, in ms.
 
-        That it hopes to be part of a round is no proof: a join or a sync may be stuck on its way
-        while heartbeats pass. Nobody is dropped before the rebalance time-out, counted from the
-        last proof that it had not begun to run. After it the member keeps what it owns, but stands
-        still until an answer says what became of the round.
+        The chance to join the round proves nothing: a join or a sync may be stuck while heartbeats
+        pass. The coordinator drops no member before the rebalance timeout, counted from the last
+        proof that it had not begun to run. After it the member keeps its owned resources, but
+        pauses until an answer reports the result of the round.
         """
         return min(self.lost_at_ms, self.settled_at_ms + self.config.rebalance_timeout_ms)
 
     @property
     def wants_a_round_at_ms(self) -> int | None:
-        """When it wants a round by itself, in ms, while it is in none; None for never."""
+        """Return when the member wants a round by itself, in ms; None for never."""
         if self.state is _STABLE:
             return self.scheduled_rejoin_ms
         if self.state is _REVOKING and not (self.config.eager or self.yields):
@@ -329,10 +326,10 @@ class Member:
         return None
 
     def heartbeat_pace_ms(self, now_ms: int) -> int:
-        """How long after a heartbeat the next one is due, in ms.
+        """Return the time from one heartbeat to the next, in ms.
 
-        While a scheduled delay runs the round of a member that returns must begin at once, and
-        while this one stops something others may wait for it to join: both it hears by heartbeat.
+        It is short in two cases. In a scheduled delay, the round of a returning member must begin
+        immediately. In a revocation, other members may wait for this member's join.
         """
         pace_ms = self.config.heartbeat_interval_ms
         if self.state is _REVOKING or self.remaining_delay_ms(now_ms):
@@ -340,15 +337,15 @@ class Member:
         return pace_ms
 
     def remaining_delay_ms(self, now_ms: int) -> int | None:
-        """How long the scheduled delay still runs, in ms; 0 when just over, None for none."""
+        """Return the rest of the scheduled delay, in ms; 0 when just over, None without a delay."""
         if self.scheduled_rejoin_ms is None:
             return None
         return max(0, self.scheduled_rejoin_ms - now_ms)
 
     def remaining_loss_ms(self, now_ms: int) -> int | None:
-        """How long the wait for lost owners still runs, in ms; 0 when just over.
+        """Return the rest of the wait for lost owners, in ms; 0 when just over.
 
-        NO_LOSS for no such wait; None where it is what the scheduled delay is for.
+        `NO_LOSS` without such a wait; None if the scheduled delay is for that wait.
         """
         if self.loss_deadline_ms == self.scheduled_rejoin_ms:
             return None
@@ -356,31 +353,31 @@ class Member:
 
 
 def lease_is_over(member: Member, now_ms: int) -> bool:
-    """Whether the member must take all that it holds for lost by itself.
+    """Return whether the member must treat all its resources as lost.
 
-    Either no request that proves the session alive was sent within `session.timeout.ms`, or a
-    round may have begun and the member could not join it within the rebalance time-out: in both
-    cases the coordinator may have dropped it and given its resources away.
+    Two cases. The member sent no request within `session.timeout.ms` that proves the session alive.
+    Or a round may have begun, and the member could not join it within the rebalance timeout. In
+    both cases the coordinator may have dropped the member and given its resources away.
     """
     if not member.owned:
         return False
     if now_ms < min(member.lease_until_ms, member.settled_at_ms + member.config.rejoin_within_ms):
-        return False  # whatever is on its way, which only puts the end off
+        return False  # requests on their way only extend this time
     return now_ms >= member.lost_at_ms
 
 
 def new_member(config: MemberConfig, kept: KeptIdentity | None = None) -> Member:
-    """A member that has not subscribed yet.
+    """Return a member that has not subscribed yet.
 
     Args:
         config: its settings.
-        kept: who it was in an earlier life, which is over; None when nothing was kept. Means
-            nothing unless the settings say that identities are kept.
+        kept: its identity from an earlier process that has ended, or None. Ignored unless the
+            settings say that identities are stored.
 
     Raises:
-        ConfigurationError: the session time-out is not longer than the heartbeat interval, or the
-            rebalance time-out is shorter than the session time-out. In the latter case a round
-            could end without a member whose session the coordinator still takes for alive.
+        ConfigurationError: the session timeout is not longer than the heartbeat interval, or the
+            rebalance timeout is shorter than the session timeout. In the latter case a round could
+            end without a member whose session the coordinator still considers alive.
     """
     if config.heartbeat_interval_ms >= config.session_timeout_ms:
         raise ConfigurationError(

@@ -1,22 +1,24 @@
-"""Which protocols a member offers, what it says of itself in each, and how it reads the answer.
+"""The protocols that a member offers, its subscription in each, and how it reads the assignment.
 
-The one rule of this file: a protocol is offered only by who holds nothing that its leaders may give
-away. The group coordinator chooses among what all members offer, and a member learns the choice
-when the round is complete; its partitions may be another one's by then. So an eager protocol is
-offered with empty hands, the cooperative one by who holds only what it subscribes to (leaders pass
-over the claims of others, and Kafka's clients give such partitions up before they join, KIP-429),
-and ours always. Then nothing that others offer can lead to two owners.
+Rule of this file: a member offers a protocol only if it owns no resource that the protocol's
+leaders may give away. The group coordinator chooses a protocol that all members offer. A member
+learns the choice when the round is complete. By then another member may own its partitions. So a
+member offers an eager protocol only if it owns no partition. It offers the cooperative protocol if
+it owns only partitions of subscribed topics. Leaders ignore other claims, and Kafka's clients give
+up other partitions before they join (KIP-429). It always offers coopgroup's own protocol. Then no
+offer of another member can lead to two owners.
 
-Theory of operation. While a member that knows eager protocols only is in the group, the others'
-join is refused with INCONSISTENT_GROUP_PROTOCOL, at once, for the coordinator compares what each
-offers with what all others did. The member then gives up what stands in the way, which is all that
-it holds, and joins with all of its protocols: an eager round, as Kafka's clients play it. Once the
-last such member is gone the join is accepted, and the group goes on without anything being given
-up. No member has to know which of the two it will be, or who is in the group.
+Theory of operation. While the group has a member that knows only eager protocols, the coordinator
+refuses the join of the other members immediately, with INCONSISTENT_GROUP_PROTOCOL. The coordinator
+compares each offer with those of all members. The refused member then gives up the resources that
+prevent an offer, which are all it owns. It joins with all of its protocols: an eager round, as
+Kafka's clients do it. After the last eager member has left, the join is accepted, and the group
+continues without these revocations. No member has to know in advance which case applies, or which
+members are in the group.
 
 Kafka's Java client follows another rule: a consumer with any eager assignor in its list is eager
-until it is restarted with another list. Then everything is given up in each round until every
-member has been restarted twice.
+until it is restarted with another list. Then each round revokes all partitions until every member
+has been restarted twice.
 """
 
 from __future__ import annotations
@@ -55,21 +57,21 @@ __all__ = [
 
 
 def spoken(config: MemberConfig) -> tuple[str, ...]:
-    """Names of all protocols that a member can speak, most wanted first."""
+    """Return the names of all protocols that a member can speak, the preferred one first."""
     return config.protocols or (config.protocol_name,)
 
 
 def joins_in_vain(member: Member) -> bool:
-    """Whether a join could bring it nothing but harm: nothing to hold, nothing to give up.
+    """Return whether a join would only harm: the member has no topics and no owned resources.
 
-    A leader of another client may assign to a member without topics what it never asked for
-    (Kafka's Java client does, if that member comes first), so such a member stays out of the group.
+    A leader of another client may assign partitions to a member without topics. (Kafka's Java
+    client does, if that member comes first.) So such a member stays out of the group.
     """
     return not member.topics and not member.owned and len(spoken(member.config)) > 1
 
 
 def in_the_way(member: Member) -> ResourceSet:
-    """The least that it must give up to offer more protocols; empty where it offers all."""
+    """Return the fewest resources to give up for one more protocol; empty if all are offered."""
     needed = (_given_away(member, name) for name in spoken(member.config))
     return min(filter(None, needed), key=len, default=EMPTY)
 
@@ -83,7 +85,7 @@ def offers_more(member: Member) -> bool:
 
 
 def offered_subscriptions(member: Member, now_ms: int) -> tuple[tuple[str, bytes], ...]:
-    """What the next join offers: (name, subscription), most wanted first."""
+    """Return the subscriptions for the next join: (name, subscription), the preferred one first."""
     return tuple(
         (name, _subscription(member, name, now_ms))
         for name in spoken(member.config)
@@ -92,20 +94,20 @@ def offered_subscriptions(member: Member, now_ms: int) -> tuple[tuple[str, bytes
 
 
 def read_assignment(member: Member, content: bytes, *, is_first: bool = False) -> Assignment:
-    """Read what the leader says, in the protocol that the coordinator chose.
+    """Decode the leader's assignment, in the protocol that the coordinator chose.
 
-    Kafka's protocols have no list of revocations: what a member claimed and is not assigned it
-    must stop, and then it rejoins by itself (KIP-429). If nothing of that is left, no round
-    follows that it would have to begin. No bytes at all are for a member that the leader has left
-    out, as librdkafka does where it has nothing for it.
+    Kafka's protocols have no list of revocations. A member must stop each partition that it claimed
+    and was not assigned, and then it rejoins by itself (KIP-429). If no such partition is left, it
+    need not begin a round. The leader sends no bytes to a member that it left out, as librdkafka
+    does if it has no partition for the member.
 
     Args:
         member: the member that synced.
         content: the assignment as the coordinator sent it.
-        is_first: whether this is the first assignment of the present membership.
+        is_first: whether this is the first assignment of the current membership.
 
     Raises:
-        DecodeError: the bytes hold no assignment.
+        DecodeError: the bytes are not an assignment.
     """
     if kafka_protocol(member.protocol_chosen) is None:
         return decode_assignment(content, index_min=member.config.index_min, skips_rest=True)
@@ -119,10 +121,10 @@ def read_assignment(member: Member, content: bytes, *, is_first: bool = False) -
 def _may_owe_a_round(member: Member, assigned: ResourceSet) -> bool:
     """Return whether an earlier membership may have ended before it rejoined for a revocation.
 
-    The process may have died, or the application may have stalled: a static member that lost all
-    joins with its instance id, and the coordinator gives it the stored assignment without a round.
-    The partitions that it had to revoke then have no owner. Our own assignment names them; in
-    Kafka's cooperative protocol only a round finds them.
+    The process may have died, or the application may have stalled. A static member that lost all
+    resources joins with its instance id, and the coordinator returns the stored assignment without
+    a round. The partitions that it had to revoke then have no owner. coopgroup's own assignment
+    names them; in Kafka's cooperative protocol only a round finds them.
     """
     return (
         kafka_protocol(member.protocol_chosen) is KafkaProtocol.COOPERATIVE_STICKY
@@ -133,7 +135,7 @@ def _may_owe_a_round(member: Member, assigned: ResourceSet) -> bool:
 
 
 def _given_away(member: Member, name: str) -> ResourceSet:
-    """What a leader of a protocol may give to others though the member claims it."""
+    """Return the claimed resources that a leader of this protocol may give to other members."""
     protocol = kafka_protocol(name)
     if protocol is None or not member.owned:
         return EMPTY
@@ -142,9 +144,9 @@ def _given_away(member: Member, name: str) -> ResourceSet:
     return member.owned - member.owned.restrict_names(member.topics)
 
 
-# Kafka's clients claim in the generation that they joined, though their sync of it may have failed:
-# what they claimed in that join nobody else was given (KAFKA-14016). Leaders before 3.5 or so pass
-# over all claims of an earlier one.
+# Kafka's clients claim in the generation that they joined, even if their sync failed. No other
+# member was given the partitions that they claimed in that join (KAFKA-14016). Leaders before about
+# 3.5 ignore all claims of an earlier generation.
 def _subscription(member: Member, name: str, now_ms: int) -> bytes:
     protocol = kafka_protocol(name)
     return encode_subscription(

@@ -1,8 +1,8 @@
-"""What a member has to send, derived from what it is.
+"""The requests that a member has to send, derived from its state.
 
-The one rule of this file: nothing remembers that something is to be sent. `wanted` looks at a
-member and says which requests it wants on their way and from when; a request that was lost is
-simply wanted again. The same list says when the host must wake the member.
+Rule of this file: no field remembers that a request must be sent. `wanted` looks at a member and
+returns the requests that it wants on their way, with their start times. A lost request is simply
+wanted again. The same list determines when the host must wake the member.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["leave_at_once", "next_deadline_ms", "send_what_is_due", "wanted"]
 
 _COMMITTING: Final = frozenset({MemberState.JOINING, MemberState.STABLE, MemberState.REVOKING})
-# After the coordinator has let a join or sync wait for so long, its answer is not to be expected.
+# The coordinator holds a join or sync up to the rebalance timeout. After this extra time its answer
+# is no longer expected.
 _ANSWER_SLACK_MS: Final = 5_000
 _NOTHING_TO_JOIN_FOR: Final = "subscribes to nothing"
-# To look a member of an enum up costs as much as a call, and `wanted` is asked twice a step.
+# Looking up a member of an enum costs as much as a call, and `wanted` runs twice per step.
 _FIND: Final = RequestKind.FIND_COORDINATOR
 _JOIN: Final = RequestKind.JOIN_GROUP
 _SYNC: Final = RequestKind.SYNC_GROUP
@@ -48,7 +49,7 @@ _LEAVING: Final = MemberState.LEAVING
 
 
 def wanted(member: Member) -> list[tuple[RequestKind, int]]:
-    """Requests that the member wants on their way, each with the time from which it does."""
+    """Return the requests that the member wants on their way, each with its start time."""
     state, waiting = member.state, member.outstanding
     if member.coordinator is None:
         if state in AT_WORK and _FIND not in waiting:
@@ -57,7 +58,7 @@ def wanted(member: Member) -> list[tuple[RequestKind, int]]:
     found = []
     if state is _LEAVING and _LEAVE not in waiting:
         found.append((_LEAVE, 0))
-    # Before the join: a heartbeat or commit of the old generation is worth nothing after it.
+    # Before the join: after it a heartbeat or commit of the old generation is useless.
     if _HEARTBEAT not in waiting and member.in_generation:
         found.append((_HEARTBEAT, member.heartbeat_at_ms))
     if _may_commit(member) and _COMMIT not in waiting:
@@ -70,7 +71,7 @@ def wanted(member: Member) -> list[tuple[RequestKind, int]]:
 
 
 def next_deadline_ms(member: Member) -> int | None:
-    """When the host must give `Woken` at the latest, in ms; None for never."""
+    """Return when the host must give `Woken` at the latest, in ms; None for never."""
     first_ms = member.lost_at_ms if member.owned else None
     round_ms = member.wants_a_round_at_ms
     if round_ms is not None and (first_ms is None or round_ms < first_ms):
@@ -93,9 +94,9 @@ def send_what_is_due(turn: Turn) -> None:
 
 
 def leave_at_once(turn: Turn, reason: str) -> None:
-    """Tell the coordinator to go on without this member, whatever it answers.
+    """Tell the coordinator to continue without this member, and ignore the answer.
 
-    A static member stays silent instead: its session time-out decides (KIP-345).
+    A static member stays silent instead: its session timeout decides (KIP-345).
     """
     if turn.member.coordinator is None or not turn.member.member_id:
         return
@@ -142,17 +143,18 @@ def _send(turn: Turn, kind: RequestKind) -> None:
 def _build(turn: Turn, kind: RequestKind) -> tuple[Lane, GroupRequest | None, int]:
     member, config = turn.member, turn.member.config
     match kind:
-        # Those first that are sent most: what stands before them is compared in vain.
+        # The most frequent requests come first, because each case before a match costs a
+        # comparison.
         case RequestKind.HEARTBEAT:
             turn.set(heartbeat_at_ms=turn.now_ms + member.heartbeat_pace_ms(turn.now_ms))
-            # A heartbeat that is not answered in time for two more tries is of no use.
+            # A heartbeat must be answered while there is time for two more tries.
             timeout_ms = min(config.request_timeout_ms, max(1, config.session_timeout_ms // 3))
             joins = _JOIN in member.outstanding or _SYNC in member.outstanding
             return Lane.COMMIT if joins else Lane.JOIN, _heartbeat_request(member), timeout_ms
         case RequestKind.OFFSET_COMMIT:
-            # A coordinator that stands still may serve a commit that timed out after newer ones. So
-            # the next commit waits until the lease, and with it the generation, is over: it counts
-            # from a heartbeat, which may have been sent and answered a little after this commit.
+            # A frozen coordinator may serve a timed-out commit after newer commits. So the next
+            # commit waits until the lease, and with it the generation, has ended. The lease counts
+            # from a heartbeat, which may have been sent and answered shortly after this commit.
             fenced_ms = config.session_timeout_ms + config.heartbeat_interval_ms
             timeout_ms = max(config.request_timeout_ms, fenced_ms)
             return Lane.COMMIT, _commit_request(turn), timeout_ms

@@ -1,15 +1,15 @@
-"""Giving up what the application has stopped.
+"""Giving up the resources that the application has stopped.
 
 Two rules of this file:
 
-- The join that gives something up is sent when the commits of it have ended. Another member may
-  be given it in that very round and reads its committed offset then; what would be committed later
-  is work done twice. Only commits that were asked for before the application reported are waited
-  for, so it cannot keep the resource by asking for more.
-- Each resource counts alone. One that is slow to stop, or whose commit is slow, holds back no
-  other: the member joins a little after some have stopped, or when a round is wanted, and still
-  claims the rest (`Turn.rejoin_soon`). What is given up while such a join is under way was claimed
-  by it, so one more round must follow.
+- The join that gives a resource up waits until its commits have ended. That round may assign the
+  resource to another member, which then reads the committed offset. A later commit would mean that
+  records are processed twice. Only commits that were requested before the application reported are
+  awaited, so the application cannot keep the resource by requesting more.
+- Each resource counts alone. A resource that is slow to stop, or whose commit is slow, delays no
+  other resource. The member joins a little after some have stopped, or when a round is wanted, and
+  still claims the rest (`Turn.rejoin_soon`). That join may claim resources that are given up while
+  it is under way, so one more round must follow.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _CAUSE = "revocation completed"
 
 
 def take_stopped(turn: Turn, resources: ResourceSet) -> None:
-    """Take the word of the application that it has stopped resources.
+    """Accept the application's report that it has stopped resources.
 
-    What stopped stays in `owned` and `stopped`, so that a commit of it may be tried again. What
-    was not to be stopped is passed over: it was lost or given up before the word came.
+    Stopped resources stay in `owned` and `stopped`, so that their commits may be tried again. Other
+    resources in the report are ignored: they were lost or given up before the report arrived.
 
     Raises:
-        LocalProtocolError: the member is in no group in which it could hold something.
+        LocalProtocolError: the member is not in a group, so it cannot own resources.
     """
     turn.move(Trigger.STOPPED, _CAUSE)
     member = turn.member
@@ -56,11 +56,11 @@ def take_stopped(turn: Turn, resources: ResourceSet) -> None:
 
 
 def make_way(turn: Turn, code: int, cause: str) -> None:
-    """Stop what prevents the member from offering more protocols, and join with them.
+    """Stop the resources that prevent the member from offering more protocols, and join with them.
 
     The other members speak a protocol whose leaders may give these resources away. The application
-    may have stopped them while the refused join was under way. The member then joins again: to fail
-    would end a membership that the group accepts.
+    may have stopped them while the refused join was under way. The member then joins again, because
+    failing would end a membership that the group accepts.
 
     Commits no longer wait for the sync of a round, because a refused join begins none. The
     application may wait for such a commit before it stops, and the join waits for both.
@@ -87,12 +87,12 @@ def make_way(turn: Turn, code: int, cause: str) -> None:
 
 
 def give_up_stopped(turn: Turn, before: Member) -> None:
-    """Give up what is stopped once its commits have ended; join when nothing is left to stop.
+    """Give up stopped resources when their commits have ended; join when none is left to stop.
 
     Args:
         turn: the step.
-        before: the member before the step. Which commits are waited for is looked at only where
-            that may have changed: the queue may be long.
+        before: the member before the step. The queue may be long, so the awaited commits are
+            checked only if they may have changed.
     """
     member = turn.member
     if not member.stopped or (

@@ -1,15 +1,15 @@
 """The states of a group member and the moves between them, as one table.
 
-Two rules of this file: everything that changes a member's state goes through `TRANSITIONS`, and a
-hole in the table is the rule that forbids the move.
+Two rules. Every change of a member's state goes through `TRANSITIONS`. A missing entry forbids the
+move.
 
-Theory of operation. A member is always in one state; a trigger moves it. Triggers are what an
-event *means*: the application asks for something, an answer arrives and the table of error codes
-says what it stands for, a deadline passes. What is to be sent is never part of a move: it follows
-from the state (see `requests`), so a lost request is simply sent again.
+Theory of operation. A member is always in one state; a trigger moves it. A trigger is the meaning
+of an event. The application makes a request, an answer arrives, or a deadline passes. The table of
+error codes defines the meaning of an answer. Requests are never part of a move. They follow from
+the state (see `requests`), so a lost request is simply sent again.
 
-Looking up the coordinator, sending heartbeats and committing offsets happen beside the states and
-are values of the member, since they go on in most of them.
+The look-up of the coordinator, heartbeats and commits continue in most states. So they are values
+of the member, not states.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["AT_WORK", "SETTLED", "TRANSITIONS", "MemberState", "Trigger"]
 
 
 class MemberState(enum.Enum):
-    """Where a member stands; each says what is true, what is sent, and how it ends."""
+    """The states of a member, each with its facts, its requests, and its end."""
 
-    # Looked up several times in each step: that of `Enum` hashes the name, in Python.
+    # Looked up several times in each step; the hash of `Enum` hashes the name in Python.
     __hash__ = object.__hash__
 
     UNSUBSCRIBED = "unsubscribed"
@@ -69,7 +69,7 @@ class MemberState(enum.Enum):
 
 
 class Trigger(enum.Enum):
-    """What an event means to the state machine."""
+    """The meaning of an event for the state machine."""
 
     __hash__ = object.__hash__  # as above
 
@@ -121,11 +121,11 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.LEAVE:                    _S.UNSUBSCRIBED,
     },
     _S.RETURNING: {
-        _T.SUBSCRIBED:               _S.JOINING,    # what the group stores is of other topics
+        _T.SUBSCRIBED:               _S.JOINING,    # the stored assignment is for other topics
         _T.KNOWN:                    _S.SYNCING,
         _T.REJOIN:                   _S.JOINING,    # a round has begun
         _T.LOST:                     _S.LOSING,     # the application does not poll
-        _T.LOST_NOTHING:             _S.JOINING,    # the generation is over, or even the id
+        _T.LOST_NOTHING:             _S.JOINING,    # the generation has ended, or the id is invalid
         _T.LEAVE:                    _S.LEAVING,
         _T.FAIL:                     _S.FAILED,
     },
@@ -135,8 +135,8 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.JOINED_AS_LEADER:         _S.LEADING,
         _T.JOINED_AS_FOLLOWER:       _S.SYNCING,
         _T.REJOIN:                   _S.JOINING,    # the join must be sent again
-        _T.GIVE_UP_ALL:              _S.REVOKING,   # others would give it away: stop it first
-        _T.STOPPED:                  _S.JOINING,    # the join may claim it: one more must follow
+        _T.GIVE_UP_ALL:              _S.REVOKING,   # leaders would give it away: stop first
+        _T.STOPPED:                  _S.JOINING,    # the join may claim it: one more follows
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -145,7 +145,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
     _S.LEADING: {
         _T.SUBSCRIBED:               _S.LEADING,    # takes effect in the next round
         _T.ROUND_DECIDED:            _S.SYNCING,
-        _T.STOPPED:                  _S.LEADING,    # the join claimed it: one more must follow
+        _T.STOPPED:                  _S.LEADING,    # the join claimed it: one more follows
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -157,7 +157,7 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.ASSIGNED_WITH_REVOCATION: _S.REVOKING,
         _T.ASSIGNED_WITH_FOLLOW_UP:  _S.JOINING,
         _T.REJOIN:                   _S.JOINING,
-        _T.STOPPED:                  _S.SYNCING,    # the join claimed it: one more must follow
+        _T.STOPPED:                  _S.SYNCING,    # the join claimed it: one more follows
         _T.LOST:                     _S.LOSING,
         _T.LOST_NOTHING:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
@@ -174,17 +174,17 @@ TRANSITIONS: Final[Mapping[MemberState, Mapping[Trigger, MemberState]]] = types.
         _T.FAIL:                     _S.FAILED,
     },
     _S.REVOKING: {
-        _T.SUBSCRIBED:               _S.REVOKING,   # the join that follows carries it
-        _T.STOPPED:                  _S.REVOKING,   # there is more, or commits of it are under way
+        _T.SUBSCRIBED:               _S.REVOKING,   # the next join carries it
+        _T.STOPPED:                  _S.REVOKING,   # more must stop, or commits are under way
         _T.REVOKED:                  _S.JOINING,
-        _T.REJOIN:                   _S.JOINING,    # what still stops must not hold others back
+        _T.REJOIN:                   _S.JOINING,    # slow revocations must not delay other members
         _T.LOST:                     _S.LOSING,
         _T.LEAVE:                    _S.LEAVING,
         _T.FAIL:                     _S.FAILED,
     },
     _S.LOSING: {
-        _T.SUBSCRIBED:               _S.LOSING,     # the join that follows carries it
-        _T.STOPPED:                  _S.LOSING,     # the callback ran while all was lost
+        _T.SUBSCRIBED:               _S.LOSING,     # the next join carries it
+        _T.STOPPED:                  _S.LOSING,     # the callback ran during the loss
         _T.LOSS_HANDLED:             _S.JOINING,
         _T.LEAVE:                    _S.LEAVING,
     },

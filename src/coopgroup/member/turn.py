@@ -1,8 +1,8 @@
-"""`Turn`: the work space of one `step`.
+"""`Turn`: the workspace of one `step`.
 
-A step is pure for its caller: a frozen member goes in, another one comes out. Inside, a turn holds
-the member as it is so far and the effects so far, so that the rules read as a list of statements.
-Every change of state goes through `move`, which is the only reader of the table.
+A step is pure for its caller: a frozen member goes in, a new member comes out. Inside, a turn holds
+the current member and the effects so far, so that the rules read as a list of statements. Every
+change of state goes through `move`, which is the only reader of the table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Turn"]
 
-# While one part stops after the other the join is put off, up to so many times the grace.
+# While one part stops after another, the join is delayed by up to this many grace times.
 _GRACES_MAX: Final = 4
 
 
@@ -48,9 +48,9 @@ class Turn:
     """One step under way.
 
     Attributes:
-        member: as it is so far.
+        member: the current member.
         now_ms: the host's clock, in ms.
-        effects: so far.
+        effects: the effects so far.
     """
 
     member: Member
@@ -87,7 +87,7 @@ class Turn:
             self.emit(FinishCommit(commit_id=commit_id, codes=codes))
 
     def forget(self, *kinds: RequestKind) -> None:
-        """Drop requests on their way: answers to them are stale from now on."""
+        """Drop requests on their way; their answers are stale from now on."""
         outstanding = self.member.outstanding
         if outstanding.keys() & {RequestKind.JOIN_GROUP, RequestKind.SYNC_GROUP} & set(kinds):
             self.emit(CancelJoin())
@@ -104,9 +104,9 @@ class Turn:
         )
 
     def rejoin(self, cause: str) -> None:
-        """Want the next round, keeping every claim; commits may be tried again before it.
+        """Request the next round and keep every claim; commits may be tried again before it.
 
-        An eager member keeps none: it stops all that it holds first.
+        An eager member keeps no claim: it stops all its resources first.
         """
         commits = self.member.commits
         self.set(
@@ -123,16 +123,17 @@ class Turn:
             self.move(Trigger.REJOIN, cause)
 
     def rejoin_soon(self, *, more_stopped: bool = False) -> None:
-        """Want the next round, but leave what is being stopped a little time to be part of it.
+        """Request the next round, but first wait a short time for revocations to finish.
 
         Args:
-            more_stopped: another part has just stopped, so the next may be near as well. What
-                comes right after the join costs the others a round, and hearing of it.
+            more_stopped: another part has just stopped, so the next part may stop soon as well. A
+                part that stops right after the join costs the other members one more round,
+                announced by heartbeat.
         """
         config, soon_ms = self.member.config, self.member.rejoin_at_ms
         if config.eager or self.member.yields:
             return
-        # A grace that the coordinator would not wait for is none.
+        # The grace must end well before the coordinator's rebalance timeout.
         all_ms = min(_GRACES_MAX * config.revocation_grace_ms, config.rebalance_timeout_ms // 4)
         until_ms = self.now_ms + min(config.revocation_grace_ms, all_ms)
         if soon_ms is None:
@@ -141,13 +142,13 @@ class Turn:
             self.set(rejoin_at_ms=min(until_ms, self.member.rejoin_latest_ms))
 
     def lose(self, cause: str, *, keep_id: bool, stalled: bool = False) -> None:
-        """Take everything for lost; the application must know before the next join.
+        """Treat all resources as lost; the application must know before the next join.
 
         Args:
-            cause: why, for logs.
+            cause: the reason, for logs.
             keep_id: whether the coordinator may still know the member under its id.
-            stalled: whether the application does not poll; the member then waits for it even
-                with nothing to lose.
+            stalled: whether the application does not poll. The member then waits for the
+                application even without lost resources.
         """
         resources = self.member.owned
         self._drop_membership(keep_id=keep_id)
@@ -159,7 +160,7 @@ class Turn:
             self.emit(LoseResources(resources=resources, cause=cause))
 
     def fail(self, code: int, message: str) -> None:
-        """Give up: the application gets the error, and loses what it held."""
+        """End the membership: the application gets the error, and loses its resources."""
         resources = self.member.owned
         self._drop_membership(keep_id=False)
         self.move(Trigger.FAIL, message)
@@ -169,16 +170,16 @@ class Turn:
         self.emit(FailMember(code=code, message=message))
 
     def give_up_membership(self) -> None:
-        """Forget id, generation and claims, nothing being lost: the member leaves."""
+        """Forget id, generation and claims without a loss, because the member leaves."""
         self._drop_membership(keep_id=True)
 
     def leave_group_behind(self) -> None:
-        """The member is out of the group and may subscribe again as a new one."""
+        """Move the member out of the group; it may subscribe again as a new member."""
         self.set(member_id="", id_standing=IdStanding.STORED, rejoin_reason="")
         self.move(Trigger.LEFT, "left the group")
 
     def end_identity(self) -> None:
-        """Nobody comes back as this member."""
+        """Forget the stored identity, because no process will return as this member."""
         if self.member.identity is not None:
             self.set(identity=None)
             self.emit(KeepIdentity(identity=None))
