@@ -1,4 +1,4 @@
-"""A leader's looks at the lags between rounds, and what comes of them."""
+"""A leader's lag checks between rounds, and the rounds that follow from them."""
 
 from collections.abc import Sequence
 
@@ -53,13 +53,13 @@ REQUEST = BalanceRequested(overloaded=("m",), lags=(900,), mean_lag=300)
 
 
 def look(watch: LagWatch, *lags: int, assignor: Assignor = ASSIGNOR) -> LagsChecked:
-    """Look at the lags of T's partitions."""
+    """Check the lags of T's partitions."""
     figures = Lags.from_mapping({"T": dict(enumerate(lags))})
     return check_lags(CheckLags(number=7, watch=watch), figures, assignor=assignor)
 
 
 def watched(**owned: Sequence[int]) -> LagWatch:
-    """A group at rest, of members that own partitions of T."""
+    """A group at rest whose members own partitions of T."""
     assert RULE is not None
     existing = {"T": [one for has in owned.values() for one in has]}
     claims = [claim(member, {"T": has}) for member, has in owned.items()]
@@ -73,7 +73,7 @@ TWO_HOT = watched(A=[0, 1], B=[2, 3], C=[4, 5])
 
 
 def test_look_when_lags_are_uneven_for_the_first_time_only_counts() -> None:
-    """It has to last."""
+    """The imbalance has to last."""
     checked = look(TWO_HOT, 500, 500, 10, 10, 10, 10)
     assert (checked.number, checked.looks, checked.request) == (7, (("A", 1),), None)
     assert checked.lags is not None
@@ -81,7 +81,7 @@ def test_look_when_lags_are_uneven_for_the_first_time_only_counts() -> None:
 
 
 def test_look_when_it_has_lasted_asks_for_a_round_and_says_why() -> None:
-    """Who carries how much, and what would move."""
+    """The reason gives each member's lag and the expected moves."""
     watch = attrs.evolve(TWO_HOT, looks=(("A", 1),))
     checked = look(watch, 500, 500, 10, 20, 30, 30)
     assert checked.looks == (("A", 2),)
@@ -103,14 +103,14 @@ def test_look_when_it_has_lasted_asks_for_a_round_and_says_why() -> None:
 def test_look_when_nothing_would_help_asks_for_nothing(
     owned: dict[str, list[int]], lags: tuple[int, ...]
 ) -> None:
-    """A round that moves nothing would come again and again."""
+    """A round without moves would come again after every check."""
     watch = attrs.evolve(watched(**owned), looks=(("A", 9),))
     checked = look(watch, *lags)
     assert (checked.looks, checked.request) == ((("A", 10),), None)
 
 
 def test_look_when_what_lags_did_not_lag_before_asks_for_nothing() -> None:
-    """A flood of one look is over when the round comes; only what lasts is looked at for moves."""
+    """A short flood is over when the round comes; only lasting lags count for moves."""
     watch = attrs.evolve(TWO_HOT, looks=(("A", 5),))
     before = np.array([500, 10, 10, 10, 10, 10])
     assert look(watch, 500, 500, 10, 10, 10, 10).request is not None
@@ -119,7 +119,7 @@ def test_look_when_what_lags_did_not_lag_before_asks_for_nothing() -> None:
 
 
 def test_look_when_no_lags_are_known_counts_for_nothing() -> None:
-    """Neither up nor down."""
+    """The counts neither rise nor fall."""
     watch = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=np.arange(6))
     checked = check_lags(CheckLags(number=3, watch=watch), None, assignor=ASSIGNOR)
     assert (checked.number, checked.looks, checked.request) == (3, (("A", 1),), None)
@@ -127,17 +127,16 @@ def test_look_when_no_lags_are_known_counts_for_nothing() -> None:
 
 
 class Broken:
-    """An assignor that fails, in one way or the other."""
+    """An assignor that fails: with a bad answer or with an exception."""
 
     name = "broken"
     needs_lags = True
 
     def __init__(self, answer: Int32Array | None) -> None:
-        """Keep what it answers, None for an exception."""
+        """Keep the answer, None for an exception."""
         self.answer = answer
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Fail."""
         assert not lags.flags.writeable
         assert not group.owner.flags.writeable
         if self.answer is None:
@@ -147,7 +146,7 @@ class Broken:
 
 @pytest.mark.parametrize("answer", [None, np.full(6, 9, dtype=np.int32), np.zeros(2, np.int32)])
 def test_look_when_the_assignor_fails_asks_for_nothing(answer: Int32Array | None) -> None:
-    """A user's code must not end the look, nor ask for rounds that it cannot decide."""
+    """A user's assignor must not end the check, nor cause rounds that it cannot decide."""
     group = TWO_HOT.group
     group.owner.flags.writeable = False
     watch = attrs.evolve(TWO_HOT, looks=(("A", 5),))
@@ -155,7 +154,7 @@ def test_look_when_the_assignor_fails_asks_for_nothing(answer: Int32Array | None
 
 
 def test_look_when_members_tell_their_speed_goes_by_time() -> None:
-    """A and B carry alike, and B is half as fast: it has too much."""
+    """A and B have the same lag, and B is half as fast: B is overloaded."""
     watch = watched(A=[0, 1], B=[2, 3])
     group = watch.group
     fast, slow = (
@@ -168,7 +167,7 @@ def test_look_when_members_tell_their_speed_goes_by_time() -> None:
 
 
 def test_resources_whose_lags_are_wanted_are_those_that_exist() -> None:
-    """What is claimed and does not exist any more has none."""
+    """A claimed resource that no longer exists has no lag."""
     assert RULE is not None
     group = group_of({"T": [0]}, claim("A", {"T": [0, 1]}))
     duty = CheckLags(number=1, watch=LagWatch(rule=RULE, group=group, asked=False, moved=False))
@@ -179,7 +178,7 @@ def test_resources_whose_lags_are_wanted_are_those_that_exist() -> None:
 
 
 def test_watch_when_a_round_moved_nothing_goes_on() -> None:
-    """Someone restarted, say: what was seen before still holds."""
+    """Example: a member restarted. The earlier counts stay valid."""
     lags = np.arange(6)
     before = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=lags, due_ms=10_300, number=4)
     after = next_watch(before, TWO_HOT, NOW_MS)
@@ -192,7 +191,7 @@ def test_watch_when_a_round_moved_nothing_goes_on() -> None:
 
 
 def test_watch_when_something_moved_begins_anew() -> None:
-    """Lags of before say nothing of who carries what now; a pause that runs goes on."""
+    """Earlier lags say nothing about the new owners. A running cool-down continues."""
     moved = attrs.evolve(TWO_HOT, moved=True)
     before = attrs.evolve(TWO_HOT, looks=(("A", 1),), lags=np.arange(6), due_ms=10_300, number=4)
     after = next_watch(before, moved, NOW_MS)
@@ -205,14 +204,14 @@ def test_watch_when_something_moved_begins_anew() -> None:
 
 
 def test_watch_when_the_round_was_asked_for_pauses() -> None:
-    """Whether it moved anything or not: else a round would be asked for at every look."""
+    """The pause is independent of moves; otherwise every check would ask for a round."""
     after = next_watch(None, attrs.evolve(TWO_HOT, asked=True), NOW_MS)
     assert after is not None
     assert after.due_ms == NOW_MS + 5_000
 
 
 def test_watch_when_the_policy_does_not_look_is_none() -> None:
-    """Nothing is left of an earlier one."""
+    """The earlier watch is dropped."""
     assert next_watch(TWO_HOT, None, NOW_MS) is None
 
 
@@ -220,7 +219,7 @@ def test_watch_when_the_policy_does_not_look_is_none() -> None:
 
 
 class Leader:
-    """A session whose member leads a group of its own."""
+    """A session whose member leads its own group."""
 
     def __init__(
         self, policy: Policy = POLICY, assignor: Assignor = ASSIGNOR, *, now_ms: int = NOW_MS
@@ -236,17 +235,15 @@ class Leader:
         self.lead(1)
 
     def give(self, event: object) -> "Leader":
-        """Take a step."""
         self.session, self.effects = step(self.session, event, now_ms=self.now_ms)  # type: ignore[arg-type]  # any event
         return self
 
     def wait(self, duration_ms: int) -> "Leader":
-        """Let time pass."""
         self.now_ms += duration_ms
         return self.give(Woken())
 
     def answer_join(self, generation: int) -> LeadRound:
-        """Answer the join, which makes it the leader."""
+        """Answer the join; the member is now the leader."""
         me = JoinedMember(member_id="m", group_instance_id=None, metadata=self.metadata)
         answer = attrs.evolve(joined(generation, leads=True), members=(me,))
         sent = self.session.member.outstanding[RequestKind.JOIN_GROUP]
@@ -255,7 +252,6 @@ class Leader:
         return duty
 
     def led(self, duty: LeadRound) -> RoundLed:
-        """Decide a round as a host does."""
         return lead_round(
             duty,
             read_members(duty.members),
@@ -266,7 +262,7 @@ class Leader:
         )
 
     def lead(self, generation: int) -> RoundContext:
-        """A whole round, of a join that is on its way."""
+        """Complete a round whose join is pending."""
         duty = self.answer_join(generation)
         self.give(self.led(duty))
         sent = self.session.member.outstanding[RequestKind.SYNC_GROUP]
@@ -274,17 +270,17 @@ class Leader:
         return duty.context
 
     def looks(self) -> list[CheckLags]:
-        """What the last step asked the host to look at."""
+        """The lag checks that the last step asked of the host."""
         return [one for one in self.effects if isinstance(one, CheckLags)]
 
     def look(self) -> CheckLags:
-        """Wait for a look."""
+        """Wait until the next check."""
         (duty,) = self.wait(INTERVAL_MS).looks()
         return duty
 
 
 def test_leader_looks_once_an_interval() -> None:
-    """The host is woken for it, and asked once."""
+    """The deadline wakes the host; one request per interval."""
     leader = Leader()
     assert leader.session.member.state is MemberState.STABLE
     assert session_deadline_ms(leader.session) == NOW_MS + INTERVAL_MS
@@ -305,14 +301,14 @@ def test_leader_looks_once_an_interval() -> None:
     ids=["the assignor reads no lags", "off by default", "a policy that does not know it"],
 )
 def test_leader_when_it_is_not_to_look_never_does(policy: Policy, assignor: Assignor) -> None:
-    """Nothing is remembered for it."""
+    """The session keeps no watch."""
     leader = Leader(policy, assignor)
     assert leader.session.watch is None
     assert leader.wait(60_000).looks() == []
 
 
 def test_leader_when_a_round_is_wanted_asks_for_it_once_and_tells_the_policy() -> None:
-    """It rejoins, writes down why, and the round's context says so; the next one's does not."""
+    """The member rejoins and writes the reason. Only the next round's context has it."""
     leader = Leader()
     number = leader.look().number
     leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
@@ -328,7 +324,7 @@ def test_leader_when_a_round_is_wanted_asks_for_it_once_and_tells_the_policy() -
 
 
 def test_leader_when_nothing_is_wanted_remembers_what_was_seen() -> None:
-    """The next look counts on."""
+    """The next check continues the count."""
     leader = Leader()
     number = leader.look().number
     leader.give(LagsChecked(number=number, looks=(("m", 1),)))
@@ -337,7 +333,7 @@ def test_leader_when_nothing_is_wanted_remembers_what_was_seen() -> None:
 
 
 def test_outcome_when_a_round_was_led_meanwhile_is_void() -> None:
-    """It is about a group that is no more."""
+    """The outcome describes an older group."""
     leader = Leader()
     number = leader.look().number
     leader.give(RejoinRequested(reason="partitions changed")).lead(2)
@@ -347,7 +343,7 @@ def test_outcome_when_a_round_was_led_meanwhile_is_void() -> None:
 
 
 def test_outcome_when_a_round_is_under_way_is_void() -> None:
-    """That round may have changed everything."""
+    """That round may change the whole assignment."""
     leader = Leader()
     number = leader.look().number
     leader.give(RejoinRequested(reason="partitions changed"))
@@ -357,7 +353,7 @@ def test_outcome_when_a_round_is_under_way_is_void() -> None:
 
 
 def test_outcome_when_a_later_look_was_asked_for_is_void() -> None:
-    """A slow host must not answer for the past."""
+    """A slow host must not answer for an older check."""
     leader = Leader()
     number = leader.look().number
     leader.look()
@@ -366,7 +362,7 @@ def test_outcome_when_a_later_look_was_asked_for_is_void() -> None:
 
 
 def test_leader_when_another_one_leads_looks_no_more() -> None:
-    """Nor does it carry its wish into a round that it leads much later."""
+    """A wish must not survive until a much later round of this leader."""
     leader = Leader()
     number = leader.look().number
     leader.give(LagsChecked(number=number, looks=(("m", 2),), request=REQUEST))
@@ -380,7 +376,7 @@ def test_leader_when_another_one_leads_looks_no_more() -> None:
 
 
 def test_leader_when_something_waits_does_not_look_and_begins_anew() -> None:
-    """A loss, a slow stop, moves: by the policy's own memory."""
+    """The policy's own memory names losses, slow stops and moves."""
     leader = Leader()
     number = leader.look().number
     leader.give(LagsChecked(number=number, looks=(("m", 1),)))
@@ -398,14 +394,14 @@ def test_leader_when_something_waits_does_not_look_and_begins_anew() -> None:
 
 
 def test_leader_when_it_fails_looks_no_more() -> None:
-    """It is out of the group."""
+    """The leader is out of the group."""
     leader = Leader()
     leader.session, _ = fail(leader.session, "a bug", now_ms=NOW_MS)
     assert leader.session.watch is None
 
 
 def test_member_that_follows_has_nothing_to_look_at() -> None:
-    """Whatever its host says."""
+    """The outcome from the host is ignored."""
     driven: DrivenMember = joining().join(1).sync(THREE)
     session = Session(member=driven.member)
     checked = LagsChecked(number=1, looks=(("m", 9),), request=REQUEST)

@@ -71,7 +71,7 @@ def led_by(driven: DrivenMember, generation: int) -> tuple[Session, LeadRound]:
 
 
 def lead(session: Session, request_id: int, answer: JoinGroupAnswer) -> tuple[Session, LeadRound]:
-    """Answer a session's join, which makes it the leader."""
+    """Answer a session's join; the member is now the leader."""
     session, effects = step(session, Answered(request_id=request_id, answer=answer), now_ms=NOW_MS)
     (duty,) = (effect for effect in effects if isinstance(effect, LeadRound))
     return session, duty
@@ -91,7 +91,7 @@ def records(effects: tuple[SessionEffect, ...]) -> list[object]:
 
 
 def test_leader_decides_its_round_and_remembers_it() -> None:
-    """The decision goes out with the sync, its record into telemetry, its state into memory."""
+    """The sync has the decision, telemetry has the record, the memory has the state."""
     session, duty = led_by(joining(), 1)
     assert (duty.generation, duty.context.leader_id, duty.context.state) == (1, "m", None)
     led = decide(duty)
@@ -105,7 +105,7 @@ def test_leader_decides_its_round_and_remembers_it() -> None:
 
 
 def test_leader_when_it_leads_again_gets_its_memory_back() -> None:
-    """The policy's state goes in where it came out."""
+    """The policy gets back the state that it returned."""
     session, duty = led_by(rejoining(), 2)
     led = decide(duty)
     session, _ = step(session, led, now_ms=NOW_MS)
@@ -118,7 +118,7 @@ def test_leader_when_it_leads_again_gets_its_memory_back() -> None:
 
 
 def test_memory_when_another_member_led_a_round_is_forgotten() -> None:
-    """It would tell of a group that is no more."""
+    """The memory describes an older group."""
     session, duty = led_by(rejoining(), 2)
     session, _ = step(session, decide(duty), now_ms=NOW_MS)
     driven = DrivenMember(member=session.member).sync(follow_up=True).join(3)
@@ -134,9 +134,9 @@ def test_memory_when_another_member_led_a_round_is_forgotten() -> None:
 def test_memory_when_this_members_sync_of_anothers_round_fails_is_forgotten(
     generation: int,
 ) -> None:
-    """It joined as a follower and leads the round after: the last round was another's.
+    """The member was a follower in the last round, and leads the next one.
 
-    A lower generation is that of a group that the coordinator has made anew.
+    A lower generation means that the coordinator created the group anew.
     """
     session, duty = led_by(rejoining(), 2)
     session, _ = step(session, decide(duty), now_ms=NOW_MS)
@@ -156,7 +156,7 @@ def test_memory_when_this_members_sync_of_anothers_round_fails_is_forgotten(
 
 @pytest.mark.parametrize(("generation", "remembers"), [(3, True), (4, False)])
 def test_memory_when_a_round_was_missed_is_forgotten(generation: int, remembers: bool) -> None:
-    """A leader that was out of the group leads again: who led meanwhile it cannot know."""
+    """A leader that was out of the group cannot know who led meanwhile."""
     session, duty = led_by(rejoining(), 2)
     led = decide(duty)
     session, _ = step(session, led, now_ms=NOW_MS)
@@ -169,7 +169,7 @@ def test_memory_when_a_round_was_missed_is_forgotten(generation: int, remembers:
 
 
 def test_memory_when_the_leader_returns_into_its_own_round_is_kept() -> None:
-    """KIP-814: a static leader gets the assignment that it made itself."""
+    """KIP-814: a static leader gets its own assignment back."""
     session, duty = led_by(rejoining(), 2)
     led = decide(duty)
     session, _ = step(session, led, now_ms=NOW_MS)
@@ -183,7 +183,7 @@ def test_memory_when_the_leader_returns_into_its_own_round_is_kept() -> None:
 
 @pytest.mark.parametrize("state", EVERY_STATE)
 def test_fail_from_every_state_ends_the_membership(state: MemberState) -> None:
-    """The application hears of it, and nothing is held or waited for any more."""
+    """The application is told. The member owns nothing and waits for nothing."""
     member = EVERY_STATE[state]().member
     session, effects = fail(Session(member=member), "a bug", now_ms=NOW_MS)
     heard = [one for one in effects if isinstance(one, FailMember)]
@@ -202,7 +202,7 @@ def test_fail_from_every_state_ends_the_membership(state: MemberState) -> None:
 
 
 def test_fail_is_over_when_the_application_subscribes_anew() -> None:
-    """It leaves first, as with any error; the coordinator is looked up again if need be."""
+    """The member leaves first. It looks the coordinator up again if necessary."""
     session = Session(member=new_member(CONFIG))
     session, _ = step(session, SubscriptionChanged(topics=("T",)), now_ms=NOW_MS)
     session, _ = fail(session, "a bug", now_ms=NOW_MS)
@@ -213,7 +213,7 @@ def test_fail_is_over_when_the_application_subscribes_anew() -> None:
 
 
 def test_one_line_when_an_exception_cannot_be_told_names_it() -> None:
-    """Users may write exceptions of their own."""
+    """Users may write their own exceptions."""
 
     class MuteError(Exception):
         def __str__(self) -> str:
@@ -224,7 +224,7 @@ def test_one_line_when_an_exception_cannot_be_told_names_it() -> None:
 
 
 def test_decision_when_its_round_is_over_is_dropped() -> None:
-    """Nothing is remembered of it either, and what is due is done all the same."""
+    """The memory does not change, and due work is still done."""
     session, duty = led_by(joining(), 1)
     led = decide(duty)
     driven = DrivenMember(member=session.member).heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -234,7 +234,7 @@ def test_decision_when_its_round_is_over_is_dropped() -> None:
 
 
 def test_round_when_the_metadata_is_unknown_moves_nothing() -> None:
-    """The round is answered in time, and says why it moves nothing."""
+    """The round is answered in time, and its record gives the reason."""
     _, duty = led_by(rejoining(), 2)
     led = decide(duty, None).led
     assert led.refused
@@ -255,7 +255,7 @@ def test_deadline_is_that_of_the_member(reach: type[DrivenMember]) -> None:
 
 
 def test_backing_off_after_a_failure() -> None:
-    """Retries are what a host spreads by chance."""
+    """A host adds jitter to retries."""
     driven = joining().refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert backing_off(Session(member=driven.member))
 
@@ -266,7 +266,7 @@ DUE_MS = NOW_MS + 700
 
 
 def with_deadline(due_ms: int | None) -> Session:
-    """A session whose own round stands, and whose policy wants the next one at a time."""
+    """A session whose own round is in force; its policy wants the next round at `due_ms`."""
     return settled(*led_by(joining(), 1), due_ms=due_ms)
 
 
@@ -283,12 +283,12 @@ def settled(session: Session, duty: LeadRound, *, due_ms: int | None) -> Session
 
 
 def sent(effects: tuple[SessionEffect, ...]) -> list[str]:
-    """Which requests a step sent."""
+    """The requests that a step sent."""
     return [type(one.request).__name__ for one in effects if isinstance(one, Send)]
 
 
 def test_deadline_of_the_policy_asks_for_one_round() -> None:
-    """The leader alone knows of it, because no delay could be announced in its round."""
+    """The round announced no delay, so only the leader knows the deadline."""
     session = with_deadline(DUE_MS)
     assert session_deadline_ms(session) == DUE_MS
     early, effects = step(session, Woken(), now_ms=DUE_MS - 1)
@@ -301,7 +301,7 @@ def test_deadline_of_the_policy_asks_for_one_round() -> None:
 
 
 def test_deadline_of_the_policy_when_the_round_that_came_says_the_same_is_not_met_twice() -> None:
-    """A policy that forgets to move its deadline on makes no loop of rounds."""
+    """A policy that forgets to move its deadline must not cause a loop of rounds."""
     session, _ = step(with_deadline(DUE_MS), Woken(), now_ms=DUE_MS)
     request_id = session.member.outstanding[RequestKind.JOIN_GROUP].request_id
     session = settled(*lead(session, request_id, joined(2, leads=True)), due_ms=DUE_MS)
@@ -339,7 +339,7 @@ def test_deadline_of_the_policy_counts_only_while_its_round_stands(code: ErrorCo
 
 
 def test_deadline_of_the_policy_when_another_led_since_is_forgotten() -> None:
-    """It was a follower in the round that stands."""
+    """The member was a follower in the current round."""
     session = with_deadline(DUE_MS)
     driven = DrivenMember(member=session.member, now_ms=NOW_MS)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2).sync(ORDERS.resources)
@@ -348,7 +348,7 @@ def test_deadline_of_the_policy_when_another_led_since_is_forgotten() -> None:
 
 
 def test_time_until_the_round_that_the_policy_wants() -> None:
-    """What the next life of a leader must be told."""
+    """The next life of a leader must be told this time."""
     session = with_deadline(DUE_MS)
     assert next_round_in_ms(session, now_ms=NOW_MS) == 700
     assert next_round_in_ms(session, now_ms=DUE_MS + 1) == 0
@@ -363,7 +363,7 @@ def test_time_until_the_round_that_the_policy_wants() -> None:
 def test_round_that_an_earlier_life_owes_is_asked_for_where_it_stood(
     member_id: str, generation: int, asks: bool
 ) -> None:
-    """Once; where another round was led since, its leader has spoken anew."""
+    """The member asks once. A round of another leader since then replaces the wish."""
     member = stable(ORDERS.resources).member
     assert (member.member_id, member.claim_generation) == ("m", 1)
     owed = OwedRound(member_id=member_id, generation=generation, at_ms=DUE_MS)

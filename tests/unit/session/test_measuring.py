@@ -1,4 +1,4 @@
-"""A rate that a host measures reaches the next join, and changes nothing else."""
+"""A measured consumption rate reaches the next join, and changes nothing else."""
 
 import attrs
 
@@ -12,7 +12,7 @@ from tests.support.members import stable
 
 
 def test_rate_when_measured_is_told_by_the_next_join() -> None:
-    """The newest one counts, and stays until another is measured."""
+    """The newest rate counts, and stays until the next measurement."""
     driven = stable()
     session = with_rate(with_rate(Session(member=driven.member), 7.5), 1_234.5)
     again = RejoinRequested(reason="a test")
@@ -30,7 +30,7 @@ def test_rate_when_measured_is_told_by_the_next_join() -> None:
 
 
 def test_rate_when_it_is_the_same_changes_nothing() -> None:
-    """Hosts say it before each step."""
+    """Hosts report the rate before each step."""
     session = Session(member=stable().member)
     assert with_rate(session, None) is session
     told = with_rate(session, 3.0)

@@ -1,4 +1,4 @@
-"""Telemetry: every record survives JSON, and what is wrong in a row is named."""
+"""Telemetry: every record survives JSON, and an error names the wrong field of a row."""
 
 import json
 from typing import Any, get_args
@@ -71,7 +71,6 @@ ROW: dict[str, Any] = {
 
 
 def envelope(record: Record) -> Envelope:
-    """A record with its circumstances."""
     return Envelope(
         at_ms=1_730_000_000_000,
         group="orders",
@@ -89,13 +88,12 @@ def test_every_kind_of_record_is_tested() -> None:
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
 def test_record_survives_json(record: Record) -> None:
-    """Through text, as in a file."""
     text = json.dumps(to_json(envelope(record)))
     assert from_json(json.loads(text)) == envelope(record)
 
 
 def test_row_has_the_documented_form() -> None:
-    """Keys in a fixed order, sets as sorted lists by name."""
+    """Keys have a fixed order; sets are sorted lists by name."""
     row = to_json(envelope(RECORDS[3]))
     assert row == ROW
     assert list(row) == list(ROW)
@@ -135,13 +133,12 @@ def test_row_when_a_value_is_wrong_is_refused(changes: dict[str, object], field:
 
 
 def test_row_when_a_needed_field_is_missing_is_refused() -> None:
-    """A field without a default must be there."""
+    """A field without a default is required."""
     row = {name: value for name, value in ROW.items() if name != "resources"}
     with pytest.raises(ConfigurationError, match="resources: got None, expected a value"):
         from_json(row)
 
 
 def test_records_are_frozen() -> None:
-    """What happened does not change."""
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         setattr(RECORDS[0], "cause", "another")  # noqa: B010  (a type checker refuses the plain form)

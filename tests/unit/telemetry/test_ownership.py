@@ -1,4 +1,4 @@
-"""Who worked on what: every way in which work begins and ends."""
+"""Ownership intervals: every way in which work begins and ends."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,12 +29,12 @@ def wrote(at_ms: int, client: str, record: Record, member: str = "") -> Envelope
 
 
 def started(at_ms: int, client: str, *indices: int) -> Envelope:
-    """It works on these partitions of topic t."""
+    """The client begins to work on these partitions of topic t."""
     return wrote(at_ms, client, ResourcesStarted(resources=ResourceSet({"t": indices})))
 
 
 def stopped(at_ms: int, client: str, *indices: int) -> Envelope:
-    """It works on these partitions of topic t no more."""
+    """The client stops its work on these partitions of topic t."""
     resources = ResourceSet({"t": indices})
     return wrote(at_ms, client, ResourcesStopped(resources=resources, reason=StopReason.REVOKED))
 
@@ -55,7 +55,6 @@ def rows(ownership: Ownership) -> list[tuple[int, str, int, int]]:
 
 
 def test_nothing_written_is_nothing_owned() -> None:
-    """An empty history has no length."""
     ownership = read_ownership([])
     assert (rows(ownership), ownership.clients, ownership.resources) == ([], (), EMPTY)
     assert (ownership.begin_ms, ownership.until_ms) == (0, 0)
@@ -63,7 +62,7 @@ def test_nothing_written_is_nothing_owned() -> None:
 
 
 def test_work_begins_with_its_start_and_ends_with_its_stop() -> None:
-    """Each resource on its own; the arrays are of the documented types."""
+    """Each resource has its own intervals; the arrays have the documented types."""
     ownership = read_ownership(
         [started(10, "a", 0, 1), stopped(20, "a", 1), started(25, "b", 1), wrote(40, "b", STATE)]
     )
@@ -74,14 +73,14 @@ def test_work_begins_with_its_start_and_ends_with_its_stop() -> None:
 
 
 def test_order_of_lines_does_not_matter_but_within_a_moment() -> None:
-    """Files of several members are put one behind the other; a moment keeps its order."""
+    """Files of several members may be concatenated. Records of the same moment keep their order."""
     envelopes = [started(25, "b", 1), stopped(20, "a", 1), started(20, "a", 1), started(10, "a", 1)]
     ownership = read_ownership([*envelopes, stopped(30, "b", 1)])
     assert rows(ownership) == [(1, "a", 10, 20), (1, "a", 20, 25), (1, "b", 25, 30)]
 
 
 def test_repeated_starts_and_stops_change_nothing() -> None:
-    """Reports may overlap: what is worked on is worked on."""
+    """Reports may overlap."""
     ownership = read_ownership(
         [
             stopped(5, "a", 0),
@@ -97,14 +96,13 @@ def test_repeated_starts_and_stops_change_nothing() -> None:
 
 
 def test_work_of_no_time_is_no_work() -> None:
-    """A start and a stop in one moment."""
     ownership = read_ownership([started(10, "a", 0), stopped(10, "a", 0), wrote(20, "a", STATE)])
     assert rows(ownership) == []
     assert list(ownership.resources) == [("t", 0)]
 
 
 def test_a_process_that_ends_or_begins_works_on_nothing() -> None:
-    """It could not say so; nor does the next one of its name go on."""
+    """A dead process reports no stop. Its successor of the same name owns nothing yet."""
     ownership = read_ownership(
         [
             wrote(0, "a", ProcessStarted()),
@@ -126,7 +124,7 @@ def test_a_process_that_ends_or_begins_works_on_nothing() -> None:
 
 
 def test_a_process_that_stands_still_works_on_nothing() -> None:
-    """When it goes on it works on what it had, unless it stops that in the same moment."""
+    """After the pause it works on the same resources, unless it stops them in the same moment."""
     ownership = read_ownership(
         [
             started(0, "a", 0, 1),
@@ -162,7 +160,7 @@ def test_a_crash_that_nobody_wrote_down_is_over_when_a_successor_starts() -> Non
 
 
 def test_a_live_owner_beside_another_one_is_seen() -> None:
-    """It is heard of later, or its process is known: two owners are not explained away."""
+    """Two owners are shown if the old one writes later records, or its process is known."""
     heard = [started(0, "a", 0), started(40, "b", 0), wrote(60, "a", STATE)]
     assert rows(read_ownership(heard)) == [(0, "a", 0, 60), (0, "b", 40, 60)]
     known = [wrote(0, "a", ProcessStarted()), started(0, "a", 0), started(40, "b", 0)]
@@ -170,7 +168,6 @@ def test_a_live_owner_beside_another_one_is_seen() -> None:
 
 
 def test_history_ends_when_asked_for() -> None:
-    """Later records do not count."""
     envelopes = [started(0, "a", 0), stopped(30, "a", 0)]
     assert rows(read_ownership(envelopes, until_ms=20)) == [(0, "a", 0, 20)]
     assert rows(read_ownership(envelopes, until_ms=50)) == [(0, "a", 0, 30)]
@@ -187,7 +184,7 @@ def test_member_id_stands_for_a_process_without_name() -> None:
 
 
 def test_resources_include_those_that_only_a_leader_knows() -> None:
-    """What waits and nobody ever worked on is part of the picture."""
+    """A waiting resource that was never worked on belongs to the picture."""
     led = RoundLed(
         policy="deferred", assignor="sticky", members=("m",), lost=ResourceSet({"u": [3]})
     )
@@ -230,7 +227,7 @@ def envelope_of(moment: tuple[int, str, str, set[int]]) -> Envelope:
 def played(
     moments: list[tuple[int, str, str, set[int]]], until_ms: int
 ) -> set[tuple[int, int, int]]:
-    """(index, client number, ms) of each whole ms in which a client works on an index."""
+    """Return (index, client number, ms) of each full ms in which a client works on an index."""
     found = set()
     held: dict[str, set[int]] = {"a": set(), "b": set()}
     frozen = {"a": False, "b": False}
@@ -260,7 +257,7 @@ def played(
 def test_intervals_when_cut_into_moments_are_what_was_played(
     moments: list[tuple[int, str, str, set[int]]],
 ) -> None:
-    """Whatever is written in whatever order; both clients are believed."""
+    """Records may come in any order; both clients are believed."""
     begun = [(0, "a", "begin", {0}), (0, "b", "begin", {0}), *moments]
     ownership = read_ownership([envelope_of(moment) for moment in begun], until_ms=12)
     cut = [

@@ -1,4 +1,4 @@
-"""The archive of Kafka's classes: made once, and never a need."""
+"""The class data archive of Kafka: made once; brokers start without it, too."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from coopgroup.testing.maven import KafkaRuntime
 
 @pytest.fixture
 def runtime(tmp_path: Path) -> KafkaRuntime:
-    """A runtime whose Java ends at once, as a Java does that cannot start Kafka."""
+    """A runtime whose Java ends immediately, like a Java that cannot start Kafka."""
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\nexit 1\n")
     java.chmod(0o755)
@@ -22,7 +22,7 @@ def runtime(tmp_path: Path) -> KafkaRuntime:
 
 
 def test_options_name_the_archive_when_it_is_there(runtime: KafkaRuntime) -> None:
-    """Without an archive, and with the empty file that stands for none, there are no options."""
+    """An empty archive file marks a failed training."""
     path = archive_path(runtime)
 
     assert archive_options(runtime) == ()
@@ -33,7 +33,7 @@ def test_options_name_the_archive_when_it_is_there(runtime: KafkaRuntime) -> Non
 
 
 def test_another_java_gets_another_archive(runtime: KafkaRuntime) -> None:
-    """An archive of an older Java would be ignored for ever."""
+    """Java would ignore an archive of an older Java."""
     before = archive_path(runtime)
     java = Path(runtime.java)
     java.write_text("#!/bin/sh\nexit 2\n")
@@ -46,7 +46,7 @@ def test_another_java_gets_another_archive(runtime: KafkaRuntime) -> None:
 def test_failed_training_is_remembered_and_leaves_nothing(
     runtime: KafkaRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An empty file says that there is no archive, so the next start does not try again."""
+    """An empty file marks the failure, so the next start does not try again."""
     folders: list[Path] = []
 
     def folder_of_test(parent: Path | None, broker_count: int) -> Path:

@@ -1,4 +1,4 @@
-"""Brokers of a started cluster, with `sleep` in the place of Java."""
+"""Brokers of a started cluster; `sleep` replaces Java."""
 
 import base64
 import os
@@ -22,7 +22,7 @@ from coopgroup.testing.releases import KAFKA_VERSION, read_release
 
 
 def started_cluster(tmp_path: Path, owner_pid: int, version: str = KAFKA_VERSION) -> Started:
-    """A cluster of two brokers whose Java sleeps."""
+    """A cluster of two brokers; `sleep` replaces Java."""
     java = tmp_path / "java"
     java.write_text("#!/bin/sh\nexec sleep 60\n")
     java.chmod(0o755)
@@ -42,12 +42,10 @@ def started_cluster(tmp_path: Path, owner_pid: int, version: str = KAFKA_VERSION
 
 
 def running(started: Started) -> list[bool]:
-    """Which brokers run."""
     return [broker.is_running for broker in started.brokers.values()]
 
 
 def test_brokers_are_formatted_launched_and_removed(tmp_path: Path) -> None:
-    """Each has its settings and storage of one cluster; in the end all is gone."""
     started = started_cluster(tmp_path, os.getpid())
     names = sorted(str(path.relative_to(started.folder)) for path in started.folder.rglob("*.*"))
     metas = [
@@ -126,7 +124,7 @@ def test_remove_does_nothing_in_a_forked_child(tmp_path: Path) -> None:
 
 
 def test_start_error_quotes_the_last_error_of_the_log(tmp_path: Path) -> None:
-    """One line; the end of the log is in the notes."""
+    """The message is one line; the end of the log is in the notes."""
     started = started_cluster(tmp_path, os.getpid())
     broker = started.brokers[1]
     broker.log_path.write_text("INFO a\njava.lang.Exception: first\nERROR the reason\n at b\n")
@@ -139,7 +137,7 @@ def test_start_error_quotes_the_last_error_of_the_log(tmp_path: Path) -> None:
 
 
 def test_start_error_says_so_when_there_is_no_log(tmp_path: Path) -> None:
-    """A broker that never began."""
+    """The broker ended before it could log."""
     started = started_cluster(tmp_path, os.getpid())
     error = start_error(started.brokers[2], "was not ready")
     started.remove()
@@ -150,7 +148,6 @@ def test_start_error_says_so_when_there_is_no_log(tmp_path: Path) -> None:
 def test_launch_is_refused_when_a_port_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before Java would take a second to find out."""
     started = started_cluster(tmp_path, os.getpid())
     broker: Broker = started.brokers[1]
     taken = broker.address.internal_port

@@ -11,7 +11,7 @@ from coopgroup.testing.errors import ToolMissingError
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> str:
-    """Handshake in memory; gives the name in the client's certificate, or "" without one."""
+    """Handshake in memory; return the name in the client's certificate, or "" without one."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     served = server.wrap_bio(to_server, to_client, server_side=True)
     asked = client.wrap_bio(to_client, to_server, server_hostname=host)
@@ -28,14 +28,13 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> st
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a set of certificates."""
     write_certificates(tmp_path / "tls")
     return tmp_path / "tls"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_server_and_client_trust_each_other(folder: Path, host: str) -> None:
-    """Strictly verified, by address and by name, in both directions."""
+    """Verification is strict: by address and by name, in both directions."""
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(folder / "ca.pem"))
     server.load_cert_chain(folder / "server.pem")
     server.verify_mode = ssl.CERT_REQUIRED
@@ -47,7 +46,6 @@ def test_server_and_client_trust_each_other(folder: Path, host: str) -> None:
 
 
 def test_authority_of_another_cluster_is_not_trusted(folder: Path, tmp_path: Path) -> None:
-    """Each cluster has an authority of its own."""
     write_certificates(tmp_path / "other")
     server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     server.load_cert_chain(folder / "server.pem")
@@ -58,7 +56,7 @@ def test_authority_of_another_cluster_is_not_trusted(folder: Path, tmp_path: Pat
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One line says what to install; nothing is written."""
+    """One line names the package to install; no file is written."""
     monkeypatch.setattr("coopgroup.testing.certificates.find_spec", lambda name: None)
 
     with pytest.raises(ToolMissingError, match="install it with pip install cryptography"):

@@ -12,26 +12,22 @@ from coopgroup.testing import ClusterError, KafkaCluster, ToolMissingError
 
 @pytest.mark.parametrize("brokers", [0, 4, -1, True])
 def test_brokers_out_of_range_are_refused(brokers: int) -> None:
-    """One to three."""
     with pytest.raises(ConfigurationError, match=r"brokers: got .*, expected a number from 1 to 3"):
         KafkaCluster(brokers)
 
 
 @pytest.mark.parametrize("heap", ["512", "much", "", "m", "-1m"])
 def test_heap_that_java_would_not_read_is_refused(heap: str) -> None:
-    """A number and a unit."""
     with pytest.raises(ConfigurationError, match=r"heap: got .*, expected a size such as '512m'"):
         KafkaCluster(heap=heap)
 
 
 def test_start_timeout_of_nothing_is_refused() -> None:
-    """It must be positive."""
     with pytest.raises(ConfigurationError, match="start_timeout_ms: got 0"):
         KafkaCluster(start_timeout_ms=0)
 
 
 def test_bad_settings_are_refused_before_anything_starts() -> None:
-    """Security and broker settings are checked by the constructor."""
     with pytest.raises(ConfigurationError, match="security: got 'TLS'"):
         KafkaCluster(security=cast("Any", "TLS"))
     with pytest.raises(ConfigurationError, match=r"properties: got 'node.id'"):
@@ -39,7 +35,7 @@ def test_bad_settings_are_refused_before_anything_starts() -> None:
 
 
 def test_calls_are_refused_when_the_cluster_is_not_started() -> None:
-    """All with the same line; to stop is allowed."""
+    """All methods give the same line; `stop` is allowed."""
     cluster = KafkaCluster(2)
     cluster.stop()
 
@@ -59,7 +55,6 @@ def test_calls_are_refused_when_the_cluster_is_not_started() -> None:
 
 
 def test_unknown_broker_is_refused() -> None:
-    """The message lists the known ones."""
     with pytest.raises(ConfigurationError, match=r"broker: got 3, expected one of \(1, 2\)"):
         KafkaCluster(2).kill(3)
 
@@ -67,7 +62,7 @@ def test_unknown_broker_is_refused() -> None:
 def test_start_leaves_nothing_when_java_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object
 ) -> None:
-    """The cluster can be asked again later."""
+    """A later start may succeed."""
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     cluster = KafkaCluster()
@@ -78,7 +73,7 @@ def test_start_leaves_nothing_when_java_is_missing(
 
 
 def test_package_does_not_import_pytest() -> None:
-    """Applications may use the cluster where there is no pytest."""
+    """Applications may use the cluster without pytest."""
     code = "import sys, coopgroup.testing; sys.exit('pytest' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0

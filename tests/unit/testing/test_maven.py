@@ -1,4 +1,4 @@
-"""Fetching of Kafka's jars, with programs of ours in the place of Maven and Java."""
+"""Fetching of Kafka's jars; programs of the tests replace Maven and Java."""
 
 import os
 import threading
@@ -28,7 +28,7 @@ mkdir "$folder" && echo checkpoint > "$folder/bootstrap.checkpoint"
 
 
 def write_program(folder: Path, name: str, text: str) -> None:
-    """Put an executable script in a folder."""
+    """Write an executable script."""
     path = folder / name
     path.write_text(text)
     path.chmod(0o755)
@@ -36,7 +36,7 @@ def write_program(folder: Path, name: str, text: str) -> None:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with `mvn` and `java`, in front of the PATH; the cache is below `tmp_path`."""
+    """A folder with `mvn` and `java`, first on the PATH; the cache is below `tmp_path`."""
     folder = tmp_path / "bin"
     folder.mkdir()
     write_program(folder, "mvn", MVN)
@@ -49,12 +49,11 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def maven_runs(tmp_path: Path) -> int:
-    """How often Maven was started."""
     return len((tmp_path / "runs").read_text().splitlines())
 
 
 def test_fetch_fills_the_cache_when_it_is_empty(programs: Path, tmp_path: Path) -> None:
-    """Jars and checkpoint are there afterwards, and nothing else that a build needs."""
+    """The cache holds only the jars and the checkpoint."""
     runtime = fetch_kafka()
 
     assert runtime == KafkaRuntime(java=str(programs / "java"), folder=kafka_runtime_path())
@@ -73,7 +72,6 @@ def test_fetch_fills_the_cache_when_it_is_empty(programs: Path, tmp_path: Path) 
 
 
 def test_fetch_starts_nothing_when_the_cache_is_full(programs: Path, tmp_path: Path) -> None:
-    """The second call finds the folder, and needs no Maven."""
     first = fetch_kafka()
     (programs / "mvn").unlink()
 
@@ -82,7 +80,7 @@ def test_fetch_starts_nothing_when_the_cache_is_full(programs: Path, tmp_path: P
 
 
 def test_fetch_runs_maven_once_when_two_ask_at_once(programs: Path, tmp_path: Path) -> None:
-    """The lock makes the second wait, and it then finds what the first one fetched."""
+    """The second call waits for the lock, then finds the jars of the first one."""
     runtimes: list[KafkaRuntime] = []
     threads = [threading.Thread(target=lambda: runtimes.append(fetch_kafka())) for _ in range(4)]
     for thread in threads:
@@ -95,7 +93,7 @@ def test_fetch_runs_maven_once_when_two_ask_at_once(programs: Path, tmp_path: Pa
 
 
 def test_fetch_removes_what_a_killed_build_left(programs: Path) -> None:
-    """A half-made folder of an earlier build is no cache, and goes."""
+    """An incomplete folder of an earlier build does not count as a cache."""
     final = kafka_runtime_path()
     stale = final.with_name(f"{final.name}.building-x")
     (stale / "jars").mkdir(parents=True)
@@ -105,7 +103,7 @@ def test_fetch_removes_what_a_killed_build_left(programs: Path) -> None:
 
 
 def test_fetch_leaves_nothing_when_maven_fails(programs: Path, tmp_path: Path) -> None:
-    """Maven's own reason is the error, in one line, and the next call tries again."""
+    """The error is Maven's own, in one line. The next call tries again."""
     broken = '#!/bin/sh\necho "[INFO] begin"\necho "[ERROR] no route to host"\nexit 1\n'
     write_program(programs, "mvn", broken)
 
@@ -119,7 +117,6 @@ def test_fetch_leaves_nothing_when_maven_fails(programs: Path, tmp_path: Path) -
 
 
 def test_fetch_names_the_cache_when_it_cannot_be_written(programs: Path, tmp_path: Path) -> None:
-    """A cache folder that is a file is an error of one line."""
     (tmp_path / "cache").write_text("")
 
     with pytest.raises(KafkaFetchError, match="the cache of Kafka's jars cannot be written"):
@@ -136,7 +133,6 @@ def test_fetch_names_the_cache_when_it_cannot_be_written(programs: Path, tmp_pat
 def test_fetch_says_how_to_install_a_tool_when_it_is_missing(
     programs: Path, monkeypatch: pytest.MonkeyPatch, tool: str, message: str
 ) -> None:
-    """One line names the tool and the remedy."""
     (programs / tool).unlink()
     monkeypatch.setenv("PATH", str(programs))
 
@@ -149,7 +145,6 @@ def test_fetch_says_how_to_install_a_tool_when_it_is_missing(
 def test_java_of_java_home_goes_first_when_it_is_there(
     programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """JAVA_HOME wins over the PATH."""
     home = tmp_path / "jdk"
     (home / "bin").mkdir(parents=True)
     write_program(home / "bin", "java", JAVA)
@@ -170,7 +165,7 @@ def test_java_of_java_home_goes_first_when_it_is_there(
 def test_cache_folder_follows_the_environment(
     monkeypatch: pytest.MonkeyPatch, own: str, shared: str, expected: str
 ) -> None:
-    """Our own variable first, then an absolute XDG_CACHE_HOME, then the home folder."""
+    """Our own variable comes first, then an absolute XDG_CACHE_HOME, then the home folder."""
     monkeypatch.setenv("COOPGROUP_CACHE_DIR", own)
     monkeypatch.setenv("XDG_CACHE_HOME", shared)
     monkeypatch.setenv("HOME", "/home/somebody")
@@ -179,7 +174,7 @@ def test_cache_folder_follows_the_environment(
 
 
 def test_pom_is_what_the_cache_folder_is_named_after(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An edited pom gets a folder of its own."""
+    """An edited pom gets its own folder."""
     before = kafka_runtime_path()
     edited = pom_bytes() + b"\n"
     monkeypatch.setattr("coopgroup.testing.maven.pom_bytes", lambda: edited)

@@ -1,4 +1,4 @@
-"""Broker processes, ports and folders, with `sleep` in the place of a broker."""
+"""Broker processes, ports and folders; `sleep` replaces the broker."""
 
 import os
 import signal
@@ -22,7 +22,7 @@ from coopgroup.testing.processes import (
 
 @pytest.fixture
 def reaper(tmp_path: Path) -> Iterator[Reaper]:
-    """A reaper of a folder that may go."""
+    """A reaper that may delete its folder."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     made = Reaper(folder)
@@ -31,12 +31,11 @@ def reaper(tmp_path: Path) -> Iterator[Reaper]:
 
 
 def start(reaper: Reaper, folder: Path, script: str = "exec sleep 60") -> BrokerProcess:
-    """A process under the reaper's watch."""
+    """Start a process that the reaper watches."""
     return BrokerProcess(["/bin/sh", "-c", script], folder / "broker.log", reaper)
 
 
 def test_process_runs_until_it_is_killed(reaper: Reaper, tmp_path: Path) -> None:
-    """A second kill does nothing."""
     process = start(reaper, tmp_path)
     assert (process.is_running, process.exit_status) == (True, None)
 
@@ -47,7 +46,7 @@ def test_process_runs_until_it_is_killed(reaper: Reaper, tmp_path: Path) -> None
 
 
 def test_process_logs_to_its_file_over_all_starts(reaper: Reaper, tmp_path: Path) -> None:
-    """Both outputs of both starts are in the file."""
+    """The file has both outputs of both starts."""
     for word in ("one", "two"):
         process = start(reaper, tmp_path, f"echo {word}; echo {word} >&2; exec sleep 60")
         while word not in "".join(log_tail(tmp_path / "broker.log")[-1:]):
@@ -58,7 +57,6 @@ def test_process_logs_to_its_file_over_all_starts(reaper: Reaper, tmp_path: Path
 
 
 def test_process_is_paused_and_resumed(reaper: Reaper, tmp_path: Path) -> None:
-    """Paused is still running."""
     process = start(reaper, tmp_path)
     process.pause()
     assert (process.is_paused, process.is_running) == (True, True)
@@ -77,7 +75,7 @@ def test_process_is_terminated_when_it_is_paused(reaper: Reaper, tmp_path: Path)
 
 
 def test_process_goes_on_when_it_ignores_the_request_to_end(reaper: Reaper, tmp_path: Path) -> None:
-    """The caller is told, and the process is not killed behind its back."""
+    """The caller learns of it; no SIGKILL follows."""
     process = start(reaper, tmp_path, "trap '' TERM; echo ready; while :; do sleep 0.1; done")
     while log_tail(tmp_path / "broker.log") != ["ready"]:
         assert process.is_running
@@ -88,7 +86,7 @@ def test_process_goes_on_when_it_ignores_the_request_to_end(reaper: Reaper, tmp_
 
 
 def test_process_does_not_begin_without_a_reaper(reaper: Reaper, tmp_path: Path) -> None:
-    """Nothing runs that nobody would end."""
+    """Otherwise no reaper would end the process."""
     reaper.close_pipe()
 
     with pytest.raises(ClusterError, match="the reaper of this cluster is closed"):
@@ -97,7 +95,7 @@ def test_process_does_not_begin_without_a_reaper(reaper: Reaper, tmp_path: Path)
 
 
 def test_reaper_kills_when_its_pipe_closes(tmp_path: Path) -> None:
-    """What the kernel does for a dead owner."""
+    """The kernel closes the pipe of a dead owner."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     made = Reaper(folder)
@@ -119,7 +117,7 @@ def test_reaper_does_not_wait_for_a_forked_child(tmp_path: Path) -> None:
     made = Reaper(folder)
     barrier_read, barrier_write = os.pipe()
     child = os.fork()
-    if child == 0:  # the child of the fork: lives until the pipe of the barrier closes
+    if child == 0:  # the forked child: it lives until the pipe of the barrier closes
         os.close(barrier_write)
         os.read(barrier_read, 1)
         os._exit(0)
@@ -133,7 +131,6 @@ def test_reaper_does_not_wait_for_a_forked_child(tmp_path: Path) -> None:
 
 
 def test_free_ports_are_different_and_free() -> None:
-    """Nobody listens on them."""
     ports = free_ports(9)
 
     assert len(set(ports)) == 9
@@ -141,13 +138,11 @@ def test_free_ports_are_different_and_free() -> None:
 
 
 def test_listening_port_is_seen() -> None:
-    """A bound and listening socket is."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert is_listening(server.getsockname()[1])
 
 
 def test_folder_is_made_where_it_is_asked_for(tmp_path: Path) -> None:
-    """A new folder each time."""
     first, second = make_folder(tmp_path, 1), make_folder(tmp_path, 1)
 
     assert first.parent == second.parent == tmp_path
@@ -165,7 +160,7 @@ def test_folder_cannot_be_made_in_a_file(tmp_path: Path) -> None:
 
 
 def test_folder_avoids_a_small_ram_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container's 64 MB would be full at once; the folder for temporary files is taken."""
+    """A container's 64 MB would fill up; the folder for temporary files is used instead."""
     monkeypatch.setattr("coopgroup.testing.processes.ROOM_PER_BROKER", 1 << 60)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
 
@@ -173,5 +168,4 @@ def test_folder_avoids_a_small_ram_disk(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_log_tail_is_empty_without_a_log(tmp_path: Path) -> None:
-    """A broker that never began has no log."""
     assert log_tail(tmp_path / "broker.log") == []

@@ -32,7 +32,6 @@ def settings_of(
     security: Security | None = None,
     user_properties: dict[str, str] | None = None,
 ) -> dict[str, str]:
-    """Settings of one broker in a cluster of `count`."""
     return broker_properties(
         ADDRESSES[broker_id - 1],
         ADDRESSES[:count],
@@ -44,7 +43,6 @@ def settings_of(
 
 
 def test_single_broker_is_broker_and_controller() -> None:
-    """All that a broker by itself needs to find itself."""
     settings = settings_of(1, 1)
 
     assert settings["process.roles"] == "broker,controller"
@@ -57,7 +55,7 @@ def test_single_broker_is_broker_and_controller() -> None:
 
 
 def test_second_of_two_brokers_is_no_controller() -> None:
-    """A quorum of two would stop when either dies."""
+    """A quorum of two would stop if either broker died."""
     settings = settings_of(2, 2)
 
     assert settings["process.roles"] == "broker"
@@ -67,7 +65,7 @@ def test_second_of_two_brokers_is_no_controller() -> None:
 
 
 def test_three_brokers_are_all_controllers() -> None:
-    """Any one of three may die."""
+    """Any one of the three may die."""
     assert voters(ADDRESSES) == ADDRESSES
     assert settings_of(3, 3)["controller.quorum.voters"] == (
         "1@127.0.0.1:301,2@127.0.0.1:302,3@127.0.0.1:303"
@@ -103,7 +101,7 @@ def test_three_brokers_are_all_controllers() -> None:
     ],
 )
 def test_security_sets_what_its_listener_needs(security: Security | None, keys: list[str]) -> None:
-    """Keys of TLS and SASL are there exactly where they are used."""
+    """Keys of TLS and SASL are set only where they are used."""
     settings = settings_of(1, 1, security)
 
     assert sorted(key for key in settings if key.startswith(("ssl.", "sasl."))) == keys
@@ -111,7 +109,7 @@ def test_security_sets_what_its_listener_needs(security: Security | None, keys: 
 
 
 def test_user_properties_win_over_defaults_but_not_over_the_cluster() -> None:
-    """A default can be changed, a setting of the cluster's own is refused before it gets here."""
+    """A default can be changed. Settings of the cluster are refused earlier."""
     settings = settings_of(1, 1, None, {"group.initial.rebalance.delay.ms": "300"})
 
     assert settings["group.initial.rebalance.delay.ms"] == "300"
@@ -119,7 +117,6 @@ def test_user_properties_win_over_defaults_but_not_over_the_cluster() -> None:
 
 @pytest.mark.parametrize("key", ["listeners", "node.id", "log.dirs", "process.roles"])
 def test_user_properties_of_the_cluster_are_refused(key: str) -> None:
-    """The message names the key, in one line."""
     with pytest.raises(ConfigurationError) as caught:
         check_user_properties({key: "1"})
 
@@ -129,13 +126,12 @@ def test_user_properties_of_the_cluster_are_refused(key: str) -> None:
 
 
 def test_user_properties_of_two_lines_are_refused() -> None:
-    """A line break would smuggle in a second setting."""
+    """A line break would add a second setting."""
     with pytest.raises(ConfigurationError, match="a string of one line"):
         check_user_properties({"log.retention.ms": "1\nlisteners=x"})
 
 
 def test_unknown_security_is_refused() -> None:
-    """The message lists what is known."""
     with pytest.raises(ConfigurationError) as caught:
         check_security("TLS")
 
@@ -145,5 +141,5 @@ def test_unknown_security_is_refused() -> None:
 
 
 def test_render_sorts_keys_and_doubles_backslashes() -> None:
-    """The text is the same for the same settings, and Java reads the same values."""
+    """Java reads the same values."""
     assert render_properties({"b": "x\\y", "a": "1"}) == "a=1\nb=x\\\\y\n"

@@ -13,7 +13,7 @@ def sleeper() -> subprocess.Popen[bytes]:
 
 
 def test_reap_kills_the_watched_and_spares_the_forgotten(tmp_path: Path) -> None:
-    """At the end of the lines, what was added and not taken away is killed."""
+    """When the input ends, the reaper kills the processes that were added and not removed."""
     folder = tmp_path / "cluster"
     (folder / "broker-1").mkdir(parents=True)
     with sleeper() as watched, sleeper() as forgotten:
@@ -28,7 +28,7 @@ def test_reap_kills_the_watched_and_spares_the_forgotten(tmp_path: Path) -> None
 
 
 def test_reap_ignores_a_torn_last_line(tmp_path: Path) -> None:
-    """An owner killed in the middle of a line must not cost a stranger its life."""
+    """A torn number could be the id of another process."""
     with sleeper() as stranger:
         reaper.reap([f"+{stranger.pid}"], str(tmp_path / "none"))
 
@@ -37,7 +37,7 @@ def test_reap_ignores_a_torn_last_line(tmp_path: Path) -> None:
 
 
 def test_script_reaps_when_its_input_ends(tmp_path: Path) -> None:
-    """As the owner starts it: a script of its own that reads its standard input."""
+    """The owner starts the script like this; it reads its standard input."""
     folder = tmp_path / "cluster"
     folder.mkdir()
     with sleeper() as watched:

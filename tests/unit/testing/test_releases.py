@@ -1,4 +1,4 @@
-"""Releases of Kafka: what each needs to be started, and what is refused in one line."""
+"""Releases of Kafka: the artifacts that each needs, and the releases that are refused."""
 
 import re
 
@@ -11,7 +11,7 @@ from coopgroup.testing.releases import KAFKA_VERSION, read_release
 
 
 def artifacts(version: str) -> list[tuple[str, str]]:
-    """What Maven is asked for."""
+    """The (name, version) pairs that Maven is asked for."""
     pattern = r"<artifactId>([^<]+)</artifactId>\s+<version>([^<]+)<"
     return re.findall(pattern, pom_of(read_release(version)).decode())[1:]
 

@@ -13,17 +13,16 @@ from coopgroup.testing.tools import tool_class, tool_class_of, with_bootstrap
 
 @pytest.mark.parametrize("name", ["kafka-topics", "kafka-topics.sh"])
 def test_tool_is_found_by_the_name_of_its_script(name: str) -> None:
-    """With and without the ending."""
+    """With and without the suffix."""
     assert tool_class(name) == "org.apache.kafka.tools.TopicCommand"
 
 
 def test_java_class_stands_for_itself() -> None:
-    """So tools without a script can be run."""
+    """Tools without a script can be run this way."""
     assert tool_class("kafka.tools.StorageTool") == "kafka.tools.StorageTool"
 
 
 def test_unknown_tool_is_refused() -> None:
-    """The message lists the known ones."""
     with pytest.raises(ConfigurationError, match=r"tool: got 'topics', expected one of kafka-acls"):
         tool_class("topics")
 
@@ -53,7 +52,7 @@ def test_bootstrap_is_added_when_it_is_wanted_and_missing(
 
 
 def runtime_with(folder: Path, *classes: str) -> KafkaRuntime:
-    """Jars that hold nothing but the names of classes."""
+    """A runtime whose jars hold only the names of classes."""
     jars = folder / "jars"
     jars.mkdir()
     with zipfile.ZipFile(jars / "kafka-tools-1.jar", "w") as archive:

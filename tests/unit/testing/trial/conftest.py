@@ -19,7 +19,7 @@ def stage() -> Iterator[Stage]:
 
 @pytest.fixture
 def trial(stage: Stage, request: pytest.FixtureRequest) -> Iterator[Trial]:
-    """A trial on topics of its own."""
+    """A trial with its own topics."""
     with Trial(
         client_config=stage.client_config,
         topics=[request.node.name],

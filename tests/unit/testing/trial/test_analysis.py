@@ -24,7 +24,7 @@ ALWAYS = Window(begin_ns=1, end_ns=10_000 * MS)
 
 
 def handed(*records: tuple[float, float, int, int] | tuple[float, float, int, int, int]) -> Rows:
-    """Records as (handed out at ms, produced at ms, offset, partition[, spell])."""
+    """Return records given as (handed out at ms, produced at ms, offset, partition[, spell])."""
     rows = [
         (round(record[0] * MS), round(record[1] * MS), *record[2:4], *(record[4:] or (1,)))
         for record in records
@@ -33,30 +33,29 @@ def handed(*records: tuple[float, float, int, int] | tuple[float, float, int, in
 
 
 def acknowledged(*records: tuple[float, int, int]) -> Rows:
-    """Records as (produced at ms, offset, partition)."""
+    """Return records given as (produced at ms, offset, partition)."""
     rows = [(round(at * MS), round(at * MS), offset, part, 0) for at, offset, part in records]
     return np.array(rows, ACKNOWLEDGED)
 
 
 def log_of(*members: tuple[str, Rows], acked: Rows | None = None) -> TrialLog:
-    """The log of a group whose processes handed out these records."""
+    """Return the log of a group whose processes handed out these records."""
     incarnations = [IncarnationLog(member=name, rows=rows) for name, rows in members]
     return merge(incarnations, acknowledged() if acked is None else acked)
 
 
 def paced(partition: int, times_ms: Iterable[float], *, first_offset: int = 0) -> Rows:
-    """A record every few ms, each handed out 1 ms after it was produced."""
+    """Return records at the given times, each handed out 1 ms after it was produced."""
     records = [(at, at - 1, first_offset + index, partition) for index, at in enumerate(times_ms)]
     return handed(*records)
 
 
 def test_measure_when_nothing_happened_is_all_zero() -> None:
-    """No record, no fact."""
     assert measure(log_of(), ALWAYS) == NOTHING
 
 
 def test_merge_when_processes_interleave_orders_by_partition_and_moment() -> None:
-    """The order of the logs, and that of the processes, does not matter."""
+    """Neither the order of the logs nor the order of the processes matters."""
     log = log_of(
         ("m2", handed((30, 29, 1, 0), (20, 19, 5, 1))),
         ("m1", handed((10, 9, 0, 0))),
@@ -69,19 +68,19 @@ def test_merge_when_processes_interleave_orders_by_partition_and_moment() -> Non
 
 
 def test_merge_when_records_wait_counts_from_production_or_the_record_before() -> None:
-    """A record that was produced while another one was due waits only since that one."""
+    """A record behind a late record waits only from the hand-out of the late record."""
     log = log_of(("m1", handed((10, 9, 0, 0), (40, 12, 1, 0), (45, 13, 2, 0), (60, 0, 3, 0))))
     assert (log.rows["waiting_since_ns"] // MS).tolist() == [9, 12, 40, 45]
 
 
 def test_merge_when_the_first_moment_of_production_is_unknown_starts_with_the_record() -> None:
-    """Without a moment of production the first record of a partition did not wait."""
+    """Without a production time the first record of a partition did not wait."""
     log = log_of(("m1", handed((10, 0, 0, 0))))
     assert (log.rows["waiting_since_ns"] // MS).tolist() == [10]
 
 
 def test_measure_when_all_is_quiet_finds_every_partition_retained() -> None:
-    """The pace of the producer is no pause; the way through the broker is."""
+    """The interval of the producer is no pause; the latency of the broker is."""
     log = log_of(("m1", paced(0, range(10, 100, 10))), ("m2", paced(1, range(10, 100, 10))))
     window = Window(begin_ns=50 * MS, end_ns=100 * MS)
     assert measure(log, window) == evolve(
@@ -105,7 +104,7 @@ def test_measure_when_a_stall_spans_the_window_counts_what_lies_within() -> None
 
 
 def test_measure_when_a_partition_moves_does_not_retain_it() -> None:
-    """The pause of a partition that moved is no pause of a retained one."""
+    """The pause of a moved partition does not count for the retained ones."""
     log = log_of(("m1", paced(0, [10, 20])), ("m2", paced(0, [500, 510], first_offset=2)))
     facts = measure(log, Window(begin_ns=15 * MS, end_ns=600 * MS))
     assert (facts.moved, facts.moved_twice, facts.retained) == (1, 0, 0)
@@ -120,14 +119,14 @@ def test_measure_when_a_partition_goes_and_returns_moved_twice() -> None:
 
 
 def test_measure_when_a_process_is_replaced_neither_moves_nor_retains() -> None:
-    """The same member in a new process: the partition was away, but did not move."""
+    """The same member in a new process: the partition was unavailable, but did not move."""
     log = log_of(("m1", paced(0, [10])), ("m1", paced(0, [90], first_offset=1)))
     facts = measure(log, Window(begin_ns=20 * MS, end_ns=100 * MS))
     assert (facts.moved, facts.retained) == (0, 0)
 
 
 def test_measure_when_a_stale_owner_goes_on_counts_the_overlap() -> None:
-    """The old owner hands out a record 22 ms after the new one's first."""
+    """The old owner hands out a record 22 ms after the new owner's first."""
     log = log_of(
         ("m1", handed((10, 9, 0, 0), (122, 30, 1, 0))),
         ("m2", handed((100, 30, 1, 0), (150, 140, 2, 0))),
@@ -138,28 +137,28 @@ def test_measure_when_a_stale_owner_goes_on_counts_the_overlap() -> None:
 
 
 def test_measure_when_one_record_falls_into_another_spell_counts_the_transition() -> None:
-    """An overlap without length is still a second owner."""
+    """An overlap of zero length is still a second owner."""
     log = log_of(("m1", paced(0, [10, 20, 30])), ("m2", handed((20, 19, 7, 0))))
     facts = measure(log, ALWAYS)
     assert (facts.double_owner_ms, facts.double_owner_transitions) == (0.0, 1)
 
 
 def test_measure_when_records_come_again_counts_each_repetition() -> None:
-    """Three hand-outs of one record are two duplicates and one record consumed."""
+    """Three hand-outs of one record are two duplicates and one consumed record."""
     log = log_of(("m1", handed((10, 9, 0, 0), (20, 9, 0, 0), (30, 9, 0, 0))))
     facts = measure(log, ALWAYS)
     assert (facts.consumed, facts.duplicated) == (1, 2)
 
 
 def test_measure_when_a_record_came_before_the_window_repeats_within() -> None:
-    """What was handed out before the window is remembered."""
+    """Hand-outs before the window count for duplicates."""
     log = log_of(("m1", handed((10, 9, 0, 0))), ("m2", handed((50, 9, 0, 0))))
     facts = measure(log, Window(begin_ns=20 * MS, end_ns=60 * MS))
     assert (facts.consumed, facts.duplicated) == (0, 1)
 
 
 def test_measure_when_a_record_is_skipped_is_lost_but_available() -> None:
-    """A hole is a lost record; the partition went on, so it was available."""
+    """A gap is a lost record. The partition continued, so it was available."""
     log = log_of(
         ("m1", handed((10, 9, 0, 0), (20, 19, 2, 0))),
         acked=acknowledged((9, 0, 0), (15, 1, 0), (19, 2, 0)),
@@ -172,7 +171,7 @@ def test_measure_when_a_record_is_skipped_is_lost_but_available() -> None:
 def test_measure_when_a_partition_never_resumes_is_unavailable_to_the_end(
     produced: tuple[int, int],
 ) -> None:
-    """Records that nobody ever gets wait to the end of the window."""
+    """A record without a hand-out waits until the end of the window."""
     log = log_of(
         ("m1", handed((30, 9, 0, 0))),
         acked=acknowledged((9, 0, 0), (produced[0], 1, 0), (produced[1], 2, 0)),
@@ -189,7 +188,6 @@ def test_measure_when_a_partition_never_began_is_unavailable_since_production() 
 
 
 def test_measure_when_commits_fail_counts_those_in_the_window() -> None:
-    """Commits are the one fact that only the application can report."""
     events = [
         Event(at_ns=5 * MS, name="commit_failed", fields={"took_ms": 900.0}),
         Event(at_ns=20 * MS, name="committed", fields={"took_ms": 3.5}),
@@ -202,7 +200,7 @@ def test_measure_when_commits_fail_counts_those_in_the_window() -> None:
 
 
 def test_spells_when_a_partition_is_assigned_again_are_two() -> None:
-    """Each ownership is a spell of its own, also of the same process."""
+    """Each ownership is its own spell, even in the same process."""
     log = log_of(("m1", handed((10, 9, 0, 3, 1), (20, 19, 1, 3, 1), (90, 89, 2, 3, 2))))
     assert log.spells == (
         Spell(partition=3, member=0, incarnation=0, first_ns=10 * MS, last_ns=20 * MS, records=2),

@@ -1,4 +1,4 @@
-"""Where a trial takes place."""
+"""The broker of a trial: mock, Kafka, or an address."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from coopgroup.testing.trial.brokers import open_stage
 
 
 def answers(address: str) -> bool:
-    """Whether a broker answers there."""
+    """Whether a broker answers at the address."""
     return bool(AdminClient({"bootstrap.servers": address}).list_topics(timeout=5).brokers)
 
 
 def test_open_stage_when_mock_serves_topics_of_four_partitions() -> None:
-    """The mock is not asked for more than it has."""
+    """The trial uses only features that the mock has."""
     with open_stage("mock", 24, lambda _line: None) as stage:
         assert answers(stage.client_config["bootstrap.servers"])
         assert (stage.topics, stage.partitions_per_topic, stage.is_mock) == (
@@ -30,7 +30,7 @@ def test_open_stage_when_mock_serves_topics_of_four_partitions() -> None:
 def test_open_stage_when_auto_and_java_is_missing_falls_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A line says what is missing and what is done instead."""
+    """A line names the missing program and the fallback."""
 
     def no_java() -> None:
         raise ToolMissingError("Java 17", "apt")
@@ -47,7 +47,7 @@ def test_open_stage_when_auto_and_java_is_missing_falls_back(
 
 
 def test_open_stage_when_kafka_and_java_is_missing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for Kafka gets Kafka or an error."""
+    """A user who asks for Kafka gets Kafka or an error."""
 
     def no_java() -> None:
         raise ToolMissingError("Java 17", "apt")
@@ -58,7 +58,7 @@ def test_open_stage_when_kafka_and_java_is_missing_fails(monkeypatch: pytest.Mon
 
 
 def test_open_stage_when_nobody_listens_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address without a broker is one line, after a bounded time."""
+    """The error is one line, after a bounded time."""
     monkeypatch.setattr(brokers, "ANSWER_S", 1.0)
     with (
         pytest.raises(ClusterError, match=r"127\.0\.0\.1:1"),
@@ -68,7 +68,6 @@ def test_open_stage_when_nobody_listens_says_so(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_open_stage_when_the_word_is_unknown_refuses_it() -> None:
-    """Neither a word that it knows nor an address."""
     with (
         pytest.raises(ConfigurationError, match="broker: got 'rabbit', expected auto, kafka"),
         open_stage("rabbit", 4, lambda _line: None),

@@ -57,19 +57,17 @@ TIMEOUTS = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 1000}
 def test_consumer_config_when_of_a_kind_differs_only_there(
     kind: str, expected: dict[str, object]
 ) -> None:
-    """Every kind has the same settings but those that make it what it is."""
     assert consumer_config(evolve(SPEC, kind=kind)) == {**COMMON, **expected}
 
 
 def test_consumer_config_when_extra_is_given_wins() -> None:
-    """A test may change any setting."""
     spec = evolve(SPEC, extra_config={"session.timeout.ms": 9000, "client.rack": "r1"})
     config = consumer_config(spec)
     assert (config["session.timeout.ms"], config["client.rack"]) == (9000, "r1")
 
 
 def test_build_consumer_when_the_kind_is_unknown_refuses_it() -> None:
-    """Before any client is made."""
+    """The error comes before any client is made."""
     with pytest.raises(ConfigurationError, match="kind: got 'lazy'"):
         build_consumer(evolve(SPEC, kind="lazy"))
 
@@ -94,7 +92,7 @@ def test_build_consumer_when_the_kind_is_unknown_refuses_it() -> None:
 def test_build_consumer_when_of_a_policy_gives_it_the_arguments_of_a_trial(
     monkeypatch: pytest.MonkeyPatch, kind: str, given: dict[str, object], expected: object
 ) -> None:
-    """Delays that fit the seconds of a trial, unless the trial says otherwise."""
+    """Default delays fit the seconds of a trial; arguments of the trial win."""
     policies = []
     monkeypatch.setattr(
         coopgroup, "CooperativeConsumer", lambda _config, *, policy, **_: policies.append(policy)
@@ -105,7 +103,7 @@ def test_build_consumer_when_of_a_policy_gives_it_the_arguments_of_a_trial(
 
 @pytest.mark.parametrize("kind", ["coopgroup-simple", "coopgroup-incremental-kept"])
 def test_load_code_when_called_leaves_nothing_to_load_for_the_consumer(kind: str) -> None:
-    """Else a member would be down for longer than the scenario says: as long as loading takes."""
+    """Loading would extend the time in which the scenario keeps a member down."""
     program = (
         "import sys\n"
         "from coopgroup.testing.trial.consumers import build_consumer, load_code\n"

@@ -1,4 +1,4 @@
-"""Members as processes: their names, their ends and their last words."""
+"""Members as processes: names, ends and error messages."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,6 @@ from coopgroup.testing.trial import Trial, TrialError
 
 
 def wait_until(is_true: Callable[[], bool]) -> None:
-    """Wait for something that has to come true within seconds."""
     deadline = time.monotonic() + 20
     while not is_true():
         assert time.monotonic() < deadline
@@ -18,14 +17,14 @@ def wait_until(is_true: Callable[[], bool]) -> None:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether the kernel holds a process in the state T."""
+    """Whether the kernel shows the process in state T."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_group_when_members_are_frozen_killed_and_replaced_keeps_their_names(
     trial: Trial,
 ) -> None:
-    """A member's name outlives its processes."""
+    """A member keeps its name over several processes."""
     group = trial.group("eager")
     group.prepare("m1", "m2")
     group.start("m1", "m2")
@@ -43,7 +42,7 @@ def test_group_when_members_are_frozen_killed_and_replaced_keeps_their_names(
 
 
 def test_group_when_a_member_fails_tells_its_last_words(trial: Trial) -> None:
-    """The error has the line that the process ended with."""
+    """The error has the last line that the process wrote."""
     group = trial.group("eager", extra_config={"no.such.key": 1})
     group.start("m1")
     with pytest.raises(TrialError, match=r"m1 ended with status 1: .*no\.such\.key"):
@@ -53,6 +52,6 @@ def test_group_when_a_member_fails_tells_its_last_words(trial: Trial) -> None:
 
 
 def test_group_when_a_member_is_unknown_says_so(trial: Trial) -> None:
-    """A scenario with a misspelt name fails at once."""
+    """A scenario with a misspelt name fails early."""
     with pytest.raises(TrialError, match="eager-0 has no member m9"):
         trial.group("eager").stop("m9")

@@ -1,4 +1,4 @@
-"""The scenarios, and what is measured of their steps."""
+"""The scenarios, and the facts of their steps."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def test_scenarios_when_listed_come_in_their_order() -> None:
 
 
 def test_scenarios_when_prepared_name_only_known_members() -> None:
-    """What is made ready before a window is what starts within."""
+    """Each prepared member starts within the window."""
     names = {name for scenario in SCENARIOS.values() for name in scenario.prepared}
     assert names <= {*MEMBERS, *JOINERS}
 
 
 def test_measure_steps_when_each_moves_another_partition_retains_by_step() -> None:
-    """Nothing stays over both steps; in each step the other partition does."""
+    """No partition stays over both steps; in each step the other partition does."""
 
     def paced(partition: int, first_ms: int, last_ms: int, wait_ms: int) -> list[tuple[int, ...]]:
         return [

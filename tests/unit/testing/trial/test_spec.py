@@ -1,4 +1,4 @@
-"""What the controller tells its processes."""
+"""The specifications that the controller sends to its processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,6 @@ def test_worker_spec_when_sent_arrives_unchanged() -> None:
 
 
 def test_producer_spec_when_sent_arrives_unchanged() -> None:
-    """The same for the producer."""
     assert load_spec(ProducerSpec, dump_spec(PRODUCER)) == PRODUCER
 
 
@@ -54,7 +53,7 @@ def test_spec_when_sent_is_one_line() -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, "coopgroup-deferred-static", "coopgroup-simple-kept"])
 def test_check_kind_when_known_returns_it(kind: str) -> None:
-    """Any of ours may be static, or kept."""
+    """Any kind of coopgroup member may be static or kept."""
     assert check_kind(kind) == kind
 
 
@@ -71,7 +70,7 @@ def test_check_kind_when_known_returns_it(kind: str) -> None:
     ],
 )
 def test_check_kind_when_unknown_names_the_kinds(kind: str) -> None:
-    """One line that says what there is."""
+    """One line lists the kinds."""
     with pytest.raises(ConfigurationError, match="expected one of coopgroup-simple, "):
         check_kind(kind)
 
@@ -85,5 +84,5 @@ def test_check_kind_when_unknown_names_the_kinds(kind: str) -> None:
     ],
 )
 def test_policy_name_when_of_one_of_ours_leaves_out_the_identity(kind: str, expected: str) -> None:
-    """The policy is the same, however a member proves who it was."""
+    """The policy is the same for all identities of a member."""
     assert policy_name(kind) == expected

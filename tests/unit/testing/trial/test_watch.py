@@ -1,4 +1,4 @@
-"""What a group is doing, read from logs that are being written."""
+"""The state of a group, read from logs that are still being written."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from coopgroup.testing.trial.watch import GroupWatch
 
 
 def rows_path(folder: Path, name: str) -> Path:
-    """Where the process called `name` writes its records."""
+    """The record log of the process called `name`."""
     return folder / f"{name}.records"
 
 
 def watch_of(folder: Path, *names: str, partitions: int = 2) -> GroupWatch:
-    """A watch over processes of that name."""
+    """A watch over the processes with these names."""
     watch = GroupWatch(partition_count=partitions)
     for name in names:
         watch.add(name, rows_path(folder, name), folder / f"{name}.events")
@@ -44,14 +44,13 @@ def test_is_settled_when_every_partition_flows_is_true(tmp_path: Path) -> None:
 
 
 def test_is_settled_when_a_partition_is_silent_is_false(tmp_path: Path) -> None:
-    """A partition that nobody hands out keeps the group from rest."""
     watch = watch_of(tmp_path, "m1")
     hand_out(tmp_path, "m1", 0)
     assert not watch.is_settled(living(tmp_path, "m1"), quiet_s=0.0, fair=True)
 
 
 def test_is_settled_when_the_owner_is_dead_is_false(tmp_path: Path) -> None:
-    """What a dead process handed out a moment ago does not count."""
+    """A recent hand-out of a dead process does not count."""
     watch = watch_of(tmp_path, "m1", "m2")
     hand_out(tmp_path, "m1", 0)
     hand_out(tmp_path, "m2", 1)
@@ -59,7 +58,7 @@ def test_is_settled_when_the_owner_is_dead_is_false(tmp_path: Path) -> None:
 
 
 def test_is_settled_when_a_member_has_nothing_is_true_only_if_unfair(tmp_path: Path) -> None:
-    """More members than partitions is a rest only for who asks for no fairness."""
+    """More members than partitions are at rest only if the test asks for no fairness."""
     watch = watch_of(tmp_path, "m1", "m2")
     hand_out(tmp_path, "m1", 0, 1)
     everyone = living(tmp_path, "m1", "m2")
@@ -68,7 +67,6 @@ def test_is_settled_when_a_member_has_nothing_is_true_only_if_unfair(tmp_path: P
 
 
 def test_is_settled_when_a_callback_ran_just_now_is_false(tmp_path: Path) -> None:
-    """A rebalance that is not quite over is no rest."""
     watch = watch_of(tmp_path, "m1")
     hand_out(tmp_path, "m1", 0, 1)
     events = EventLog(tmp_path / "m1.events")
@@ -78,7 +76,7 @@ def test_is_settled_when_a_callback_ran_just_now_is_false(tmp_path: Path) -> Non
 
 
 def test_refresh_when_events_came_knows_owners_positions_and_news(tmp_path: Path) -> None:
-    """Callbacks change what a process owns; commits change positions and are no news."""
+    """Callbacks change the owned partitions. Commits change only positions."""
     watch = watch_of(tmp_path, "m1", partitions=4)
     events = EventLog(tmp_path / "m1.events")
     events.write("assigned", partitions=[0, 1, 3])
@@ -99,7 +97,7 @@ def test_refresh_when_events_came_knows_owners_positions_and_news(tmp_path: Path
 
 
 def test_refresh_when_two_processes_hand_out_keeps_the_newest(tmp_path: Path) -> None:
-    """The owner of a partition is who handed out last; offsets never go back."""
+    """The member that handed out last owns the partition. Offsets never go back."""
     watch = watch_of(tmp_path, "m1", "m2")
     hand_out(tmp_path, "m1", 0, offset=9)
     hand_out(tmp_path, "m2", 0, offset=4)

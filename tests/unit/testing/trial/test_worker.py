@@ -1,4 +1,4 @@
-"""The application around a consumer, with a consumer of paper."""
+"""The application around a consumer; a scripted consumer replaces the real one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REBALANCING = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
 
 @define
 class Record:
-    """A record as confluent_kafka hands it out."""
+    """A record with the methods of confluent_kafka's."""
 
     topic_name: str
     number: int
@@ -30,29 +30,24 @@ class Record:
     failure: KafkaError | None = None
 
     def error(self) -> KafkaError | None:
-        """The error, if it is one."""
         return self.failure
 
     def topic(self) -> str:
-        """Its topic."""
         return self.topic_name
 
     def partition(self) -> int:
-        """Its partition."""
         return self.number
 
     def offset(self) -> int:
-        """Its offset."""
         return self.position
 
     def value(self) -> bytes | None:
-        """Its value."""
         return self.payload
 
 
 @define
 class PaperConsumer:
-    """Plays a script: each step is a record, or something to do with the worker's callbacks."""
+    """Play a script: each step is a record, or an action with the worker's callbacks."""
 
     steps: list[Record | Callable[[PaperConsumer], None] | None]
     when_empty: Callable[[], None]
@@ -64,11 +59,9 @@ class PaperConsumer:
     finished: list[list[tuple[str, int]]] = field(factory=list)
 
     def subscribe(self, topics: list[str], **callbacks: Callable[..., None]) -> None:
-        """Keep the callbacks."""
         self.callbacks = {**callbacks}
 
     def poll(self, timeout: float) -> Record | None:
-        """The next step."""
         if not self.steps:
             self.when_empty()
             return None
@@ -79,7 +72,6 @@ class PaperConsumer:
         return None
 
     def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
-        """Keep the offsets, or refuse."""
         assert not asynchronous
         if self.refuses:
             raise self.refuses.pop(0)
@@ -87,15 +79,13 @@ class PaperConsumer:
         return offsets
 
     def revoke_later(self, partitions: list[TopicPartition]) -> bool:
-        """Whether there is a later."""
+        """Return whether the partitions may stop later."""
         return self.can_put_off
 
     def finish_revoke(self, partitions: list[TopicPartition]) -> None:
-        """Note what has stopped."""
         self.finished.append([(part.topic, part.partition) for part in partitions])
 
     def close(self) -> None:
-        """Note that it was closed."""
         self.is_closed = True
 
     def tell(self, callback: str, *partitions: tuple[str, int]) -> None:
@@ -120,7 +110,7 @@ def spec(tmp_path: Path) -> WorkerSpec:
 
 @pytest.fixture
 def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Standard input that said `go` and stays open; gives its writing end."""
+    """Standard input that said `go` and stays open; yields its writing end."""
     reading, writing = os.pipe()
     os.write(writing, b"go\n")
     with os.fdopen(reading) as standard_input:
@@ -136,7 +126,7 @@ def play(
     refuses: tuple[BaseException, ...] = (),
     can_put_off: bool = False,
 ) -> PaperConsumer:
-    """Run a worker over a script until it has seen everything."""
+    """Run a worker over a script until the script ends."""
     running = Worker(spec)
     consumer = PaperConsumer(
         [*steps],
@@ -150,14 +140,13 @@ def play(
 
 
 def events_of(spec: WorkerSpec) -> list[Event]:
-    """What the worker reported."""
     return EventReader(Path(f"{spec.log_path}.events")).read_new()
 
 
 def test_worker_when_records_come_writes_each_down(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """Partition counted through the topics, moment of production, spell of ownership."""
+    """Each row has the partition (numbered over all topics), the production time and the spell."""
     play(
         monkeypatch,
         spec,
@@ -208,7 +197,7 @@ def test_worker_when_revoked_commits_only_what_it_gives_up(
 def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int, *, can_put_off: bool
 ) -> None:
-    """Where there is a later, what is heavy is committed and given up when it has stopped."""
+    """If the consumer allows it, a heavy partition is committed and given up after its stop."""
     consumer = play(
         monkeypatch,
         evolve(spec, heavy_partitions=(0,), heavy_stop_ms=20),
@@ -231,7 +220,7 @@ def test_worker_when_something_heavy_is_revoked_gives_up_the_rest_first(
 def test_worker_when_lost_commits_nothing(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """Somebody else may have it already."""
+    """Another member may own the partition already."""
     consumer = play(
         monkeypatch,
         spec,
@@ -245,7 +234,7 @@ def test_worker_when_lost_commits_nothing(
 def test_worker_when_time_has_come_commits_every_position(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """The commit by the clock is synchronous and takes all positions."""
+    """The commit by the clock is synchronous and covers all positions."""
     consumer = play(
         monkeypatch,
         evolve(spec, commit_interval_ms=1),
@@ -259,7 +248,7 @@ def test_worker_when_time_has_come_commits_every_position(
 def test_worker_when_a_commit_fails_says_why_and_goes_on(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """A failed commit is a fact, not the end of the application."""
+    """A failed commit is a fact; the application continues."""
     play(
         monkeypatch,
         spec,
@@ -275,7 +264,7 @@ def test_worker_when_a_commit_fails_says_why_and_goes_on(
 def test_worker_when_the_consumer_reports_an_error_writes_it_down(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """An error is an event, no record."""
+    """An error is an event, not a record."""
     play(monkeypatch, spec, Record("a", 0, 0, failure=REBALANCING))
     assert [event.name for event in events_of(spec)][2:3] == ["consumer_error"]
     assert len(RowReader(Path(f"{spec.log_path}.records")).read_new()) == 0
@@ -284,7 +273,7 @@ def test_worker_when_the_consumer_reports_an_error_writes_it_down(
 def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec, pipe: int
 ) -> None:
-    """`assign_failures` is how a test breaks the application."""
+    """`assign_failures` lets a test break the application."""
 
     def assign_twice(consumer: PaperConsumer) -> None:
         with pytest.raises(RuntimeError, match="on_assign fails"):
@@ -298,7 +287,7 @@ def test_worker_when_asked_to_fail_raises_in_the_first_callbacks(
 def test_worker_when_its_input_ends_before_go_never_joins(
     monkeypatch: pytest.MonkeyPatch, spec: WorkerSpec
 ) -> None:
-    """A controller that dies while it prepares leaves nobody behind."""
+    """A controller that dies during preparation leaves no process behind."""
     reading, writing = os.pipe()
     os.close(writing)
     with os.fdopen(reading) as standard_input:
@@ -308,7 +297,7 @@ def test_worker_when_its_input_ends_before_go_never_joins(
 
 
 def test_has_ended_when_the_other_end_closes_turns_true() -> None:
-    """How a worker learns that its controller is gone."""
+    """A worker learns in this way that its controller has died."""
     reading, writing = os.pipe()
     assert not has_ended(reading)
     os.close(writing)
