@@ -1,4 +1,4 @@
-"""When lags have been uneven for so long that something should move."""
+"""Continuous lag balance: the count of consecutive checks in which a member is overloaded."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ CALM = PolicyState(generation=3, members=IDS)
 
 
 def looks(*rows: tuple[float, ...], rule: BalanceRule = RULE) -> dict[str, int]:
-    """What is counted after looks at the lags of A, B, C and D."""
+    """Return the counts after these checks of the lags of A, B, C and D."""
     counted: tuple[tuple[str, int], ...] = ()
     for row in rows:
         counted = count_looks(rule, IDS, np.array(row), counted)
@@ -33,18 +33,17 @@ def looks(*rows: tuple[float, ...], rule: BalanceRule = RULE) -> dict[str, int]:
 
 
 def test_member_when_above_the_ratio_counts_one_look_more_each_time() -> None:
-    """900 is three times the mean of 300; only who carries too much is counted."""
+    """900 is three times the mean of 300. Only an overloaded member is counted."""
     assert looks((900, 100, 100, 100)) == {"A": 1}
     assert looks(*[(900, 100, 100, 100)] * 3) == {"A": 3}
 
 
 def test_member_when_at_the_ratio_is_not_above_it() -> None:
-    """Twice the mean is not more than twice the mean."""
     assert looks((600, 200, 200, 200)) == {}
 
 
 def test_count_when_between_the_ratios_is_as_it_was() -> None:
-    """Hysteresis: 1.75 times the mean, which is neither too much nor little enough."""
+    """Hysteresis: 1.75 times the mean is between both ratios."""
     between = (525, 225, 225, 225)
     assert looks(between) == {}
     assert looks((900, 100, 100, 100), between, (900, 100, 100, 100)) == {"A": 2}
@@ -52,43 +51,40 @@ def test_count_when_between_the_ratios_is_as_it_was() -> None:
 
 @pytest.mark.parametrize("calm", [(450, 250, 250, 250), (0, 400, 400, 400)])
 def test_count_when_calm_begins_anew(calm: tuple[float, ...]) -> None:
-    """At the lower ratio, and below."""
     assert looks((900, 100, 100, 100), calm) == {}
 
 
 def test_count_when_another_member_is_the_heavy_one_is_its_own() -> None:
-    """A peak that goes from member to member lasts with none of them."""
+    """A peak that wanders from member to member is no lasting overload."""
     wandering = [np.roll((900.0, 100.0, 100.0, 100.0), place) for place in range(8)]
     assert max(looks(*(tuple(row) for row in wandering)).values()) == 1
 
 
 def test_lag_when_too_small_to_matter_counts_for_nobody() -> None:
-    """All of next to nothing is a multiple of the mean, and is forgotten at once."""
+    """If all lags are tiny, a multiple of their mean says nothing: the count is reset."""
     assert looks((99, 0, 0, 0)) == {}
     assert looks((900, 0, 0, 0), (99, 0, 0, 0)) == {}
     assert looks((100, 0, 0, 0)) == {"A": 1}
 
 
 def test_group_when_nothing_lags_is_even() -> None:
-    """Also where a lag of 0 would matter."""
+    """Also if the minimum lag that counts is 0."""
     rule = attrs.evolve(RULE, lag_min=0)
     assert looks((0, 0, 0, 0), rule=rule) == {}
 
 
 def test_count_when_a_member_is_gone_is_dropped() -> None:
-    """Nobody counts for who is not there."""
     assert count_looks(RULE, ("B",), np.array([500.0]), (("A", 2),)) == ()
 
 
 def test_overloaded_is_who_has_enough_to_give_away() -> None:
-    """Above the lower ratio, and enough to matter."""
     assert overloaded(RULE, np.array([900.0, 100.0, 100.0, 100.0])).tolist() == [True] + 3 * [False]
     assert not overloaded(RULE, np.array([90.0, 0.0, 0.0, 0.0])).any()
     assert not overloaded(RULE, np.zeros(0)).any()
 
 
 def group(**rates: float | None) -> GroupSnapshot:
-    """A, B and C, of which each has one partition."""
+    """A, B and C own one partition each."""
     claims: list[MemberClaim] = [
         attrs.evolve(claim(member, {"T": [place]}), consumption_rate_per_s=rates.get(member))
         for place, member in enumerate("ABC")
@@ -97,14 +93,14 @@ def group(**rates: float | None) -> GroupSnapshot:
 
 
 def test_loads_are_lags_where_nobody_tells_how_fast_it_is() -> None:
-    """What nobody holds is nobody's load."""
+    """A resource without a holder adds to no member's load."""
     some = group()
     lags = lags_of(some, {"T": [10, 20, 30, 40]})
     assert lag_loads(some, some.owner, lags).tolist() == [10, 20, 30]
 
 
 def test_loads_when_members_tell_how_fast_they_are_are_times() -> None:
-    """Who is not known counts as the mean, and no moment's measure is believed without bounds."""
+    """A member without a rate counts as the mean. A measured rate is bounded."""
     some = group(A=300.0, B=100.0)
     assert speeds(some).tolist() == [1.5, 0.5, 1.0]
     lags = lags_of(some, {"T": [30, 10, 20]})
@@ -113,7 +109,7 @@ def test_loads_when_members_tell_how_fast_they_are_are_times() -> None:
 
 
 def test_group_at_rest_may_be_looked_at() -> None:
-    """From the end of the interval between moves on."""
+    """From the end of the interval between moves."""
     assert is_at_rest(CALM, 0)
     assert is_at_rest(attrs.evolve(CALM, moves_due_ms=50), 50)
 
@@ -140,5 +136,5 @@ BUSY: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("change", BUSY.values(), ids=BUSY)
 def test_group_that_waits_or_moves_is_not_at_rest(change: dict[str, Any]) -> None:
-    """Lags of a group on its way say nothing of it once it is there."""
+    """Lags during moves say nothing about the group after them."""
     assert not is_at_rest(attrs.evolve(CALM, **change), 50)

@@ -1,7 +1,7 @@
-"""Losses that a leader finds without a memory: only what members know of losses counts.
+"""Losses found by a leader without memory: it knows only the delays that members report.
 
-The pause between two moves is announced in the same field as the wait for a lost owner. A leader
-that is new to the group must tell them apart, or what was lost a moment ago is given away at once.
+The pause between two moves is announced in the same field as the wait for a lost owner. A new
+leader must tell them apart. Otherwise it would give lost resources away immediately.
 """
 
 import pytest
@@ -21,7 +21,7 @@ PACED = IncrementalPolicy(
 
 
 def _scale_up() -> Drill:
-    """A and B have six partitions each, C has joined and was given its first one."""
+    """A and B have six partitions each. C has joined and was granted its first one."""
     drill = Drill(policy=PACED, existing={"T": range(12)})
     drill.settle(A=range(6), B=range(6, 12))
     drill.join("C", instance_id="pod-C")
@@ -33,7 +33,7 @@ def _scale_up() -> Drill:
 
 @pytest.mark.parametrize("dies_ms", [10, PAUSE_MS - 1, PAUSE_MS, PAUSE_MS + 40])
 def test_leader_when_it_dies_between_paced_moves_is_waited_for_in_full(dies_ms: int) -> None:
-    """The regression: the pause had run out, and that was taken for the end of the delay."""
+    """Regression: the end of the pause was taken for the end of the delay."""
     drill = _scale_up()
     lost = drill.actors["A"].owned
     drill.leave("A")
@@ -48,7 +48,7 @@ def test_leader_when_it_dies_between_paced_moves_is_waited_for_in_full(dies_ms: 
 
 
 def _until_announced(drill: Drill, now_ms: int, leader: str | None = None) -> int:
-    """Play rounds until one announces when the next is due; when that was."""
+    """Play rounds until one announces the next round. Return the time at which that is due."""
     for later_ms in range(now_ms, now_ms + 50, 10):
         drill.round(later_ms, leader=leader)
         if drill.timeout_ms:
@@ -57,7 +57,7 @@ def _until_announced(drill: Drill, now_ms: int, leader: str | None = None) -> in
 
 
 def test_loss_when_moves_go_on_beside_it_keeps_its_deadline_through_leader_changes() -> None:
-    """What is announced is the pause; the deadline of the loss travels beside it."""
+    """The pause is announced. The deadline of the loss is sent beside it."""
     drill = _scale_up()
     lost = drill.actors["B"].owned
     drill.actors["B"].instance_id = "pod-B"
@@ -66,7 +66,7 @@ def test_loss_when_moves_go_on_beside_it_keeps_its_deadline_through_leader_chang
     drill.join("D", instance_id="pod-D")
     now_ms = _until_announced(drill, 30)
     now_ms = _until_announced(drill, now_ms + drill.timeout_ms)
-    assert drill.owned()["D"]  # with empty hands it would be taken for the owner
+    assert drill.owned()["D"]  # without resources it would be taken for the returning owner
     assert (drill.listed("lost"), drill.timeout_ms < DELAY_MS // 2) == (lost.to_dict(), True)
     for leader in ("C", "A", "D", "C"):
         now_ms = _until_announced(drill, now_ms + PAUSE_MS, leader)
@@ -94,7 +94,7 @@ def test_loss_when_moves_go_on_beside_it_keeps_its_deadline_through_leader_chang
 def test_loss_of_a_stranger_waits_for_what_members_know_of_losses(
     known: list[tuple[int | None, int | None]], expected_ms: int
 ) -> None:
-    """The shortest of it, never longer than the policy says; the full delay if nobody knows."""
+    """The shortest known delay counts, up to the full one. The full one counts if none is known."""
     claims = [
         MemberClaim(
             member_id=f"m{number}",

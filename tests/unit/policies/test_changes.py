@@ -1,6 +1,6 @@
-"""What is a reason to take a resource from an owner that could keep it, and what is none.
+"""Valid and invalid reasons to take a resource from an owner that could keep it.
 
-The target goes elsewhere all the time here: another assignor stands for lags that rose and fell.
+The target always differs from the assignment here: a second assignor simulates changed lags.
 """
 
 import attrs
@@ -23,7 +23,7 @@ def _t(*indices: int) -> dict[str, list[int]]:
 
 
 def _settled(policy: Policy, **owned: list[int]) -> Drill:
-    """A group at rest, whose target is elsewhere from now on."""
+    """A settled group. From now on the target differs from its assignment."""
     count = sum(map(len, owned.values()))
     drill = Drill(policy=policy, assignor=RangeAssignor(), existing={"T": range(count)})
     drill.settle(0, **owned)
@@ -42,7 +42,7 @@ def _revoked(told: dict[str, Told]) -> list[str]:
 
 @both
 def test_member_when_it_bounces_disturbs_nobody_however_the_target_goes(policy: Policy) -> None:
-    """Neither in the rounds of the bounce nor in a later one that has nothing to do with it."""
+    """Neither the rounds of the bounce nor a later, unrelated round moves anything."""
     drill = _six(policy)
     drill.leave("C")
     assert steady(drill.round(10))
@@ -55,7 +55,7 @@ def test_member_when_it_bounces_disturbs_nobody_however_the_target_goes(policy: 
 
 @both
 def test_member_when_it_is_back_with_its_claims_disturbs_nobody(policy: Policy) -> None:
-    """What was lost is claimed, and the wait is over."""
+    """The lost resources are claimed, so the wait is over."""
     drill = _six(policy)
     gone = drill.actors["C"]
     drill.leave("C")
@@ -67,7 +67,7 @@ def test_member_when_it_is_back_with_its_claims_disturbs_nobody(policy: Policy) 
 
 @both
 def test_idle_member_when_it_leaves_disturbs_nobody(policy: Policy) -> None:
-    """It had nothing, so that nothing is lost."""
+    """It owned nothing, so nothing is lost."""
     drill = _settled(policy, B=[0], C=[1], D=[2], Z=[])
     drill.assignor = StickyAssignor()
     drill.join("A", {"T": []})
@@ -81,7 +81,7 @@ def test_idle_member_when_it_leaves_disturbs_nobody(policy: Policy) -> None:
 def test_member_when_it_bounces_where_shares_were_never_even_disturbs_nobody(
     policy: Policy,
 ) -> None:
-    """Range deals each topic by itself; that a target is more even is no reason to move now."""
+    """Range assigns each topic separately. A more even target is no reason to move anything."""
     drill = Drill(policy=policy, assignor=RangeAssignor(), existing={"T": range(3), "U": range(3)})
     for member, indices in (("A", [0, 1]), ("B", [2])):
         drill.join(member, {"T": indices, "U": indices}, topics=["T", "U"])
@@ -100,7 +100,7 @@ def test_member_when_it_bounces_where_shares_were_never_even_disturbs_nobody(
     ["additional", "expired", "created", "deleted", "subscription", "stranger", "other owners"],
 )
 def test_group_when_it_has_changed_for_good_goes_to_the_target(policy: Policy, change: str) -> None:
-    """At once, or at the ration's pace: to the last resource."""
+    """In one round, or in batches, until the last resource has moved."""
     drill = _six(policy)
     now = 10
     match change:
@@ -133,7 +133,7 @@ def test_group_when_it_has_changed_for_good_goes_to_the_target(policy: Policy, c
 
 @both
 def test_static_member_when_another_claims_its_share_gets_one_again(policy: Policy) -> None:
-    """It has another member id, and nothing waits for it."""
+    """It has a new member id, and no resource waits for it."""
     drill = Drill(policy=policy, existing={"T": range(4)})
     for member, indices in {"A": [0, 1], "B": [2, 3]}.items():
         drill.join(member, _t(*indices), instance_id=f"static-{member}")
@@ -148,7 +148,7 @@ def test_static_member_when_another_claims_its_share_gets_one_again(policy: Poli
 
 
 def test_change_when_a_loss_waits_moves_what_it_moves_when_that_is_over() -> None:
-    """Partitions were added in the window; who returns brings the group to where it belongs."""
+    """Partitions were added in the window. The return of the member starts the postponed moves."""
     drill = _six(DeferredPolicy())
     drill.leave("C")
     drill.existing = {"T": range(9)}
@@ -159,7 +159,7 @@ def test_change_when_a_loss_waits_moves_what_it_moves_when_that_is_over() -> Non
 
 
 def test_loss_when_a_stop_is_slow_opens_no_other_moves() -> None:
-    """What was told to stop goes on stopping, and that is all."""
+    """Only the revocations that were already requested continue."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(9)})
     drill.settle(A=[0, 1, 2], B=[3, 4, 5], C=[6, 7, 8])
     for actor in drill.actors.values():
@@ -177,7 +177,7 @@ def test_loss_when_a_stop_is_slow_opens_no_other_moves() -> None:
 
 
 def test_loss_when_moves_are_rationed_leaves_them_what_was_planned() -> None:
-    """Of what an earlier round put off, as much as the target still wants, and nothing else."""
+    """Only moves that an earlier round postponed and the target still wants."""
     drill = Drill(policy=IncrementalPolicy(max_moves_per_round=1), existing={"T": range(12)})
     drill.settle(A=range(4), B=range(4, 8), C=range(8, 12))
     drill.join("D")
@@ -197,7 +197,7 @@ def test_loss_when_moves_are_rationed_leaves_them_what_was_planned() -> None:
 
 @pytest.mark.parametrize("claims", [True, False], ids=["with its claims", "without claims"])
 def test_leader_when_it_bounces_slowly_disturbs_nobody(claims: bool) -> None:
-    """The new one has no memory of the group, but sees it through the wait."""
+    """The new leader has no memory of the group, but was a member during the wait."""
     drill = _six(DeferredPolicy())
     gone = drill.actors["A"]
     drill.leave("A")
@@ -212,7 +212,7 @@ def test_leader_when_it_bounces_slowly_disturbs_nobody(claims: bool) -> None:
 
 
 def test_members_when_several_join_for_one_loss_share_it_at_once() -> None:
-    """What one got would be taken from it in the very next round."""
+    """A share that only one of them received would be revoked in the next round."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(4)})
     drill.settle(A=[0, 1], D=[2, 3])
     drill.leave("D")
@@ -224,7 +224,7 @@ def test_members_when_several_join_for_one_loss_share_it_at_once() -> None:
 
 
 def test_change_when_the_leader_is_of_an_earlier_release_is_seen_by_what_it_knows() -> None:
-    """Its memory does not say who subscribed to what."""
+    """The memory of the earlier release has no subscriptions."""
     drill = _six(DeferredPolicy())
     assert drill.state is not None
     drill.state = attrs.evolve(drill.state, subscriptions=(), subscription_of=())
@@ -233,14 +233,14 @@ def test_change_when_the_leader_is_of_an_earlier_release_is_seen_by_what_it_know
 
 
 def test_topic_when_all_drop_it_and_take_it_up_again_is_not_lost() -> None:
-    """Nobody left: who had it is there, and gave it up."""
+    """No member left: the owner is present and gave the topic up."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(2), "U": range(2)})
     for place, member in enumerate("AB"):
         drill.join(member, {"T": [place], "U": [place]}, topics=["T", "U"])
     drill.round(0)
     for actor in drill.actors.values():
         actor.topics = ("T",)
-        actor.owned = actor.owned.restrict_names(["T"])  # a member stops it by itself
+        actor.owned = actor.owned.restrict_names(["T"])  # a member stops it without being told
     assert steady(drill.round(10))
     assert steady(drill.round(20))
     for actor in drill.actors.values():
@@ -250,7 +250,7 @@ def test_topic_when_all_drop_it_and_take_it_up_again_is_not_lost() -> None:
 
 
 def test_topic_when_all_drop_it_but_one_has_gone_is_lost_as_far_as_it_was_that_ones() -> None:
-    """Its owner may come back, and is waited for."""
+    """The departed owner may come back, so its partitions wait for it."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(2), "U": range(2)})
     for place, member in enumerate("AB"):
         drill.join(member, {"T": [place], "U": [place]}, topics=["T", "U"])

@@ -1,7 +1,7 @@
-"""`DeferredPolicy`: every example of Design II, word for word, and its harder neighbours.
+"""`DeferredPolicy`: every example of Design II, word for word, and harder variants.
 
-The document shows only what a round changes; our `assigned` is the complete set that a member holds
-after the round. "revoked:" without a follow-up round is null.
+The document shows only the changes of a round. Our `assigned` is the complete set that a member
+holds after the round. "revoked:" without a follow-up round is null.
 """
 
 from typing import Any
@@ -138,8 +138,8 @@ def test_leader_when_new_to_the_group_uses_itself_for_what_is_lost() -> None:
 def test_leader_when_new_to_the_group_and_needless_waits_for_as_long_as_the_others_know() -> None:
     """The document gives this up ("fall back to assuming there wasn't a wait period in effect").
 
-    Ours hears from the members how long the delay still runs. E has nothing because three
-    partitions do not suffice for four members, so that it is no one who returns.
+    Our leader learns the remaining delay from the members. E owns nothing because there are fewer
+    partitions than members, so it is not a returning member.
     """
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 4)})
     drill.settle(A=[1], B=[2], C=[3])
@@ -183,7 +183,7 @@ def test_first_member_when_it_is_to_wait_lets_others_join() -> None:
 
 
 def test_first_members_when_the_delay_has_just_run_out_start() -> None:
-    """A leader without memory hears from the members that the wait is over."""
+    """A leader without memory learns from the members that the wait is over."""
     drill = Drill(policy=DeferredPolicy(initial_delay_ms=3_000))
     drill.join("A")
     drill.join("B")
@@ -215,7 +215,7 @@ def test_additional_member_when_it_joins_is_served_at_once() -> None:
 def test_scale_down_takes_the_delay() -> None:
     """Design II: "we need to be confident the member has really left the group".
 
-    Two leave at different times; each is waited for by itself.
+    Two members leave at different times. Each has its own delay.
     """
     drill = _four()
     drill.leave("D")
@@ -230,7 +230,7 @@ def test_scale_down_takes_the_delay() -> None:
 
 
 def test_rolling_bounce_moves_nothing() -> None:
-    """Design II, "Rolling bounce": "Effectively the same as above." Nobody's resources move."""
+    """Design II, "Rolling bounce": "Effectively the same as above." No resource moves."""
     drill = _four()
     now = 0
     for member in "ABCD":
@@ -246,7 +246,7 @@ def test_rolling_bounce_moves_nothing() -> None:
 
 
 def test_bounce_when_the_assignor_is_not_sticky_moves_nothing_either() -> None:
-    """The target of the lag-aware assignor shuffles everybody; the group is as even as before."""
+    """The target of the lag-aware assignor moves everything, but the group is as even as before."""
     drill = Drill(policy=DeferredPolicy(), assignor=LagAwareAssignor(), existing={"T": range(1, 9)})
     drill.settle(A=[7, 8], B=[5, 6], C=[3, 4], D=[1, 2])
     drill.round(0)
@@ -260,7 +260,7 @@ def test_bounce_when_the_assignor_is_not_sticky_moves_nothing_either() -> None:
 
 
 def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_evened() -> None:
-    """Partitions were added in the window: who is back has its own at once, and gets its share."""
+    """Partitions were added in the window. The member gets its own first, then its full share."""
     drill = _four()
     drill.leave("D")
     drill.existing = {"T": range(1, 9)}
@@ -274,7 +274,7 @@ def test_returning_member_when_the_group_is_uneven_gets_its_own_and_the_rest_is_
 
 
 def test_newcomer_when_there_are_fewer_losses_is_an_additional_member() -> None:
-    """The loss goes where it is to stay at once; the others get a share of the rest."""
+    """The lost resource goes to its final owner. The others get a share of the rest."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
     drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
     drill.leave("D")
@@ -288,7 +288,7 @@ def test_newcomer_when_there_are_fewer_losses_is_an_additional_member() -> None:
 
 
 def test_resource_when_it_must_be_stopped_is_stopped_also_while_a_loss_waits() -> None:
-    """Mandatory: C no longer subscribes. The remaining delay is sent in the first round without."""
+    """C no longer subscribes. The first round without revocations sends the remaining delay."""
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1], B=[2], C=[3], D=[4])
     drill.leave("D")
@@ -303,7 +303,6 @@ def test_resource_when_it_must_be_stopped_is_stopped_also_while_a_loss_waits() -
 
 
 def test_policy_when_made_by_name_has_these_options() -> None:
-    """As the documents name them."""
     policy = create_policy("deferred", {"scheduled_rebalance_timeout_ms": 5, "initial_delay_ms": 7})
     assert policy == DeferredPolicy(scheduled_rebalance_timeout_ms=5, initial_delay_ms=7)
     assert (isinstance(policy, Policy), policy.name) == (True, "deferred")
@@ -315,7 +314,6 @@ def test_policy_when_made_by_name_has_these_options() -> None:
 @pytest.mark.parametrize("option", ["scheduled_rebalance_timeout_ms", "initial_delay_ms"])
 @pytest.mark.parametrize("value", [-1, 2**31, 1.5, "5", True, None])
 def test_option_when_wrong_is_named_in_one_line(option: str, value: object) -> None:
-    """One line says what was given and what would be right."""
     options: dict[str, Any] = {option: value}
     with pytest.raises(ConfigurationError) as caught:
         DeferredPolicy(**options)
@@ -325,7 +323,7 @@ def test_option_when_wrong_is_named_in_one_line(option: str, value: object) -> N
 
 
 def test_offer_when_a_member_returns_names_it_as_owner_and_holds_the_rest_back() -> None:
-    """The assignor sees who gets what back, and does not see what waits."""
+    """The assignor sees who returns with which resources, and does not see the waiting ones."""
     drill = _four()
     drill.leave("C", "D")
     drill.round(0)

@@ -1,4 +1,4 @@
-"""`EagerPolicy`: the pure assignor, as groups without cooperation run it."""
+"""`EagerPolicy`: the assignor's target in one round, for groups without cooperation."""
 
 import pytest
 
@@ -14,7 +14,6 @@ def _t(*indices: int) -> dict[str, list[int]]:
 
 
 def test_round_when_a_member_joins_assigns_the_target_at_once() -> None:
-    """What A still claims is D's in the same round: everybody has stopped everything."""
     drill = Drill(policy=EagerPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
     drill.join("D")
@@ -32,7 +31,7 @@ def test_round_when_a_member_joins_assigns_the_target_at_once() -> None:
 
 
 def test_round_when_a_member_left_waits_for_nobody() -> None:
-    """And calls created what was never owned."""
+    """Resources that were never owned are reported as created."""
     drill = Drill(policy=EagerPolicy())
     drill.settle(A=[1], B=[2], C=[3], D=[4])
     drill.leave("D")
@@ -42,7 +41,7 @@ def test_round_when_a_member_left_waits_for_nobody() -> None:
 
 
 def test_plan_when_the_world_does_not_stop_would_be_unsafe() -> None:
-    """The leader leaves out only the rules that have no object when everything is stopped."""
+    """The leader skips only the safety rules that do not apply when every member has stopped."""
     drill = Drill(policy=EagerPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
     drill.join("D")
@@ -60,7 +59,7 @@ def test_plan_when_the_world_does_not_stop_would_be_unsafe() -> None:
 def test_plan_when_the_world_stops_still_obeys_the_other_rules(
     held: dict[str, dict[str, list[int]]],
 ) -> None:
-    """Holders subscribe, and nothing is dropped."""
+    """Every holder subscribes, and no resource is dropped."""
     drill = Drill(policy=EagerPolicy())
     drill.settle(A=[1])
     assert drill.decided is not None
@@ -79,6 +78,5 @@ def test_plan_when_the_world_stops_still_obeys_the_other_rules(
 
 
 def test_policy_when_made_by_name_is_this_one() -> None:
-    """It takes no options."""
     assert create_policy("eager") == EagerPolicy()
     assert (isinstance(EagerPolicy(), Policy), EagerPolicy().name) == (True, "eager")

@@ -1,4 +1,4 @@
-"""`IncrementalPolicy`: Design III, moves a few at a time, everything else as in Design II."""
+"""`IncrementalPolicy`: Design III, moves in batches; everything else is as in Design II."""
 
 from typing import Any
 
@@ -22,7 +22,6 @@ def _t(*indices: int) -> dict[str, list[int]]:
 
 
 def _twelve(**options: int) -> Drill:
-    """A has all of 12 resources."""
     policy = IncrementalPolicy(**{"max_moves_per_round": 2, "move_interval_ms": 1_000, **options})
     drill = Drill(policy=policy, existing={"T": range(12)})
     drill.settle(A=range(12))
@@ -36,7 +35,7 @@ def _revoked(told: dict[str, Any]) -> int:
 def test_scale_up_when_rationed_moves_a_few_each_interval() -> None:
     """Design III: "scale up has the added benefit that you get a smoother, incremental move".
 
-    The interval counts from the round that revokes; the round that grants sends what remains.
+    The interval begins with the revoking round. The granting round sends the remaining time.
     """
     drill = _twelve()
     drill.join("B")
@@ -57,7 +56,7 @@ def test_scale_up_when_rationed_moves_a_few_each_interval() -> None:
 
 
 def test_round_when_it_comes_early_takes_nothing_and_sends_what_remains() -> None:
-    """An unrelated rebalance shortens the interval and never restarts it."""
+    """An unrelated rebalance uses up the interval and never restarts it."""
     drill = _twelve()
     drill.join("B")
     drill.round(10)
@@ -66,7 +65,7 @@ def test_round_when_it_comes_early_takes_nothing_and_sends_what_remains() -> Non
 
 
 def test_batches_when_there_is_no_interval_follow_in_the_round_that_grants() -> None:
-    """Interval 0: the next batch is taken in the same round that grants the last."""
+    """Interval 0: the round that grants a batch also revokes the next one."""
     drill = _twelve(move_interval_ms=0)
     drill.join("B")
     counts = [_revoked(drill.round(now)) for now in range(5)]
@@ -75,7 +74,7 @@ def test_batches_when_there_is_no_interval_follow_in_the_round_that_grants() -> 
 
 
 def test_interval_when_a_last_batch_was_taken_still_counts_for_the_next_one() -> None:
-    """One revoking round each interval, also when its reason is a new one."""
+    """At most one revoking round per interval, also if it has a new reason."""
     drill = _twelve(max_moves_per_round=6)
     drill.join("B")
     assert _revoked(drill.round(0)) == 6
@@ -101,7 +100,7 @@ def test_lost_resources_when_the_delay_is_over_are_not_rationed() -> None:
 
 
 def test_mandatory_stops_when_there_are_many_are_not_rationed() -> None:
-    """Who no longer subscribes stops everything at once."""
+    """A member that no longer subscribes stops everything in one round."""
     drill = _twelve()
     drill.join("B", topics=["T"])
     drill.actors["A"].topics = ("U",)
@@ -109,7 +108,7 @@ def test_mandatory_stops_when_there_are_many_are_not_rationed() -> None:
 
 
 def test_loss_when_moves_are_under_way_does_not_stop_them() -> None:
-    """What began goes on, at its pace; the next round is the earlier of the two times."""
+    """The moves go on at their pace. The next round is due at the earlier of the two times."""
     drill = _twelve(scheduled_rebalance_timeout_ms=1_500)
     drill.existing = {"T": range(18)}
     drill.join("C", {"T": range(12, 18)})
@@ -138,9 +137,9 @@ def test_leader_when_new_to_the_group_waits_for_what_the_members_know() -> None:
 
 
 def test_moves_when_their_leader_dies_and_comes_back_are_made_to_the_end() -> None:
-    """Its successor does not have its plan, but hears from the members that there is one.
+    """The next leader lacks the plan, but the members report that moves are pending.
 
-    That nobody has too much here says nothing: the plan was of another kind.
+    An even count of resources is no proof that the moves are complete: the plan had another reason.
     """
     policy = IncrementalPolicy(
         max_moves_per_round=2, move_interval_ms=1_000, scheduled_rebalance_timeout_ms=5_000
@@ -162,7 +161,7 @@ def test_moves_when_their_leader_dies_and_comes_back_are_made_to_the_end() -> No
 
 
 def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
-    """What is free is granted at once, the next batch is taken, and nobody rejoins in a loop."""
+    """Free resources are granted, the next batch is revoked, and no member rejoins in a loop."""
     drill = _twelve(max_moves_per_round=3)
     drill.join("B")
     told = drill.round(0)
@@ -184,7 +183,7 @@ def test_slow_stop_when_others_are_done_holds_nobody_back() -> None:
 
 
 def test_target_when_it_changes_on_the_way_is_reached_all_the_same() -> None:
-    """Members come and go while moves go on; no round takes more than the ration."""
+    """Members join and leave between the batches. No round exceeds the ration."""
     drill = _twelve(scheduled_rebalance_timeout_ms=3_000)
     now = 0
     for change in ("+B", "+C", "-B", "+D", "", "", "", "", "", "", "", "", "", ""):
@@ -199,7 +198,7 @@ def test_target_when_it_changes_on_the_way_is_reached_all_the_same() -> None:
 
 
 def test_first_moves_when_receivers_lack_unequally_serve_the_emptiest_first() -> None:
-    """Largest excess first, spread over who gives and who gets."""
+    """Largest excess first, spread over the giving and the receiving members."""
     existing = {"T": range(12)}
     group = group_of(
         existing,
@@ -227,7 +226,6 @@ def test_first_moves_when_receivers_lack_unequally_serve_the_emptiest_first() ->
 
 
 def test_policy_when_made_by_name_has_these_options() -> None:
-    """As the documents name them; without a ration there is a gentle one."""
     policy = create_policy("incremental", {"max_moves_per_round": 3, "move_interval_ms": 9})
     assert policy == IncrementalPolicy(max_moves_per_round=3, move_interval_ms=9)
     assert (isinstance(policy, Policy), policy.name) == (True, "incremental")
@@ -276,14 +274,13 @@ def test_policy_when_made_by_name_has_these_options() -> None:
     ],
 )
 def test_option_when_wrong_is_named_in_one_line(options: dict[str, Any], message: str) -> None:
-    """One line says what was given and what would be right."""
     with pytest.raises(ConfigurationError) as caught:
         IncrementalPolicy(**options)
     assert str(caught.value) == message
 
 
 def test_offer_when_claims_are_being_stopped_shows_them_free() -> None:
-    """So the assignor does not choose others in their stead."""
+    """The assignor then does not choose other resources instead."""
     drill = _twelve()
     drill.join("B")
     told = drill.round(0)
@@ -305,7 +302,7 @@ BEFORE = {"A": [0, 1], "B": [2, 3], "C": [4, 5], "D": [6, 7]}
 
 
 def _hot(**options: int) -> Drill:
-    """A has two hot partitions, and B, C and D have little to do."""
+    """A has two hot partitions. B, C and D have little lag."""
     policy = IncrementalPolicy(
         **{
             "max_moves_per_round": 2,
@@ -322,14 +319,13 @@ def _hot(**options: int) -> Drill:
 
 
 def test_lags_when_nobody_asked_to_balance_move_nothing() -> None:
-    """Any round may find lags uneven: that is no reason."""
+    """A round for another reason is no reason to balance lags."""
     drill = _hot()
     assert steady(drill.round(5_000))
     assert drill.owned() == BEFORE
 
 
 def test_balance_exchanges_a_hot_partition_for_a_cold_one() -> None:
-    """Two rounds, two moves, counts as before; and nothing more is due."""
     drill = _hot()
     told = drill.round(5_000, balance=True)
     assert (_revoked(told), drill.timeout_ms) == (2, 0)
@@ -343,7 +339,7 @@ def test_balance_exchanges_a_hot_partition_for_a_cold_one() -> None:
 
 
 def test_exchange_stays_one_whatever_the_lags_are_a_moment_later() -> None:
-    """What A gives goes to the one that it was taken for, and nobody ends with other counts."""
+    """Each partition goes to the member that it was revoked for, so the counts stay equal."""
     drill = _hot()
     told = drill.round(5_000, balance=True)
     partner = next(m for m, (_, revoked) in told.items() if m != "A" and revoked)
@@ -355,7 +351,7 @@ def test_exchange_stays_one_whatever_the_lags_are_a_moment_later() -> None:
 
 
 def test_balance_when_one_half_is_slow_to_stop_waits_for_that_half_only() -> None:
-    """The other one is granted at once; the slow one goes where it was promised when it is free."""
+    """The free half is granted. The slow half goes to its promised member when it is free."""
     drill = _hot()
     drill.actors["A"].slow = ResourceSet({"T": [0, 1]})
     told = drill.round(5_000, balance=True)
@@ -371,7 +367,7 @@ def test_balance_when_one_half_is_slow_to_stop_waits_for_that_half_only() -> Non
 
 
 def test_balance_when_a_loss_waits_moves_nothing() -> None:
-    """The owner may be back in a moment, and the lags of today with it."""
+    """The owner may return soon, and the lags with it."""
     drill = _hot(scheduled_rebalance_timeout_ms=5_000)
     drill.leave("D")
     drill.round(4_000)
@@ -380,7 +376,7 @@ def test_balance_when_a_loss_waits_moves_nothing() -> None:
 
 
 def test_balance_when_a_member_joined_gives_it_its_share_first() -> None:
-    """A round may have several reasons; this one moves what the newcomer needs, at its pace."""
+    """With several reasons, the round moves the newcomer's share first, at its pace."""
     drill = _hot()
     drill.join("E")
     told = drill.round(5_000, balance=True)
@@ -390,14 +386,14 @@ def test_balance_when_a_member_joined_gives_it_its_share_first() -> None:
 
 
 def test_balance_when_nobody_knows_the_lags_moves_nothing() -> None:
-    """The look-up may fail in the round itself."""
+    """The lag look-up may fail in the round itself."""
     drill = _hot()
     drill.lags = None
     assert steady(drill.round(5_000, balance=True))
 
 
 def test_balance_when_the_last_moves_were_a_moment_ago_moves_nothing() -> None:
-    """One revoking round each interval, whatever its reason; and nothing is put off for it."""
+    """One revoking round per interval, for any reason. Nothing is postponed because of it."""
     drill = _hot(move_interval_ms=60_000)
     drill.round(5_000, balance=True)
     drill.round(5_010)
@@ -409,21 +405,20 @@ def test_balance_when_the_last_moves_were_a_moment_ago_moves_nothing() -> None:
 
 
 def test_balance_when_the_policy_was_not_told_to_look_moves_nothing() -> None:
-    """Off by default."""
     drill = _hot()
     drill.policy = IncrementalPolicy(max_moves_per_round=2)
     assert steady(drill.round(5_000, balance=True))
 
 
 def test_balance_when_the_lags_are_even_by_then_moves_nothing() -> None:
-    """The round looks again."""
+    """The round checks the lags again."""
     drill = _hot()
     drill.lags = {"T": dict.fromkeys(range(8), 500)}
     assert steady(drill.round(5_000, balance=True))
 
 
 def test_balance_when_the_leader_changes_before_the_second_round_still_ends() -> None:
-    """The new leader takes what is free for lost, and gives it to who has too few in the end."""
+    """The new leader takes the free partition for lost and gives it to the member with too few."""
     drill = _hot(scheduled_rebalance_timeout_ms=5_000)
     drill.round(5_000, balance=True)
     drill.round(5_010, leader="C")
@@ -433,7 +428,7 @@ def test_balance_when_the_leader_changes_before_the_second_round_still_ends() ->
 
 
 def test_rule_when_only_the_interval_is_given_has_defaults() -> None:
-    """Halfway to 1 and ten intervals."""
+    """The calm ratio is halfway to 1, and the cool-down is ten intervals."""
     rule = IncrementalPolicy(lag_check_interval_ms=5_000).balance
     assert rule is not None
     assert (rule.interval_ms, rule.ratio, rule.calm_ratio) == (5_000, 1.5, 1.25)
@@ -442,7 +437,6 @@ def test_rule_when_only_the_interval_is_given_has_defaults() -> None:
 
 
 def test_rule_when_all_is_given_has_that() -> None:
-    """By name, as in a scenario file."""
     options: dict[str, object] = {
         "max_moves_per_round": 4,
         "lag_check_interval_ms": 1_000,
@@ -490,7 +484,7 @@ RATIO = "expected a number from 1 to 1000000"
 def test_balance_option_when_it_cannot_be_is_one_line(
     options: dict[str, object], option: str, said: str
 ) -> None:
-    """From code, JSON and scenario files alike."""
+    """The same check for code, JSON and scenario files."""
     with pytest.raises(ConfigurationError) as refusal:
         create_policy("incremental", options)
     assert str(refusal.value) == f"{option} of policy incremental: {said}"

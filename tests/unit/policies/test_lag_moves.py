@@ -1,4 +1,4 @@
-"""Which moves even lags out, and which are left alone."""
+"""Which moves reduce uneven lags, and which are not worth making."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,7 +29,7 @@ EXCHANGED = {"A": {"T": [1, 2]}, "B": {"T": [0, 3]}, "C": {"T": [4, 5]}}
 
 
 def group(owned: Mapping[str, Indices]) -> GroupSnapshot:
-    """Members that own what they own of T and U."""
+    """A group whose members own these partitions of T and U."""
     claims = [claim(member, has, topics=("T", "U")) for member, has in owned.items()]
     existing = {
         name: [one for has in owned.values() for one in has.get(name, ())] for name in ("T", "U")
@@ -43,26 +43,26 @@ def chosen(
     lags: Mapping[str, Sequence[int]],
     rule: BalanceRule = RULE,
 ) -> dict[str, Indices]:
-    """Who gets what, by name."""
+    """Return the chosen assignment by member name."""
     goal = holder_of(some, target)
     moves = lag_moves(some, goal, lags_of(some, lags), some.owner != goal, rule)
     return {member: gets for member, gets in by_member(some, moves).items() if gets}
 
 
 def test_exchange_that_the_target_wants_is_chosen() -> None:
-    """A hot partition of A for one of B that has nothing to do."""
+    """A hot partition of A is exchanged for an idle one of B."""
     assert chosen(group(A01), EXCHANGED, TWO_HOT) == {"A": {"T": [2]}, "B": {"T": [0]}}
 
 
 def test_choice_when_more_is_wanted_is_what_evens_out_most() -> None:
-    """Of two exchanges within a ration of two moves, the one of the hot partition."""
+    """Of two exchanges within a ration of two moves, the hot partition's one is chosen."""
     target = {"A": {"T": [2, 4]}, "B": {"T": [0, 3]}, "C": {"T": [1, 5]}}
     lags = {"T": [100, 500, 10, 10, 20, 20]}
     assert chosen(group(A01), target, lags) == {"A": {"T": [2]}, "B": {"T": [1]}}
 
 
 def test_ration_when_it_is_wide_is_used_as_long_as_something_gains() -> None:
-    """Three hot ones on A: two exchanges even it out, and a third would gain nothing."""
+    """Three hot partitions on A: two exchanges are enough, a third one would gain nothing."""
     has = {"A": {"T": [0, 1, 2]}, "B": {"T": [3, 4, 5]}, "C": {"T": [6, 7, 8]}}
     target = {"A": {"T": [0, 3, 6]}, "B": {"T": [1, 4, 5]}, "C": {"T": [2, 7, 8]}}
     wide = attrs.evolve(RULE, moves_max=9)
@@ -71,7 +71,7 @@ def test_ration_when_it_is_wide_is_used_as_long_as_something_gains() -> None:
 
 
 def test_circle_when_the_ration_is_too_small_for_it_is_cut_short() -> None:
-    """A to B, B to C and C to A are three moves; A and C do with two."""
+    """A to B, B to C and C to A are three moves. An exchange of A and C takes two."""
     target = {"A": {"T": [1, 4]}, "B": {"T": [0, 3]}, "C": {"T": [2, 5]}}
     got = chosen(group(A01), target, TWO_HOT)
     assert sorted(got) in (["A", "B"], ["A", "C"])
@@ -79,7 +79,7 @@ def test_circle_when_the_ration_is_too_small_for_it_is_cut_short() -> None:
 
 
 def test_exchange_of_two_topics_is_chosen_only_where_the_target_wants_just_that() -> None:
-    """Else somebody could get what it must not have, or a topic be spread unevenly."""
+    """Otherwise a member could get an unsubscribed topic, or a topic would be spread unevenly."""
     has = {"A": {"T": [0, 1]}, "B": {"U": [2]}, "C": {"T": [3], "U": [4]}}
     lags = {"T": [500, 500, 5], "U": [5, 5]}
     just = {"A": {"T": [1], "U": [2]}, "B": {"T": [0]}, "C": {"T": [3], "U": [4]}}
@@ -89,7 +89,7 @@ def test_exchange_of_two_topics_is_chosen_only_where_the_target_wants_just_that(
 
 
 def test_hand_over_is_chosen_where_the_target_wants_other_counts() -> None:
-    """A has one more than the target gives it, B one less."""
+    """A has one more than its target, B one less."""
     has = {"A": {"T": [0, 1, 2]}, "B": {"T": [3]}}
     target = {"A": {"T": [1, 2]}, "B": {"T": [0, 3]}}
     single = attrs.evolve(RULE, moves_max=1)
@@ -97,7 +97,7 @@ def test_hand_over_is_chosen_where_the_target_wants_other_counts() -> None:
 
 
 def test_half_of_an_exchange_is_never_chosen() -> None:
-    """It would leave two members with uneven counts, and come back."""
+    """It would leave two members with uneven counts, and the move would be reversed."""
     assert chosen(group(A01), EXCHANGED, TWO_HOT, attrs.evolve(RULE, moves_max=1)) == {}
 
 
@@ -112,19 +112,19 @@ def test_half_of_an_exchange_is_never_chosen() -> None:
     ids=["the partner carries as much", "it carries one only", "too little", "nothing"],
 )
 def test_exchange_that_gains_too_little_is_left_alone(lags: list[int]) -> None:
-    """More than a tenth of the mean for each move, and of the least lag that counts."""
+    """The gain per move must exceed a tenth of the mean, and of the minimum lag that counts."""
     assert chosen(group(A01), EXCHANGED, {"T": lags}) == {}
 
 
 def test_member_that_does_not_carry_too_much_begins_nothing() -> None:
-    """The target may want much; balance is for those who carry too much."""
+    """Balance serves overloaded members only, whatever the target wants."""
     target = {"A": {"T": [0, 1]}, "B": {"T": [2, 5]}, "C": {"T": [3, 4]}}
     lags = {"T": [500, 500, 10, 200, 20, 20]}
     assert chosen(group(A01), target, lags) == {}
 
 
 def test_speed_of_members_counts() -> None:
-    """C is so slow that it takes nothing, whoever the target names."""
+    """C is so slow that it receives nothing, even if the target names it."""
     some = group(A01)
     slow = attrs.evolve(some.members[2], consumption_rate_per_s=10.0)
     fast = [attrs.evolve(one, consumption_rate_per_s=100.0) for one in some.members[:2]]
@@ -135,14 +135,14 @@ def test_speed_of_members_counts() -> None:
 
 
 def spread(some: GroupSnapshot, moves: Int32Array, lags: Mapping[str, Sequence[int]]) -> float:
-    """Highest load once it is done."""
+    """Return the highest load after the moves."""
     holder = np.where(moves == NOBODY, some.owner, moves).astype(np.int32)
     return float(lag_loads(some, holder, lags_of(some, lags)).max())
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_moves_of_any_group_keep_the_counts_and_make_the_heaviest_lighter(seed: int) -> None:
-    """With the target of the assignor that is made for it, on groups with a few hot partitions."""
+    """With the target of the lag-aware assignor, on groups with a few hot partitions."""
     dice = np.random.default_rng(seed)
     members, each = 2 + seed % 7, 2 + seed % 5
     has = {

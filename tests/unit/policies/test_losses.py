@@ -1,6 +1,6 @@
-"""Losses: whose they are, who is taken for whom, and which deadline counts.
+"""Losses: their owners, who is taken for a returning owner, and which deadline counts.
 
-All of it is played, under the deferred policy, so that what the leader remembers is tried too.
+All cases are played under the deferred policy, so that the leader's memory is tested too.
 """
 
 from uuid import UUID
@@ -41,7 +41,7 @@ def test_returning_members_when_several_left_take_one_place_each() -> None:
 
 
 def test_newcomer_that_does_not_subscribe_to_what_was_lost_is_nobody_who_returns() -> None:
-    """The subscription must fit; the loss goes on waiting."""
+    """The subscription must match. The loss keeps waiting."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -51,7 +51,7 @@ def test_newcomer_that_does_not_subscribe_to_what_was_lost_is_nobody_who_returns
 
 
 def test_deadline_when_a_returned_member_leaves_again_is_the_old_one() -> None:
-    """A loss is remembered until it is seen claimed: an unproved return earns no fresh delay."""
+    """A loss is forgotten only when it is claimed: an unproved return earns no new delay."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -69,7 +69,7 @@ def test_deadline_when_a_returned_member_leaves_again_is_the_old_one() -> None:
 
 @pytest.mark.parametrize("proof", ["claimed", "kept for long"])
 def test_deadline_when_a_returned_member_has_proved_itself_is_a_fresh_one(proof: str) -> None:
-    """It claimed what it got in another round, or there was none for as long as a loss may wait."""
+    """It claimed its assignment in a later round, or no round came within the delay."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -85,7 +85,7 @@ def test_deadline_when_a_returned_member_has_proved_itself_is_a_fresh_one(proof:
 
 
 def test_deadline_when_somebody_got_it_after_all_and_left_is_over() -> None:
-    """Nobody came in time, B got it and left before it ever claimed it: that was waiting enough."""
+    """No owner returned in time. B got the partition and left before it claimed it."""
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
     drill.leave("C")
@@ -99,7 +99,7 @@ def test_deadline_when_somebody_got_it_after_all_and_left_is_over() -> None:
 
 
 def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
-    """A fresh member does not swallow what waits for a static id; it gets its share of the rest."""
+    """A new dynamic member does not take a static member's place; it gets a share of the rest."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
     for place, member in enumerate("ABCD"):
         drill.join(member, {"T": [2 * place + 1, 2 * place + 2]}, instance_id=f"pod-{member}")
@@ -119,7 +119,7 @@ def test_static_owner_when_a_stranger_joins_is_still_waited_for() -> None:
 
 
 def test_static_owner_when_an_anonymous_member_joins_is_still_waited_for() -> None:
-    """Only a member with that id can be it."""
+    """Only a member with that instance id can be the owner."""
     drill = _four()
     drill.actors["D"].instance_id = "pod-D"
     drill.round(0)
@@ -133,7 +133,7 @@ def test_static_owner_when_an_anonymous_member_joins_is_still_waited_for() -> No
 
 
 def test_static_member_when_it_comes_back_under_a_new_member_id_keeps_its_place() -> None:
-    """The coordinator gives a static member a new member id; nothing was lost in between."""
+    """The coordinator gives a static member a new member id. Nothing was lost in between."""
     drill = _four()
     drill.actors["D"].instance_id = "pod-D"
     drill.round(0)
@@ -173,7 +173,7 @@ def test_static_member_when_it_returns_with_the_owner_of_a_released_loss_keeps_a
 
 
 def test_anonymous_owner_when_a_static_member_joins_is_still_waited_for() -> None:
-    """Who can prove another identity is not taken for it, and waits for its share."""
+    """A member with another provable identity is not the owner, and waits for its share."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -183,7 +183,7 @@ def test_anonymous_owner_when_a_static_member_joins_is_still_waited_for() -> Non
 
 
 def test_owner_when_it_comes_back_with_its_claims_is_waited_for_no_longer() -> None:
-    """Its lease still held: what it claims is its own, and the delay ends."""
+    """Its lease had not ended: it keeps its claims, and the delay ends."""
     drill = _four()
     gone = drill.actors["D"]
     drill.leave("D")
@@ -198,7 +198,7 @@ def test_owner_when_it_comes_back_with_its_claims_is_waited_for_no_longer() -> N
 
 
 def test_owner_when_it_comes_back_under_its_member_id_gets_its_own() -> None:
-    """A member id kept in a file proves identity as well as a static id does."""
+    """A member id kept in a file proves identity as well as an instance id does."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -208,7 +208,7 @@ def test_owner_when_it_comes_back_under_its_member_id_gets_its_own() -> None:
 
 
 def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> None:
-    """No delay is announced for what nobody could take; who returns still gets it."""
+    """No delay is announced, since no other member could take it. A returning member gets it."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
     drill.join("A", {"T": [1]})
     drill.join("B", {"U": [1]}, topics=["U"])
@@ -221,7 +221,7 @@ def test_loss_when_nobody_else_subscribes_is_kept_for_its_owner_silently() -> No
 
 
 def test_loss_when_nobody_subscribed_for_a_while_is_still_waited_for() -> None:
-    """What B was granted for the first time, and left before it was seen to own it, is lost."""
+    """B left before it was seen to own its first grant, so that grant is lost."""
     drill = Drill(policy=DeferredPolicy())
     drill.join("A", topics=["U"])
     drill.join("B")
@@ -245,7 +245,7 @@ def _six_by_range() -> Drill:
 
 
 def test_leader_when_it_bounces_fast_disturbs_nobody() -> None:
-    """The one that has nothing is taken for the one that had what nobody claims."""
+    """The member without resources is taken for the owner of the unclaimed ones."""
     drill = _six_by_range()
     drill.leave("A")
     drill.join("Z")
@@ -255,7 +255,7 @@ def test_leader_when_it_bounces_fast_disturbs_nobody() -> None:
 
 
 def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own() -> None:
-    """Nobody knows any more that it was its own; and it is not made to wait for itself."""
+    """No member remembers its ownership any more. The leader must not wait for itself."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(8)})
     drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
     drill.leave("A")
@@ -268,7 +268,7 @@ def test_static_leader_when_it_comes_back_after_a_round_without_it_gets_its_own(
 
 
 def test_members_when_several_bounce_with_the_leader_share_what_is_lost() -> None:
-    """Nobody knows whose it was, so that they get equal parts of it; nobody else moves."""
+    """The owners are unknown, so the returning members get equal parts. No other member moves."""
     drill = Drill(policy=DeferredPolicy(), assignor=RangeAssignor(), existing={"T": range(8)})
     drill.settle(A=[0, 1], B=[2, 3], C=[4, 5], D=[6, 7])
     drill.leave("A", "D")
@@ -280,7 +280,7 @@ def test_members_when_several_bounce_with_the_leader_share_what_is_lost() -> Non
 
 
 def test_member_that_gets_nothing_of_what_is_lost_is_an_additional_one() -> None:
-    """There is less than one for each: others make room for those that go without."""
+    """There are fewer resources than members: others give up some for the members without any."""
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1], B=[2], C=[3, 4])
     drill.leave("A")
@@ -293,7 +293,7 @@ def test_member_that_gets_nothing_of_what_is_lost_is_an_additional_one() -> None
 
 
 def test_idle_member_that_knows_of_the_delay_is_nobody_who_returns() -> None:
-    """It was there when the delay was announced, so that it is not the one that is waited for."""
+    """It knew of the delay when that was announced, so it is not the missing member."""
     drill = _four()
     drill.leave("D")
     drill.join("E", instance_id="pod-E")
@@ -314,9 +314,9 @@ def _uuid(number: int) -> str:
 
 
 def test_members_when_a_batch_bounces_get_each_its_own_back() -> None:
-    """Kafka names a dynamic member `<client.id>-<uuid>`: who has the same client id is taken first.
+    """Kafka names a dynamic member `<client.id>-<uuid>`: the same client id is matched first.
 
-    Ids in order of the new uuids would give each one what another had.
+    The order of the new uuids would give each member the resources of another.
     """
     clients = ["pod", "pod-1", "pod-2", "web"]
     drill = Drill(policy=DeferredPolicy())
@@ -350,7 +350,7 @@ def test_members_when_a_batch_bounces_get_each_its_own_back() -> None:
     ids=["no uuid", "no client id", "no dash", "no hexadecimal"],
 )
 def test_members_when_their_ids_do_not_tell_are_taken_in_order(gone: str, back: str) -> None:
-    """The order of their ids decides, as among members of one client id."""
+    """The order of the ids decides, as among members with one client id."""
     drill = Drill(policy=DeferredPolicy())
     drill.settle(0, **{"0": [1], "1": [2], gone: [3], "zz": [4]})
     drill.leave("1", gone)
@@ -363,7 +363,7 @@ def test_members_when_their_ids_do_not_tell_are_taken_in_order(gone: str, back: 
 
 
 def test_newcomer_of_the_same_client_when_it_does_not_subscribe_is_not_taken_for_it() -> None:
-    """The subscription must fit here too."""
+    """The subscription must match here too."""
     drill = _four()
     drill.join(f"web-{_uuid(1)}", _t(5))
     drill.existing = {"T": range(1, 6)}

@@ -7,20 +7,17 @@ from coopgroup.policies import SimplePolicy, create_policy, policy_names, regist
 
 
 def test_create_when_named_makes_that_policy() -> None:
-    """Names are those of the documents."""
     assert create_policy("simple") == SimplePolicy()
     assert "simple" in policy_names()
 
 
 def test_create_when_name_is_unknown_lists_what_there_is() -> None:
-    """One line with every name."""
     with pytest.raises(ConfigurationError) as caught:
         create_policy("lazy")
     assert str(caught.value) == f"policy: got 'lazy', expected one of {', '.join(policy_names())}"
 
 
 def test_create_when_option_is_unknown_names_it() -> None:
-    """The simple policy takes none."""
     with pytest.raises(ConfigurationError) as caught:
         create_policy("simple", {"delay_ms": 5})
     assert str(caught.value) == (
@@ -29,7 +26,6 @@ def test_create_when_option_is_unknown_names_it() -> None:
 
 
 def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's policy is chosen like ours."""
     monkeypatch.setattr("coopgroup.policies.registry._POLICIES._factories", {})
     register_policy("mine", SimplePolicy)
     assert (create_policy("mine"), policy_names()) == (SimplePolicy(), ("mine",))

@@ -1,7 +1,7 @@
-"""Rounds of policies that wait: what Kafka Connect taught, its edge cases and its bugs.
+"""Rounds of policies that wait: lessons from Kafka Connect, edge cases and its bugs.
 
-The first part has one test for each of the edge cases that a deferred policy must handle, the
-second one for each bug of Connect that has to do with the policy. All run the leader's decision.
+The first part has one test for each edge case that a deferred policy must handle. The second part
+has one for each of Connect's bugs in this area. All tests run the leader's decision.
 """
 
 import pytest
@@ -28,7 +28,7 @@ def _four(**options: int) -> Drill:
 
 
 def test_case_01_sync_of_a_member_when_missed_is_no_departure() -> None:
-    """KAFKA-9848: what it was to start is its own at once; nobody waits."""
+    """KAFKA-9848: its pending grants stay its own, and no resource waits."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -39,7 +39,7 @@ def test_case_01_sync_of_a_member_when_missed_is_no_departure() -> None:
 
 
 def test_case_01_sync_of_the_leader_when_missed_is_no_departure() -> None:
-    """Nobody heard of the round: everything is as it was, and the deadline with it."""
+    """No member received the round, so nothing changes, including the deadline."""
     drill = _four()
     drill.leave("D")
     drill.round(0, missed="ABC")
@@ -48,7 +48,7 @@ def test_case_01_sync_of_the_leader_when_missed_is_no_departure() -> None:
 
 
 def test_case_02_revocation_when_not_applied_is_told_again() -> None:
-    """A never heard that it is to stop; it is told once more, and D gets what it was to get."""
+    """A never received the revocation. It is told again, and D gets its resources afterwards."""
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
     drill.join("D")
@@ -66,7 +66,7 @@ def test_case_02_revocation_when_not_applied_is_told_again() -> None:
 
 
 def test_case_03_zombie_when_it_returns_with_old_claims_stops_them_first() -> None:
-    """Duplicate claims go by generation: the older one is none, and stops before D gets a share."""
+    """The claim of the newer generation counts. The stale one stops before D is granted any."""
     drill = _four()
     zombie = drill.actors["D"]
     drill.leave("D")
@@ -80,7 +80,7 @@ def test_case_03_zombie_when_it_returns_with_old_claims_stops_them_first() -> No
 
 
 def test_case_04_leader_when_it_changes_in_the_window_keeps_the_delay() -> None:
-    """Connect's new leader called everything created and gave it away at once."""
+    """Connect's new leader took everything for created and gave it away in the first round."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -92,7 +92,7 @@ def test_case_04_leader_when_it_changes_in_the_window_keeps_the_delay() -> None:
 
 
 def test_case_05_losses_when_they_overlap_have_their_own_deadlines() -> None:
-    """Connect: lost at 0 and at 299 s, the second gets 1 s of grace."""
+    """Connect: members lost at 0 and at 299 s; the second got only 1 s of grace."""
     drill = _four(scheduled_rebalance_timeout_ms=300_000)
     drill.leave("D")
     drill.round(0)
@@ -113,7 +113,7 @@ def test_case_05_losses_when_they_overlap_have_their_own_deadlines() -> None:
 def test_case_06_joiner_is_told_from_who_is_expected(
     member_id: str, instance_id: str | None, gets: list[int]
 ) -> None:
-    """The same member, the same under a new id, and a new one, where the owner is static."""
+    """The same member id, a new id of the same instance id, and a stranger for a static owner."""
     drill = _four()
     drill.actors["D"].instance_id = "pod-D"
     drill.round(0)
@@ -125,7 +125,7 @@ def test_case_06_joiner_is_told_from_who_is_expected(
 
 
 def test_case_07_resources_when_created_or_deleted_in_the_window_are_dealt_with_at_once() -> None:
-    """Created ones are granted; a deleted one is no longer waited for, and the delay ends."""
+    """Created resources are granted. A deleted one is no longer waited for, and the delay ends."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -140,7 +140,7 @@ def test_case_07_resources_when_created_or_deleted_in_the_window_are_dealt_with_
 
 
 def test_case_08_delay_when_0_is_none_at_all() -> None:
-    """KAFKA-15693: everything is assigned in the round in which the member is missed."""
+    """KAFKA-15693: everything is assigned in the round that misses the member."""
     drill = _four(scheduled_rebalance_timeout_ms=0)
     drill.leave("D")
     assert (steady(drill.round(0)), drill.timeout_ms) == (True, 0)
@@ -148,7 +148,7 @@ def test_case_08_delay_when_0_is_none_at_all() -> None:
 
 
 def test_case_09_delay_when_rounds_come_in_between_shrinks_and_never_restarts() -> None:
-    """The leader's deadline stands; what it sends is always the rest."""
+    """The leader keeps the deadline and sends the remaining time."""
     drill = _four()
     drill.leave("D")
     sent = []
@@ -163,7 +163,7 @@ def test_case_09_delay_when_rounds_come_in_between_shrinks_and_never_restarts() 
 
 
 def test_case_10_delay_when_somebody_revokes_is_sent_in_the_next_round() -> None:
-    """A scheduled time-out is only ever sent in a round in which nobody revokes."""
+    """A scheduled timeout is sent only in a round without revocations."""
     drill = _four()
     drill.existing = {"T": range(1, 9)}
     drill.round(0)
@@ -175,7 +175,7 @@ def test_case_10_delay_when_somebody_revokes_is_sent_in_the_next_round() -> None
 
 
 def test_case_11_leader_when_it_dies_leaves_everybody_the_timer() -> None:
-    """Every member is sent the delay, so that whoever leads next knows of it."""
+    """Every member receives the delay, so any next leader knows of it."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -187,7 +187,7 @@ def test_case_11_leader_when_it_dies_leaves_everybody_the_timer() -> None:
 
 
 def test_case_12_joiners_when_they_storm_are_one_for_each_loss() -> None:
-    """All are served in two rounds; what was lost goes where it is to stay at once."""
+    """Two rounds serve all of them. A lost resource goes directly to its final owner."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(40)})
     drill.settle(A=range(10), B=range(10, 20), C=range(20, 30), D=range(30, 40))
     drill.leave("D")
@@ -202,7 +202,7 @@ def test_case_12_joiners_when_they_storm_are_one_for_each_loss() -> None:
 
 
 def test_case_13_candidate_when_it_left_again_leaves_the_loss_as_it_was() -> None:
-    """With the deadline that it had; the next one that comes is taken for the owner."""
+    """The deadline stays. The next newcomer is taken for the owner."""
     drill = _four()
     drill.leave("D")
     drill.round(0)
@@ -216,7 +216,7 @@ def test_case_13_candidate_when_it_left_again_leaves_the_loss_as_it_was() -> Non
 
 
 def test_case_14_group_when_one_is_left_waits_for_the_others_too() -> None:
-    """It is told to come back by itself, as nobody else will."""
+    """It is told to rejoin by itself, because no other member triggers a round."""
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1, 2], B=[3, 4])
     drill.leave("B")
@@ -240,7 +240,7 @@ def test_case_15_coordinator_when_lost_costs_no_delay() -> None:
 
 
 def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None:
-    """All are fenced and come back under new ids without claims: everybody gets a place at once."""
+    """All members are fenced and come back with new ids and no claims. Each gets a place."""
     drill = _four()
     drill.leave(*"ABCD")
     for member in "WXYZ":
@@ -250,7 +250,7 @@ def test_case_15_coordinator_when_it_forgot_all_members_costs_no_delay() -> None
 
 
 def test_case_16_metadata_when_a_leader_sees_less_is_believed() -> None:
-    """What it does not see is stopped; when it is there again it is new, and granted at once."""
+    """A resource that the leader does not see is stopped. Later it is new, and granted."""
     drill = _four()
     drill.existing = {"T": [1, 2, 3]}
     drill.round(0)
@@ -261,7 +261,7 @@ def test_case_16_metadata_when_a_leader_sees_less_is_believed() -> None:
 
 
 def test_case_17_members_that_cannot_take_it_are_not_given_it() -> None:
-    """Only D subscribed to U: nobody waits for it, and nobody else gets it."""
+    """Only D subscribed to U: there is no wait, and no other member gets it."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": [1, 2], "U": [1]})
     drill.join("A", _t(1, 2))
     drill.join("D", {"U": [1]}, topics=["U"])
@@ -276,7 +276,7 @@ def test_case_17_members_that_cannot_take_it_are_not_given_it() -> None:
 
 
 def test_case_18_members_when_there_are_more_than_resources_idle_in_peace() -> None:
-    """Idle members neither start moves nor are taken for somebody who returns."""
+    """Idle members neither start moves nor count as returning members."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": [1, 2]})
     drill.settle(A=[1], B=[2], C=[], D=[])
     drill.leave("B")
@@ -289,7 +289,6 @@ def test_case_18_members_when_there_are_more_than_resources_idle_in_peace() -> N
 
 
 def test_case_18_group_when_there_is_nothing_to_share_waits_for_nothing() -> None:
-    """No resources, no delay."""
     drill = Drill(policy=DeferredPolicy(initial_delay_ms=5), existing={})
     drill.join("A")
     assert (drill.round(0), drill.timeout_ms) == ({"A": (NOTHING, None)}, 0)
@@ -299,7 +298,7 @@ def test_case_18_group_when_there_is_nothing_to_share_waits_for_nothing() -> Non
 
 
 def test_kafka_8463_leader_when_it_leaves_moves_nothing_that_is_owned() -> None:
-    """Redundant reassignment: the active ones count with the lost ones."""
+    """Redundant reassignment: active resources were counted together with lost ones."""
     drill = _four()
     drill.leave("A")
     assert steady(drill.round(0))
@@ -307,7 +306,7 @@ def test_kafka_8463_leader_when_it_leaves_moves_nothing_that_is_owned() -> None:
 
 
 def test_kafka_9184_delay_when_nothing_is_lost_any_more_is_over() -> None:
-    """Connect went on rebalancing periodically."""
+    """Connect kept rebalancing periodically."""
     drill = _four()
     gone = drill.actors["D"]
     drill.leave("D")
@@ -320,7 +319,7 @@ def test_kafka_9184_delay_when_nothing_is_lost_any_more_is_over() -> None:
 
 
 def test_kafka_9841_resource_when_claimed_twice_is_stopped_by_both_and_granted_once() -> None:
-    """Tied claims cancel each other; afterwards it is free, and not lost."""
+    """Equal claims cancel each other. Afterwards the resource is free, and not lost."""
     drill = _four()
     drill.actors["B"].owned = ResourceSet(_t(2, 4))
     told = drill.round(0)
@@ -392,7 +391,7 @@ def test_joiner_when_it_leaves_before_it_got_anything_costs_no_delay() -> None:
 
 
 def test_joiner_when_the_bounced_one_is_back_does_not_keep_what_was_not_its_own() -> None:
-    """Connect: a new empty worker in the window swallowed all lost work until one more round."""
+    """Connect: a new empty worker took all lost work until one more round."""
     drill = _four()
     for member in "ABCD":
         drill.actors[member].instance_id = f"pod-{member}"
@@ -419,7 +418,7 @@ def test_member_when_it_bounces_is_not_idle_until_the_delay_ends() -> None:
 def test_slow_stop_when_it_is_all_that_is_left_brings_nobody_back(
     policy: SimplePolicy | DeferredPolicy | IncrementalPolicy,
 ) -> None:
-    """Members that rejoin for ever, for nothing: a loop at the speed of the network."""
+    """Members would rejoin in a tight loop without any effect."""
     drill = Drill(policy=policy)
     drill.settle(A=[1, 4], B=[2], C=[3])
     drill.join("D")
@@ -438,7 +437,7 @@ def test_slow_stop_when_it_is_all_that_is_left_brings_nobody_back(
 
 
 def test_follow_up_when_who_is_back_has_more_than_its_share_comes_at_once() -> None:
-    """It has all its own; others joined in the window, and have a share of it two rounds later."""
+    """It has its resources back. Members that joined in the window get a share two rounds later."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(16)})
     drill.settle(A=range(4), B=range(4, 8), C=range(8, 12), D=range(12, 16))
     drill.leave("D")
@@ -456,7 +455,7 @@ def test_follow_up_when_who_is_back_has_more_than_its_share_comes_at_once() -> N
 
 
 def test_topic_when_nobody_subscribed_for_a_while_is_not_lost() -> None:
-    """Its owner gave it up on request, some rounds ago: nobody will come back for it."""
+    """Its owner gave it up on request some rounds ago and will not come back for it."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": [1], "U": [1]})
     drill.join("A", {"T": [1], "U": [1]}, topics=["T", "U"])
     drill.round(0)
@@ -468,7 +467,7 @@ def test_topic_when_nobody_subscribed_for_a_while_is_not_lost() -> None:
 
 
 def test_joiner_when_the_leader_missed_its_own_round_is_served_in_the_next_one() -> None:
-    """Moves that nobody heard of are still under way, also while a loss waits."""
+    """Moves that no member received are still pending, also while a loss waits."""
     drill = Drill(policy=DeferredPolicy(), existing={"T": range(1, 9)})
     drill.settle(A=[1, 2], B=[3, 4], C=[5, 6], D=[7, 8])
     drill.actors["D"].instance_id = "pod-D"
@@ -482,7 +481,7 @@ def test_joiner_when_the_leader_missed_its_own_round_is_served_in_the_next_one()
 
 
 def test_revocation_when_the_leader_missed_its_own_round_is_told_to_all_anew() -> None:
-    """Nobody knows who heard of it, so a follow-up round is announced like the first time."""
+    """It is unknown which members received it, so the follow-up round is announced again."""
     drill = Drill(policy=DeferredPolicy())
     drill.settle(A=[1, 4], B=[2], C=[3])
     drill.join("D")

@@ -1,4 +1,4 @@
-"""The leader's two checks: each rule has a plan or a target that breaks it and nothing else."""
+"""The leader's two checks: for each rule, a plan or target that breaks only that rule."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.support.groups import Indices, claim, group_of, holder_of, unreadable
 
 
 def _group() -> GroupSnapshot:
-    """A and B own two each, of generation 2; C is new; U has no subscriber."""
+    """A and B own two each, of generation 2. C is new. U has no subscriber."""
     return group_of(
         {"T": range(4), "U": [0]},
         claim("A", {"T": [0, 1]}, generation=2),
@@ -31,7 +31,7 @@ def _plan(
     follow_up: bool = True,
     timeout_ms: int = 0,
 ) -> RoundPlan:
-    """A plan in which `held` are assigned, with everything else as if it were right."""
+    """Return a plan that assigns `held` and is otherwise correct."""
     assigned = holder_of(group, held)
     nothing = np.zeros(len(group.resources), dtype=np.bool_)
     return RoundPlan(
@@ -59,7 +59,7 @@ MOVING: dict[str, Indices] = {"A": {"T": [0, 1]}, "B": {"T": [2]}}
 
 
 def test_plan_when_safe_breaks_no_rule() -> None:
-    """Keeping everything, and taking one away that then waits, are both safe."""
+    """Keeping everything is safe; so is revoking a resource that then waits."""
     group = _group()
     assert violations(group, _plan(group, STEADY, follow_up=False)) == ()
     assert violations(group, _plan(group, MOVING, waiting={"T": [3]})) == ()
@@ -113,7 +113,7 @@ def test_grant_when_another_member_still_claims_it_is_a_violation() -> None:
 
 
 def test_grant_when_a_stale_claim_is_left_is_a_violation() -> None:
-    """Rule (b) again: rightful or not; but its rightful owner may keep a resource."""
+    """Rule (b): a stale claim counts too, but the rightful owner may keep the resource."""
     group = group_of(
         {"T": [0]},
         claim("A", {"T": [0]}, generation=2),
@@ -126,7 +126,7 @@ def test_grant_when_a_stale_claim_is_left_is_a_violation() -> None:
 
 
 def test_assignment_when_resource_does_not_exist_is_a_violation() -> None:
-    """Rule (c): what the metadata lacks is nobody's."""
+    """Rule (c)."""
     group = group_of({"T": [0]}, claim("A", {"T": [0, 9]}))
     assert violations(group, _plan(group, {"A": {"T": [0, 9]}})) == (
         "assigned though it is not assignable: T-9",
@@ -134,7 +134,7 @@ def test_assignment_when_resource_does_not_exist_is_a_violation() -> None:
 
 
 def test_assignment_when_holder_does_not_subscribe_is_a_violation() -> None:
-    """Rule (c): not even an owner may keep what it no longer subscribes to."""
+    """Rule (c): not even an owner may keep a resource that it no longer subscribes to."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0, 1]}, topics=["U"]), claim("B"))
     assert violations(group, _plan(group, {"A": {"T": [0, 1]}})) == (
         "assigned to a member that does not subscribe to it: T-0 and 1 more",
@@ -142,7 +142,7 @@ def test_assignment_when_holder_does_not_subscribe_is_a_violation() -> None:
 
 
 def test_resource_when_neither_assigned_nor_explained_is_a_violation() -> None:
-    """Rule (d): nothing that is subscribed is silently dropped."""
+    """Rule (d): no subscribed resource is silently dropped."""
     group = _group()
     assert violations(group, _plan(group, MOVING)) == (
         "dropped: neither assigned nor waiting nor lost: T-3",
@@ -150,7 +150,7 @@ def test_resource_when_neither_assigned_nor_explained_is_a_violation() -> None:
 
 
 def test_resource_when_lost_contested_or_perhaps_owned_is_explained() -> None:
-    """Rule (d): these are reasons to assign it to nobody."""
+    """Rule (d): these are valid reasons for no holder."""
     lost = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     keeping = _plan(lost, {"A": {"T": [0]}}, follow_up=False)
     delayed = attrs.evolve(keeping, lost=_mask(lost, {"T": [1]}), scheduled_rebalance_timeout_ms=50)
@@ -173,7 +173,7 @@ def test_resource_when_lost_contested_or_perhaps_owned_is_explained() -> None:
 def test_report_when_untrue_is_a_violation(
     held: dict[str, Indices], field: str, marked: Indices, broken: set[str]
 ) -> None:
-    """Rule (d), its other half: lost is unclaimed and unassigned, created is granted now."""
+    """Rule (d): lost is unclaimed and unassigned; created is granted now."""
     group = _group()
     plan = _plan(group, held, waiting={"T": [3]} if held is MOVING else None)
     found = violations(group, _changed(plan, {field: _mask(group, marked)}))
@@ -189,7 +189,7 @@ def test_report_when_both_lost_and_waiting_is_a_violation() -> None:
 
 
 def test_timeout_when_somebody_revokes_is_a_violation() -> None:
-    """Rule (e): a delay is only sent in a round in which nobody stops anything."""
+    """Rule (e): a delay is sent only in a round without revocations."""
     group = _group()
     plan = _plan(group, MOVING, waiting={"T": [3]}, timeout_ms=50, follow_up=False)
     assert violations(group, plan) == (
@@ -199,7 +199,7 @@ def test_timeout_when_somebody_revokes_is_a_violation() -> None:
 
 
 def test_timeout_when_a_follow_up_round_comes_is_a_violation() -> None:
-    """Rule (e): with a delay, the list of revocations is null for all."""
+    """Rule (e): with a delay, the list of revocations is null for all members."""
     group = _group()
     plan = _plan(group, STEADY, timeout_ms=50)
     assert violations(group, plan) == (
@@ -220,7 +220,7 @@ def test_timeout_when_it_does_not_fit_the_wire_is_a_violation(timeout_ms: int) -
 
 @pytest.mark.parametrize("loss_ms", [-2, 2**31])
 def test_loss_timeout_when_it_does_not_fit_the_wire_is_a_violation(loss_ms: int) -> None:
-    """Rule (e) again; -1 says that nothing waits."""
+    """Rule (e): -1 says that nothing waits."""
     group = _group()
     plan = _plan(group, STEADY, timeout_ms=900, follow_up=False)
     assert violations(group, attrs.evolve(plan, loss_timeout_ms=NO_LOSS)) == ()
@@ -230,14 +230,14 @@ def test_loss_timeout_when_it_does_not_fit_the_wire_is_a_violation(loss_ms: int)
 
 
 def test_revocation_when_no_follow_up_round_comes_is_a_violation() -> None:
-    """Rule (f): who stops something rejoins, and all others with it."""
+    """Rule (f): a member that stops something rejoins, and so do all others."""
     group = _group()
     plan = _plan(group, MOVING, waiting={"T": [3]}, follow_up=False)
     assert violations(group, plan) == ("revoked without a follow-up round: T-3",)
 
 
 def test_contested_resource_when_granted_is_a_violation() -> None:
-    """Rule (g): claimed twice in one generation, it is granted to nobody, claimants included."""
+    """Rule (g): claimed twice in one generation, it is granted to no member, claimants included."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0, 1]}), claim("B", {"T": [0, 1]}))
     plan = _plan(group, {"A": {"T": [0]}, "B": {"T": [1]}})
     assert violations(group, plan) == (
@@ -246,7 +246,7 @@ def test_contested_resource_when_granted_is_a_violation() -> None:
 
 
 def test_stop_when_told_again_needs_no_follow_up_round() -> None:
-    """Rule (f): its claimant rejoins when it has stopped, and nobody else has to."""
+    """Rule (f): its claimant rejoins after the stop. The other members need not."""
     group = _group()
     again = group.claim_resources == 3
     plan = _plan(group, MOVING, waiting={"T": [3]}, follow_up=False)
@@ -257,7 +257,7 @@ def test_stop_when_told_again_needs_no_follow_up_round() -> None:
 
 
 def test_stop_when_only_some_are_told_again_needs_a_follow_up_round() -> None:
-    """Rule (f): one new stop is enough."""
+    """Rule (f): one new revocation is enough."""
     group = _group()
     plan = _plan(group, {"A": {"T": [0, 1]}}, waiting={"T": [2, 3]}, follow_up=False)
     plan = attrs.evolve(plan, stopping=group.claim_resources == 3)
@@ -265,7 +265,7 @@ def test_stop_when_only_some_are_told_again_needs_a_follow_up_round() -> None:
 
 
 def test_stop_when_its_claimant_keeps_it_is_no_stop() -> None:
-    """Rule (f): what is said of a claim is true."""
+    """Rule (f): the revocations must match the claims."""
     group = _group()
     plan = _plan(group, STEADY, follow_up=False)
     plan = attrs.evolve(plan, stopping=group.claim_resources == 1)
@@ -273,7 +273,7 @@ def test_stop_when_its_claimant_keeps_it_is_no_stop() -> None:
 
 
 def test_resource_when_held_back_is_explained_if_a_round_comes() -> None:
-    """Rules (d) and (h): the first members of a group may wait, but not for ever."""
+    """Rules (d) and (h): the first members of a group may wait, but not without end."""
     group = group_of({"T": [0, 1]}, claim("A"))
     plan = attrs.evolve(_plan(group, {}, follow_up=False), held=_mask(group, {"T": [0, 1]}))
     assert violations(group, plan) == ("put off though no round comes: T-0 and 1 more",)
@@ -292,7 +292,7 @@ def test_resource_when_held_back_is_explained_if_a_round_comes() -> None:
 def test_held_back_when_untrue_is_a_violation(
     held: dict[str, Indices], changes: dict[str, list[int]], broken: str
 ) -> None:
-    """Rule (d), its other half."""
+    """Rule (d), for resources that are held back."""
     group = _group()
     plan = _plan(group, held, waiting={"T": [3]} if held is MOVING else None)
     masks = {field: _mask(group, {"T": places}) for field, places in changes.items()}
@@ -300,7 +300,7 @@ def test_held_back_when_untrue_is_a_violation(
 
 
 def test_lost_resource_when_no_round_comes_is_a_violation() -> None:
-    """Rule (h): somebody has to come back for it, or a delay has to end."""
+    """Rule (h): a member has to rejoin for it, or a delay has to end."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     plan = _plan(group, {"A": {"T": [0]}}, follow_up=False)
     plan = attrs.evolve(plan, lost=_mask(group, {"T": [1]}))
@@ -311,7 +311,7 @@ def test_lost_resource_when_no_round_comes_is_a_violation() -> None:
     ("field", "size", "right"), [("held", 4, 5), ("stopping", 5, 4), ("stopping", 0, 4)]
 )
 def test_masks_when_they_are_there_have_the_right_size(field: str, size: int, right: int) -> None:
-    """Rule (a): one for each resource, one for each claim."""
+    """Rule (a): one entry for each resource, or for each claim."""
     group = _group()
     plan = _changed(_plan(group, STEADY), {field: np.zeros(size, dtype=np.bool_)})
     assert violations(group, plan) == (
@@ -320,7 +320,6 @@ def test_masks_when_they_are_there_have_the_right_size(field: str, size: int, ri
 
 
 def test_plan_when_group_is_empty_breaks_no_rule() -> None:
-    """Nothing to break."""
     group = group_of({})
     assert violations(group, _plan(group, {}, follow_up=False)) == ()
 
@@ -354,7 +353,6 @@ def test_target_when_right_is_taken() -> None:
     ],
 )
 def test_target_when_wrong_is_refused_with_the_reason(target: Int32Array, reason: str) -> None:
-    """One line says what an assignor did wrong, and to which resource."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [9]}), claim("B", topics=[]))
     with pytest.raises(AssignorError) as caught:
         check_target(group, target)

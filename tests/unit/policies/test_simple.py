@@ -1,7 +1,7 @@
-"""`SimplePolicy`: every example of Design I, word for word, and its harder neighbours.
+"""`SimplePolicy`: every example of Design I, word for word, and harder variants.
 
-The document shows only what a round changes; our `assigned` is the complete set that a member holds
-after the round. An empty, not a null, list of revocations means that a follow-up round comes.
+The document shows only the changes of a round. Our `assigned` is the complete set that a member
+holds after the round. An empty (not null) list of revocations announces a follow-up round.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ def _t(*indices: int) -> dict[str, list[int]]:
 def _stage(
     group: GroupSnapshot, state: PolicyState | None = None, generation: int = 1
 ) -> tuple[RoundPlan, PolicyState]:
-    """A round with the sticky assignor, which the document's examples assume."""
+    """Stage a round with the sticky assignor, which the document's examples assume."""
     context = RoundContext(leader_id="A", generation=generation, now_ms=0, state=state)
     target = StickyAssignor().assign(group, no_lags(group))
     check_target(group, target)
@@ -134,8 +134,8 @@ def test_leader_when_exiting_leaves_stickiness_to_a_new_one() -> None:
     "Including AssignedTopicPartitions in the member metadata requires re-sending that information,
     but allows a new leader, even if it was new to the group, to properly maintain stickiness."
 
-    A, which led, exits; E, which joins in that very round, leads it without any state. Everybody
-    keeps what it has, and what A had is granted at once.
+    The leader A exits. E joins in the same round and leads it without any state. All members keep
+    their partitions, and those of A are granted in this round.
     """
     only, _ = _round(T4, claim("B", _t(2)), claim("C", _t(3)), claim("D", _t(4)), claim("E"))
     assert only == {
@@ -147,7 +147,7 @@ def test_leader_when_exiting_leaves_stickiness_to_a_new_one() -> None:
 
 
 def test_group_when_it_starts_is_granted_everything_at_once() -> None:
-    """Nobody claims anything, so nobody has to be waited for; all of it is created."""
+    """There are no claims to wait for. All resources are created."""
     group = group_of(T4, claim("A"), claim("B"))
     plan, state = _stage(group)
     assert told(group, plan) == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
@@ -163,13 +163,12 @@ def test_group_when_it_starts_is_granted_everything_at_once() -> None:
 
 
 def test_group_when_nothing_changes_is_told_to_go_on() -> None:
-    """All keep what they have, and no follow-up round comes."""
     only, _ = _round(T4, claim("A", _t(1, 3)), claim("B", _t(2, 4)))
     assert only == {"A": (_t(1, 3), None), "B": (_t(2, 4), None)}
 
 
 def test_partitions_when_added_are_granted_at_once_as_created() -> None:
-    """A topic that grows moves nothing: its new partitions were never owned."""
+    """New partitions of a topic were never owned, so nothing moves."""
     group = group_of(T4, claim("A", _t(1)), claim("B", _t(2)))
     state = PolicyState(generation=0, members=("A", "B"), known=ResourceSet(_t(1, 2)))
     plan, _ = _stage(group, state)
@@ -178,7 +177,7 @@ def test_partitions_when_added_are_granted_at_once_as_created() -> None:
 
 
 def test_contested_resource_when_claimed_twice_is_granted_to_nobody_yet() -> None:
-    """Two claims in one generation (KIP-792): both stop it, the next round grants it."""
+    """Two claims in one generation (KIP-792): both members stop, the next round grants it."""
     first, state = _round(T4, claim("A", _t(1, 2, 3)), claim("B", _t(3, 4)))
     assert first == {"A": (_t(1, 2), _t(3)), "B": (_t(4), _t(3))}
     second, _ = _round(T4, claim("A", _t(1, 2)), claim("B", _t(4)), state=state, generation=2)
@@ -186,13 +185,13 @@ def test_contested_resource_when_claimed_twice_is_granted_to_nobody_yet() -> Non
 
 
 def test_rightful_owner_when_another_claim_is_stale_keeps_its_resource() -> None:
-    """Only the stale claim is told to stop; the rightful owner never pauses."""
+    """Only the stale claimant is told to stop. The rightful owner never pauses."""
     only, _ = _round(T4, claim("A", _t(1, 2), generation=5), claim("B", _t(2, 3, 4), generation=3))
     assert only == {"A": (_t(1, 2), NOTHING), "B": (_t(3, 4), _t(2))}
 
 
 def test_target_when_only_its_stale_claim_points_there_waits_for_the_rightful_owner() -> None:
-    """B is to get what A rightfully has and B claims of old: both stop it first."""
+    """A is the rightful owner, B has a stale claim and is the target: both stop first."""
     first, state = _round(
         {"T": range(1, 4)},
         claim("A", _t(1, 2, 3), generation=5),
@@ -204,7 +203,7 @@ def test_target_when_only_its_stale_claim_points_there_waits_for_the_rightful_ow
 
 
 def test_owner_when_it_unsubscribes_must_stop_before_anybody_else_starts() -> None:
-    """A claim counts as ownership also of a member that no longer subscribes."""
+    """The claim of a member that no longer subscribes still counts as ownership."""
     group = group_of({"T": [1]}, claim("A", _t(1), topics=["U"]), claim("B"))
     plan, state = _stage(group)
     assert told(group, plan) == {"A": (NOTHING, _t(1)), "B": (NOTHING, NOTHING)}
@@ -214,14 +213,13 @@ def test_owner_when_it_unsubscribes_must_stop_before_anybody_else_starts() -> No
 
 
 def test_resource_when_deleted_is_revoked_from_its_owner() -> None:
-    """What the metadata no longer has is stopped and granted to nobody."""
+    """A resource missing in the metadata is stopped and not granted again."""
     only, state = _round({"T": [1]}, claim("A", {"T": [1], "gone": [0]}))
     assert only == {"A": (_t(1), {"gone": [0]})}
     assert (state.known.to_dict(), state.released) == (_t(1), EMPTY)
 
 
 def test_unreadable_member_when_new_is_told_to_hold_nothing_before_anything_is_granted() -> None:
-    """Nobody knows what it owns: what nobody else claims waits for one round."""
     group = group_of(T4, claim("A", _t(1)), claim("B", _t(2)), unreadable("X"))
     plan, state = _stage(group)
     assert told(group, plan) == {
@@ -244,14 +242,13 @@ def test_unreadable_member_when_new_is_told_to_hold_nothing_before_anything_is_g
 
 
 def test_unreadable_member_when_everything_is_claimed_changes_nothing() -> None:
-    """What readable members claim rightfully is theirs, so there is nothing to wait for."""
+    """The claims of the readable members are rightful, so there is nothing to wait for."""
     only, _ = _round({"T": [1, 2]}, claim("A", _t(1)), claim("B", _t(2)), unreadable("X"))
     assert only == {"A": (_t(1), None), "B": (_t(2), None), "X": (NOTHING, None)}
 
 
 @pytest.mark.parametrize("existing", [{}, T4])
 def test_group_when_empty_has_an_empty_plan(existing: Indices) -> None:
-    """No members: nothing to tell, nothing to wait for."""
     group = group_of(existing)
     plan, state = _stage(group)
     assert (told(group, plan), plan.follow_up) == ({}, False)
@@ -259,7 +256,6 @@ def test_group_when_empty_has_an_empty_plan(existing: Indices) -> None:
 
 
 def test_policy_when_asked_offers_everything_as_it_is() -> None:
-    """It satisfies the Protocol, holds nothing back and renames no owner."""
     policy = SimplePolicy()
     group = group_of(T4, claim("A", _t(1)))
     offer = policy.offer(group, RoundContext(leader_id="A", generation=1, now_ms=0, state=None))

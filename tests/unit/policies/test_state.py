@@ -97,13 +97,12 @@ ROW: dict[str, Any] = THIRD_ROW | {
 
 
 def test_state_when_written_is_plain_json_and_comes_back() -> None:
-    """What a line of output shows is what the next line of input takes."""
     assert state_to_json(STATE) == ROW
     assert state_from_json(json.loads(json.dumps(ROW))) == STATE
 
 
 def test_state_when_of_version_1_is_read_without_what_that_lacked() -> None:
-    """A leader can go on with what an earlier release wrote."""
+    """A leader can continue from the memory that an earlier release wrote."""
     state = state_from_json(OLD_ROW)
     assert state == PolicyState(
         generation=7,
@@ -118,7 +117,7 @@ def test_state_when_of_version_1_is_read_without_what_that_lacked() -> None:
 
 
 def test_state_when_of_version_2_is_read_without_what_that_lacked() -> None:
-    """What was planned, and who subscribed to what, is not known of it."""
+    """It lacks the planned moves and the subscriptions."""
     state = state_from_json(SECOND_ROW)
     assert state == attrs.evolve(
         STATE,
@@ -133,7 +132,7 @@ def test_state_when_of_version_2_is_read_without_what_that_lacked() -> None:
 
 
 def test_state_when_of_version_3_is_read_without_what_that_lacked() -> None:
-    """What was promised to whom is not known of it."""
+    """It lacks the promised exchanges."""
     state = state_from_json(THIRD_ROW)
     assert state == attrs.evolve(STATE, promised=NO_HOLDINGS)
     assert state is not None
@@ -141,13 +140,13 @@ def test_state_when_of_version_3_is_read_without_what_that_lacked() -> None:
 
 
 def test_state_when_compared_minds_who_held_what() -> None:
-    """Arrays are compared by content, and a state can be told from another by them alone."""
+    """Arrays are compared by content."""
     other = Holdings(resources=STATE.holdings.resources, holder=np.array([1, 1], dtype=np.int32))
     assert attrs.evolve(STATE, holdings=other) != STATE
 
 
 def test_state_when_null_is_none() -> None:
-    """Null is a leader that did not lead the last round."""
+    """Null stands for a leader that did not lead the last round."""
     assert state_from_json(None) is None
 
 
@@ -214,7 +213,6 @@ def test_state_when_null_is_none() -> None:
     ],
 )
 def test_state_when_tampered_with_is_refused(change: dict[str, Any], message: str) -> None:
-    """One line says that this is not what an earlier output line had."""
     with pytest.raises(ConfigurationError) as caught:
         state_from_json({**ROW, **change})
     assert str(caught.value).endswith(message)
@@ -222,7 +220,7 @@ def test_state_when_tampered_with_is_refused(change: dict[str, Any], message: st
 
 @pytest.mark.parametrize("field", sorted(ROW))
 def test_state_when_a_field_is_missing_is_refused(field: str) -> None:
-    """Nothing is guessed: all fields were written."""
+    """All fields were written, so no default is assumed."""
     row = {name: value for name, value in ROW.items() if name != field}
     with pytest.raises(ConfigurationError, match=r"expected the state of an earlier output line$"):
         state_from_json(row)

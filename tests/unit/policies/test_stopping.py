@@ -1,4 +1,4 @@
-"""Claims that are being given up: they keep a resource from others, and give no right to it."""
+"""Claims that are being given up: they still exclude other members, but give no right."""
 
 import pytest
 
@@ -60,7 +60,7 @@ def _of(member_id: str, generation: int, *indices: int) -> MemberClaim:
 
 
 def _stale(policy: Policy) -> DecidedRound:
-    """B claims what is A's by now, and is told to stop it."""
+    """B claims a resource of A, and is told to stop it."""
     decided = _decide(policy, 5, None, _of("A", 5, 0, 1), _of("B", 4, 1, 2))
     assert _told(decided) == [([0, 1], []), ([2], [1])]
     return decided
@@ -71,7 +71,7 @@ def _stale(policy: Policy) -> DecidedRound:
 def test_owner_when_a_stale_claimant_is_slow_to_stop_works_on(
     policy: Policy, generation: int
 ) -> None:
-    """The claims are tied, or the stale one is newer: it is told once more, and nobody else."""
+    """The claims are equal, or the stale one is newer. Only the stale claimant is told again."""
     state = _stale(policy).state
     for number in (6, 7):
         decided = _decide(policy, number, state, _of("A", generation, 0, 1), _of("B", 6, 1, 2))
@@ -85,7 +85,7 @@ def test_owner_when_a_stale_claimant_is_slow_to_stop_works_on(
 
 @every
 def test_owner_when_a_third_one_claims_it_too_has_to_prove_it(policy: Policy) -> None:
-    """Only a claim that is being given up gives way; two others that are tied cancel each other."""
+    """Only a claim that is being given up yields. Two other equal claims cancel each other."""
     state = _stale(policy).state
     decided = _decide(policy, 6, state, _of("A", 6, 0, 1), _of("B", 6, 1, 2), _of("C", 6, 1))
     assert [revoked for _, revoked in _told(decided)] == [[1], [1], [1]]
@@ -93,14 +93,14 @@ def test_owner_when_a_third_one_claims_it_too_has_to_prove_it(policy: Policy) ->
 
 @every
 def test_claimant_when_it_is_the_only_one_may_keep_what_it_was_to_stop(policy: Policy) -> None:
-    """The joiner for which it was to stop is gone: there is nobody whose right is better."""
+    """The joiner that should receive it has left: no member has a better right."""
     first = _decide(policy, 5, None, _of("A", 5, 0, 1, 2), claim("B"))
     assert sum(len(revoked or ()) for _, revoked in _told(first)) == 1
     assert _told(_decide(policy, 6, first.state, _of("A", 6, 0, 1, 2))) == [([0, 1, 2], None)]
 
 
 def test_round_that_moves_nothing_knows_whose_right_it_is_too() -> None:
-    """The owner is not stopped because the assignor failed."""
+    """A failing assignor must not stop the owner."""
     policy = SimplePolicy()
     state = _stale(policy).state
     group = resolve_claims([_of("A", 6, 0, 1), _of("B", 6, 1, 2)], EXISTING)

@@ -1,4 +1,4 @@
-"""Every decision table: for any facts exactly one row fits, and each row is needed."""
+"""Decision tables: exactly one row matches any facts, and each row is needed."""
 
 import itertools
 from enum import Enum
@@ -25,14 +25,14 @@ TABLES: dict[str, DecisionTable[Any]] = {
 
 
 def _actions(table: DecisionTable[Any]) -> list[Enum]:
-    """All actions that a table could decide."""
+    """Return all actions that a table could decide."""
     kind: type[Enum] = type(table.rows[0].action)
     return list(kind)
 
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_rows_when_all_facts_are_tried_fit_exactly_once(name: str) -> None:
-    """No hole, no overlap, and no row that never fits."""
+    """No gap, no overlap, and no row that never matches."""
     table = TABLES[name]
     used: set[str] = set()
     for facts in itertools.product((False, True), repeat=len(table.columns)):
@@ -44,7 +44,7 @@ def test_rows_when_all_facts_are_tried_fit_exactly_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_rows_when_looked_at_have_a_label_and_a_cell_per_column(name: str) -> None:
-    """Labels are distinct, and every action that there is can be decided."""
+    """Labels are distinct, and some row decides each action."""
     table = TABLES[name]
     labels = [row.label for row in table.rows]
     assert sorted(set(labels)) == labels
@@ -54,7 +54,6 @@ def test_rows_when_looked_at_have_a_label_and_a_cell_per_column(name: str) -> No
 
 @pytest.mark.parametrize("name", sorted(TABLES))
 def test_columns_when_decided_as_arrays_say_the_same_as_one_by_one(name: str) -> None:
-    """All combinations at once."""
     table = TABLES[name]
     cases = list(itertools.product((False, True), repeat=len(table.columns)))
     columns = dict(zip(table.columns, np.array(cases).T, strict=True))
@@ -72,7 +71,7 @@ def test_decision_when_a_loss_waits_and_nobody_joined_is_rest() -> None:
 
 @pytest.mark.parametrize("claimed", [True, False])
 def test_decision_when_claimed_is_never_a_grant(claimed: bool) -> None:
-    """The rule that keeps a resource from having two owners."""
+    """This rule keeps a resource from having two owners."""
     for facts in itertools.product((False, True), repeat=6):
         columns = dict(zip(RESOURCE_ACTIONS.columns[1:], facts, strict=True))
         action = RESOURCE_ACTIONS.decide(claimed=claimed, **columns)

@@ -1,4 +1,4 @@
-"""Why a resource is claimed by nobody: every row of the table, and what is remembered of it."""
+"""Unclaimed resources: every row of the table, and the leader's memory of them."""
 
 import itertools
 
@@ -71,14 +71,14 @@ def test_topic_when_the_state_knows_it_is_lost() -> None:
 
 
 def test_grants_when_a_member_missed_its_sync_were_never_owned() -> None:
-    """All members are back and nobody claims them: no one departed with them (KAFKA-9848)."""
+    """All members are back without claims on them: no departed member owned them (KAFKA-9848)."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}), claim("B"))
     state = _state("A", "B", granted=ResourceSet({"T": [0, 1]}))
     assert _kinds(group, state) == {"created": {"T": [1]}}
 
 
 def test_grants_when_somebody_departed_are_lost() -> None:
-    """Who departed may have started them."""
+    """The departed member may have started them."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     state = _state("A", "B", granted=ResourceSet({"T": [0, 1]}))
     assert departed_members(group, _context(state)) == ("B",)
@@ -86,13 +86,13 @@ def test_grants_when_somebody_departed_are_lost() -> None:
 
 
 def test_departed_when_there_is_no_state_is_nobody() -> None:
-    """A leader that did not lead the last round does not know who was there."""
+    """A leader that did not lead the last round does not know its members."""
     group = group_of({"T": [0]}, claim("A"))
     assert departed_members(group, _context(None)) == ()
 
 
 def test_resources_when_revoked_in_the_last_round_are_released() -> None:
-    """They are free because their owner did as it was told, even if it departed since."""
+    """Their owner gave them up on request, even if it departed since."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     known = ResourceSet({"T": [0, 1]})
     state = _state("A", "B", known=known, released=ResourceSet({"T": [1]}))
@@ -100,7 +100,7 @@ def test_resources_when_revoked_in_the_last_round_are_released() -> None:
 
 
 def test_resources_when_claimed_gone_or_unsubscribed_are_none_of_the_kinds() -> None:
-    """Only what could be placed now is classified."""
+    """Only resources that could be placed now are classified."""
     group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 7]}, topics=["T"]))
     known = ResourceSet({"T": [0, 7], "U": [0], "W": [0]})
     assert _kinds(group, _state("A", known=known)) == {}
@@ -119,13 +119,13 @@ def test_resources_when_claimed_gone_or_unsubscribed_are_none_of_the_kinds() -> 
 def test_unclaimed_when_a_member_is_unreadable_is_withheld_until_it_was_told(
     state: PolicyState | None, withheld: dict[str, list[int]] | None
 ) -> None:
-    """A member whose claims nobody could read may own it, until it was told to hold nothing."""
+    """A member with unreadable claims may own it, until it was told to hold nothing."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}), unreadable("X"))
     assert _kinds(group, state).get("withheld") == withheld
 
 
 def test_kinds_when_every_state_is_tried_are_exactly_one() -> None:
-    """For all inputs of the table each unclaimed resource has one kind, each claimed one none."""
+    """For all inputs, an unclaimed resource has one kind and a claimed one has none."""
     resources = ResourceSet({"T": [0, 1]})
     one = ResourceSet({"T": [1]})
     for released, granted, known, departed, claimed, with_state in itertools.product(
@@ -145,7 +145,7 @@ def test_kinds_when_every_state_is_tried_are_exactly_one() -> None:
 
 
 def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
-    """Owned and lost ones become known, first grants are kept apart, given-up ones released."""
+    """Owned and lost resources become known; first grants and released ones are kept apart."""
     group = group_of(
         {"T": range(4), "U": [0, 1]},
         claim("A", {"T": [0, 1], "gone": [0]}, topics=["T", "U"]),
@@ -177,7 +177,7 @@ def test_memory_when_a_round_ends_holds_what_the_next_one_needs() -> None:
 
 
 def test_memory_when_a_released_resource_finds_no_holder_keeps_it_released() -> None:
-    """It is nobody's loss for as long as nobody gets it; once granted it is forgotten."""
+    """It is not a loss while no member has it. Once granted, it is forgotten."""
     group = group_of({"T": [0, 1]}, claim("A", {"T": [0]}))
     known, free = ResourceSet({"T": [0, 1]}), ResourceSet({"T": [1]})
     context = _context(_state("A", known=known, released=free))
