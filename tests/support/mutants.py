@@ -216,7 +216,8 @@ MUTANTS: Final = (
     # --- what a host makes of a connection: the channel of the driver does the same
     Mutant("a commit is failed with its connection and arrives last",
            "simulator.network:Network._give_up",
-           "continue  # the commit waits for its answer on the old connection", "self._tell_failed(call); continue"),
+           "continue  # the commit waits for its answer on the old connection",
+           "self._tell_failed(call); continue"),
     # --- groups shared with other clients, parts that stop, coming back, forming
     Mutant("an eager protocol is offered with full hands", "member.protocols:_given_away",
            "if protocol.is_eager:",
