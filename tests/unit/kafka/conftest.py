@@ -1,4 +1,4 @@
-"""Slots that are released, and drivers that are stopped, when their test is over."""
+"""Fixtures that release slots and stop drivers at the end of a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.kafka.one_member_group import STATE, DriverAndGroup, fail, runni
 
 @pytest.fixture
 def slots() -> Iterator[list[IdentitySlot]]:
-    """Slots put in here are released at the end."""
+    """Release the slots in this list at the end of the test."""
     held: list[IdentitySlot] = []
     yield held
     for slot in held:
@@ -22,7 +22,7 @@ def slots() -> Iterator[list[IdentitySlot]]:
 
 @pytest.fixture
 def driver_and_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverAndGroup]:
-    """A driver that runs, its application polling."""
+    """Run a driver whose application polls."""
     with running(monkeypatch) as both:
         yield both
 
@@ -31,7 +31,6 @@ def driver_and_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverAndGroup
 def driver_with_slot(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[tuple[DriverAndGroup, IdentitySlot]]:
-    """A driver with a slot."""
     slot = take_slot(str(tmp_path), "g", fail)
     with running(monkeypatch, slot, STATE) as both:
         yield both, slot

@@ -23,21 +23,20 @@ Partition = tuple[str, int]
 
 
 def record(partition: int, offset: int, topic: str = "t") -> Message:
-    """A record that says where it stands."""
     return Message(topic=topic, partition=partition, offset=offset, value=b"v", leader_epoch=4)
 
 
 @define(eq=False)
 class FakeCoordinator:
-    """A transport with a coordinator that answers at once.
+    """A transport with a coordinator that answers immediately.
 
     Attributes:
-        committed: what the group has committed.
-        code: of the answers for the whole group.
-        requests: what was asked, in order, and where.
-        is_silent: whether requests are kept in `waiting` instead.
+        committed: committed offsets of the group.
+        code: error code of group-level answers.
+        requests: requests in order, each with its destination.
+        is_silent: keep requests in `waiting` instead of answering them.
         waiting: callbacks of requests without an answer.
-        override: answers instead, where it gives an answer.
+        override: returns an answer that replaces the usual one, or None.
     """
 
     committed: dict[Partition, CommittedOffset] = field(factory=dict)
@@ -56,7 +55,6 @@ class FakeCoordinator:
         node: Coordinator | None,
         timeout_ms: int,
     ) -> None:
-        """Answer, unless silent."""
         assert (lane, timeout_ms > 0) == (Lane.COMMIT, True)
         self.requests.append((request, None if node is None else node.node_id))
         if self.is_silent:
@@ -65,7 +63,6 @@ class FakeCoordinator:
             on_answer(self.override(request) or self.answer(request))
 
     def answer(self, request: Any) -> Any:  # noqa: ANN401  (one of several kinds)
-        """The usual answer."""
         if isinstance(request, FindCoordinatorRequest):
             here = Coordinator(node_id=1, host="localhost", port=1)
             return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=here)
@@ -74,7 +71,7 @@ class FakeCoordinator:
 
 
 def starts(coordinator: FakeCoordinator | None = None, reset: str = "earliest") -> StartingOffsets:
-    """Where partitions begin: at the beginning, unless the coordinator says otherwise."""
+    """Return starting offsets; without commits, partitions begin at the beginning."""
     transport = FakeCoordinator() if coordinator is None else coordinator
     lookup = OffsetLookup(transport, "g", True, 1_000, lambda: None, persists=True)  # noqa: FBT003
     return StartingOffsets(lookup, reset, lambda *_, **__: None)
@@ -82,15 +79,15 @@ def starts(coordinator: FakeCoordinator | None = None, reset: str = "earliest") 
 
 @define
 class FakeLibrdkafka:
-    """Gives what it was fed, counts a record as consumed when it gives it, as librdkafka does.
+    """Return the records that a test feeds, and count each as consumed, as librdkafka does.
 
     Attributes:
-        queue: what it will give.
-        calls: what it was told to do, in order.
-        failure: raised by the next fetch after it took its records, which are lost then.
-        on_fetch: called while records are on their way.
-        unassign_failure: raised instead of letting partitions go.
-        log: what the broker has: fetched when a partition is assigned, from where it begins.
+        queue: records for the next fetches.
+        calls: calls in order.
+        failure: raised by the next fetch after it took its records, which are then lost.
+        on_fetch: called during a fetch.
+        unassign_failure: raised by `incremental_unassign`.
+        log: records of the broker; an assigned partition fetches them from its start offset.
     """
 
     queue: list[Message] = field(factory=list)
@@ -102,11 +99,10 @@ class FakeLibrdkafka:
     _positions: dict[Partition, int] = field(factory=dict)
 
     def feed(self, messages: Iterable[Message]) -> None:
-        """Have records fetched."""
         self.queue.extend(messages)
 
     def consume(self, count: int, _timeout_s: float) -> list[Message]:
-        """As confluent_kafka: nothing comes back where something is raised."""
+        """Fetch like confluent_kafka: an exception drops the records."""
         taken, self.queue = self.queue[:count], self.queue[count:]
         for one in taken:
             if one.error() is None:
@@ -121,11 +117,10 @@ class FakeLibrdkafka:
         return taken
 
     def poll(self, timeout_s: float) -> Message | None:
-        """The same for one."""
         return next(iter(self.consume(1, timeout_s)), None)
 
     def position(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """As confluent_kafka: -1001 where nothing was given yet."""
+        """Return positions like confluent_kafka: -1001 before the first record."""
         return [
             TopicPartition(
                 one.topic, one.partition, self._positions.get((one.topic, one.partition), -1001)
@@ -134,11 +129,9 @@ class FakeLibrdkafka:
         ]
 
     def list_topics(self, _topic: str, *, timeout: float) -> None:
-        """Answered at once; of no interest here."""
         assert timeout > 0
 
     def incremental_assign(self, partitions: list[TopicPartition]) -> None:
-        """Noted, and fetched from then on."""
         self._note("assign", partitions)
         for one in partitions:
             self.feed(
@@ -148,7 +141,7 @@ class FakeLibrdkafka:
             )
 
     def incremental_unassign(self, partitions: list[TopicPartition]) -> None:
-        """The position is forgotten, as there."""
+        """Forget the position, as librdkafka does."""
         if self.unassign_failure is not None:
             raise self.unassign_failure
         self._note("unassign", partitions)
@@ -159,20 +152,17 @@ class FakeLibrdkafka:
             self.queue = [one for one in self.queue if one.partition() not in ended]
 
     def pause(self, partitions: list[TopicPartition]) -> None:
-        """Noted."""
         self._note("pause", partitions)
 
     def resume(self, partitions: list[TopicPartition]) -> None:
-        """Noted."""
         self._note("resume", partitions)
 
     def seek(self, partition: TopicPartition) -> None:
-        """The position is unknown until the next record, as there."""
+        """Forget the position until the next record, as librdkafka does."""
         self._note("seek", [partition])
         self._positions.pop((partition.topic, partition.partition), None)
 
     def close(self) -> None:
-        """Noted."""
         self.calls.append(("close", None))
 
     def _note(self, name: str, partitions: list[TopicPartition]) -> None:
@@ -181,18 +171,18 @@ class FakeLibrdkafka:
 
 @define(eq=False)
 class FakeDriver:
-    """A group that does what the test says.
+    """A group that behaves as the test tells it.
 
     Attributes:
-        member: as much of the member as is asked for.
-        posted: events that it got.
-        code: outcome of commits, which are answered at once; None keeps them waiting.
-        waiting: callbacks of commits that are not answered.
-        left: why it was left, and whether for good.
-        reminders: when it was asked to wake the application.
+        member: the attributes of a member that the tests need.
+        posted: events in order.
+        code: outcome of commits, which end immediately; None keeps them waiting.
+        waiting: callbacks of pending commits.
+        left: reason of each leave, and whether it was permanent.
+        reminders: times at which the application asked to be woken.
         warned: events and fields of warnings.
-        settings: as much of them as is asked for.
-        on_commit: gets the id of each commit that is kept waiting; None for nobody.
+        settings: the settings that the tests need.
+        on_commit: called with the id of each pending commit, if set.
         waited_s: limits of the waits for commits.
     """
 
@@ -213,15 +203,14 @@ class FakeDriver:
 
     @property
     def sink(self) -> Any:  # noqa: ANN401  (as much of one as is asked for)
-        """Takes warnings."""
+        """Return a sink that takes warnings."""
         return SimpleNamespace(warn=lambda event, **fields: self.warned.append((event, fields)))
 
     def remind(self, at_s: float) -> None:
-        """Note it."""
         self.reminders.append(at_s)
 
     def post(self, event: Any) -> None:  # noqa: ANN401  (any event)
-        """Note an event; a commit is answered at once, unless it is to wait."""
+        """Record an event; a commit ends immediately unless `code` is None."""
         self.posted.append(event)
         offsets = getattr(event, "offsets", None)
         if offsets is None:
@@ -235,16 +224,13 @@ class FakeDriver:
             )
 
     def leave(self, reason: str, *, for_good: bool) -> None:
-        """Note it."""
         self.left.append((reason, for_good))
 
     def wait_for_commits(self, limit_s: float) -> bool:
-        """Note it."""
         self.waited_s.append(limit_s)
         return not self.waiting
 
     def new_commit(self, on_committed: Callable[[Any], None]) -> int:
-        """As the real one."""
         commit_id = len(self.posted) + 1
         self.waiting[commit_id] = on_committed
         return commit_id

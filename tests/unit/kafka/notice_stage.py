@@ -1,4 +1,4 @@
-"""The parts of a consumer that serve what the group says, with callbacks that take notes."""
+"""The parts of a consumer that serve notices; their callbacks record the calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONSUMER = object()
 
 @define
 class Stage:
-    """The parts of a consumer that serve notices, and what they did."""
+    """The parts of a consumer that serve notices, with a record of their actions."""
 
     librdkafka: FakeLibrdkafka = field(factory=FakeLibrdkafka)
     driver: FakeDriver = field(factory=FakeDriver)
@@ -39,7 +39,6 @@ class Stage:
     notices: GroupNotices = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Put them together, with callbacks that take notes."""
         driver: Any = self.driver
         self.fetching = Fetching(self.librdkafka, starts())
         self.committing = Committing(
@@ -62,7 +61,7 @@ class Stage:
         )
 
     def hearing(self, name: str, error: Exception | None = None) -> Callable[..., None]:
-        """A callback that takes a note, and raises if told."""
+        """Return a callback that records its call, and raises if told to."""
 
         def callback(consumer: object, partitions: list[TopicPartition]) -> None:
             assert consumer is CONSUMER
@@ -73,7 +72,7 @@ class Stage:
         return callback
 
     def hold(self, resources: ResourceSet) -> None:
-        """Have partitions granted, and one record of each handed out."""
+        """Grant partitions, and hand out one record of each."""
         self.driver.inbox.put(GrantResources(resources=resources))
         self.notices.serve()
         self.librdkafka.feed(record(partition, 10) for _, partition in resources)
@@ -88,5 +87,5 @@ class Stage:
 
 
 def revoked(stage: Stage) -> list[Any]:
-    """What was posted, commits left out."""
+    """Return the posted events without the commits."""
     return [one for one in stage.driver.posted if not isinstance(one, CommitRequested)]

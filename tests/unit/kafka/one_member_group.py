@@ -1,4 +1,4 @@
-"""A group's thread that runs over a transport and a coordinator of one member."""
+"""A group thread over a transport and a coordinator with one member."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class OneMemberGroup:
 
     Attributes:
         requests: kinds of requests, in order.
-        override: answers instead, where it has one; None keeps a request waiting.
+        override: returns an answer that replaces the usual one; None keeps the request waiting.
         silent: kinds of requests that wait for their answer.
-        held: those that wait, and who waits for the answer.
-        is_closed: whether the driver ended it.
-        report: where it tells of its own errors.
-        failure: raised instead of taking a request.
+        held: pending requests with their callbacks.
+        is_closed: whether the driver closed it.
+        report: receives the transport's own errors.
+        failure: raised by the next request.
     """
 
     requests: list[type] = field(factory=list)
@@ -98,14 +98,13 @@ class OneMemberGroup:
     failure: Exception | None = None
 
     def start(self) -> None:
-        """Nothing to connect to."""
+        pass
 
     def close(self, _timeout_ms: int) -> None:
-        """Remember it."""
         self.is_closed = True
 
     def close_lane(self, _lane: Lane) -> None:
-        """No lanes."""
+        pass
 
     def send(
         self,
@@ -116,7 +115,6 @@ class OneMemberGroup:
         node: Coordinator | None,
         timeout_ms: int,
     ) -> None:
-        """Answer at once."""
         assert timeout_ms > 0
         if self.failure is not None:
             raise self.failure
@@ -128,7 +126,7 @@ class OneMemberGroup:
         on_answer(usual_answer(request) if answer is None else answer)
 
     def answer_held(self) -> None:
-        """Answer what waited, and let nothing wait from now on."""
+        """Answer the pending requests, and all later requests immediately."""
         self.silent = frozenset()
         held, self.held = self.held, []
         for request, on_answer in held:
@@ -136,7 +134,6 @@ class OneMemberGroup:
 
 
 def usual_answer(request: GroupRequest) -> Answer:
-    """What a coordinator answers where nothing is wrong."""
     match request:
         case FindCoordinatorRequest():
             here = Coordinator(node_id=1, host="localhost", port=1)
@@ -165,14 +162,11 @@ def usual_answer(request: GroupRequest) -> Answer:
 
 
 class _Lookup:
-    """A cluster with one topic."""
-
     def metadata(self, _topics: object) -> TopicMetadata:
-        """What exists."""
         return TopicMetadata(resources=ORDERS)
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass
 
 
 DriverAndGroup = tuple[GroupDriver, OneMemberGroup]
@@ -184,7 +178,7 @@ def running(
     slot: IdentitySlot | None = None,
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[DriverAndGroup]:
-    """A driver with settings of its own."""
+    """Run a driver with its own settings."""
     settings = SETTINGS | dict(more)
     group = OneMemberGroup()
 
@@ -209,7 +203,6 @@ def running(
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for the group's thread."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline
@@ -217,7 +210,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def subscribe(driver: GroupDriver) -> None:
-    """Be in the group, the grant taken from the inbox."""
+    """Join the group, and take the grant from the inbox."""
     driver.post(SubscriptionChanged(topics=("orders",)))
     wait_until(lambda: driver.inbox.waiting)
     assert driver.inbox.take() == GrantResources(resources=ORDERS)
@@ -225,7 +218,7 @@ def subscribe(driver: GroupDriver) -> None:
 
 
 def commit(driver: GroupDriver) -> list[tuple[tuple[str, int, int], ...]]:
-    """Ask for a commit; the list gets the outcome."""
+    """Request a commit; the list receives the outcome."""
     outcome: list[tuple[tuple[str, int, int], ...]] = []
     commit_id = driver.new_commit(outcome.append)
     driver.post(CommitRequested(commit_id=commit_id, offsets=(Offset("orders", 0, 5),)))
@@ -233,10 +226,9 @@ def commit(driver: GroupDriver) -> list[tuple[tuple[str, int, int], ...]]:
 
 
 def fail(*_: object, **__: object) -> Any:  # noqa: ANN401  (never returns)
-    """Stand in for a part that has a bug."""
+    """Stand in for a part with a bug."""
     raise LookupError("a bug")
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> str:
-    """What was logged so far."""
     return "\n".join(one.getMessage() for one in caplog.records)

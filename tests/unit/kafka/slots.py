@@ -1,4 +1,4 @@
-"""Who is kept in a slot of a state directory, and taking one."""
+"""Helpers to take a slot of a state directory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ ANNA = KeptIdentity(member_id="anna-1", generation=7, topics=("bills", "orders")
 
 
 def no_warning(event: str, **fields: object) -> None:
-    """Nothing is to be warned of."""
+    """Fail on any warning."""
     raise AssertionError(f"{event} {fields}")
 
 
 def take(folder: Path, group_id: str = "g") -> IdentitySlot:
-    """Take a slot; nothing is damaged."""
+    """Take a slot, and fail on a warning of damage."""
     return take_slot(str(folder), group_id, no_warning)

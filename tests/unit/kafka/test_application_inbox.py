@@ -1,4 +1,4 @@
-"""What waits for the application, and what makes it void."""
+"""Notices that wait for the application, and the events that make them void."""
 
 from coopgroup.kafka.application_inbox import ApplicationInbox
 from coopgroup.member.effects import FailMember, GrantResources, LoseResources, RevokeResources
@@ -19,7 +19,7 @@ def _all(inbox: ApplicationInbox) -> list[object]:
 
 
 def test_notices_are_taken_in_their_order() -> None:
-    """The order of the group's thread is that of the application's."""
+    """The application sees notices in the order of the group's thread."""
     inbox = ApplicationInbox()
     inbox.put(GRANT)
     inbox.put(REVOCATION)
@@ -30,7 +30,7 @@ def test_notices_are_taken_in_their_order() -> None:
 
 
 def test_earlier_notices_are_void_when_everything_is_lost() -> None:
-    """A grant or a revocation of a membership that is over means nothing; an error does."""
+    """A grant or a revocation of an ended membership means nothing; an error still does."""
     inbox = ApplicationInbox()
     for notice in (GRANT, FAILURE, REVOCATION, LOSS, GRANT):
         inbox.put(notice)
@@ -38,7 +38,7 @@ def test_earlier_notices_are_void_when_everything_is_lost() -> None:
 
 
 def test_only_errors_and_calls_stay_when_the_group_is_left() -> None:
-    """What was granted as the application left must not be begun when it subscribes again."""
+    """The application must not begin an old grant when it subscribes again."""
     inbox = ApplicationInbox()
     called: list[str] = []
     inbox.call_soon(lambda: called.append("on_commit"))

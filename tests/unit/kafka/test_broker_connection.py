@@ -1,4 +1,4 @@
-"""TLS and SASL that fail: what is final, what is tried again, what keeps heartbeats going."""
+"""Failures of TLS and SASL: which are final, which are retried, and how heartbeats continue."""
 
 import queue
 import socket
@@ -27,14 +27,12 @@ ALIVE = HeartbeatAnswer(error_code=0)
 
 
 class Tokens:
-    """An `oauth_cb` that gives a new token each time."""
+    """An `oauth_cb` that returns a new token each time."""
 
     def __init__(self) -> None:
-        """Give none yet."""
         self.given = 0
 
     def __call__(self, _: str) -> tuple[str, float]:
-        """Give the next one."""
         self.given += 1
         return f"token-{self.given}", time.time() + 3600
 
@@ -43,7 +41,6 @@ class Tokens:
 def transport_with(
     settings: ConnectionSettings, reported: list[BaseException] | None = None
 ) -> Iterator[GroupTransport]:
-    """Return a running transport."""
     errors = [] if reported is None else reported
     transport = GroupTransport(settings, errors.append)
     transport.start()
@@ -56,7 +53,6 @@ def transport_with(
 def begin(
     transport: GroupTransport, broker: SaslBroker, lane: Lane = Lane.COMMIT, timeout_ms: int = 5_000
 ) -> "queue.SimpleQueue[Any]":
-    """Send a heartbeat."""
     host, _, port = broker.address.partition(":")
     node = Coordinator(node_id=1, host=host, port=int(port))
     outcomes: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -65,17 +61,15 @@ def begin(
 
 
 def ask(transport: GroupTransport, broker: SaslBroker, lane: Lane = Lane.COMMIT) -> Any:  # noqa: ANN401
-    """Send a heartbeat and wait for its outcome."""
     return begin(transport, broker, lane).get(timeout=WAIT_S)
 
 
 def kind_of(outcome: object) -> FailureKind | None:
-    """Return the kind of a failure, None for an answer."""
     return outcome.kind if isinstance(outcome, TransportFailure) else None
 
 
 def test_refused_token_is_fetched_anew() -> None:
-    """A token that was revoked before its time costs one try and not the membership."""
+    """A token that is revoked early costs one attempt, not the membership."""
     tokens = Tokens()
     with (
         sasl_broker(lambda given: REFUSED if b"token-1" in given else 0) as broker,
@@ -89,7 +83,7 @@ def test_refused_token_is_fetched_anew() -> None:
 
 
 def test_refusal_of_a_new_token_is_final() -> None:
-    """The second one was asked for because the first was refused: the credentials are wrong."""
+    """A refused new token means wrong credentials."""
     tokens = Tokens()
     with (
         sasl_broker(lambda _: REFUSED) as broker,
@@ -100,7 +94,7 @@ def test_refusal_of_a_new_token_is_final() -> None:
 
 
 def test_token_refused_in_mid_stream_is_fetched_anew() -> None:
-    """The broker ends the session when it likes (KIP-368), and the new one needs a good token."""
+    """The broker may end a session at any time (KIP-368). The new session needs a valid token."""
     tokens = Tokens()
     revoked = threading.Event()
     with (
@@ -123,7 +117,7 @@ def test_token_refused_in_mid_stream_is_fetched_anew() -> None:
 
 
 def test_password_that_is_refused_is_final() -> None:
-    """No retry mends it, and each try may count towards a lock of the account."""
+    """No retry helps, and each attempt may count towards a lock of the account."""
     with (
         sasl_broker(lambda _: REFUSED, mechanisms=("PLAIN",)) as broker,
         transport_with(
@@ -149,7 +143,7 @@ def test_password_that_is_refused_is_final() -> None:
 def test_sasl_that_fails_otherwise_may_pass(
     code: int | None, mechanisms: tuple[str, ...], kind: FailureKind
 ) -> None:
-    """A broker that starts, or is being configured, has refused nobody."""
+    """A broker that is starting or being configured has refused no credentials."""
     with sasl_broker(lambda _: code, mechanisms=mechanisms) as broker:
         settings = broker.settings(
             **{"sasl.mechanism": "PLAIN", "sasl.username": "me", "sasl.password": "right"}
@@ -159,7 +153,7 @@ def test_sasl_that_fails_otherwise_may_pass(
 
 
 def test_handshakes_that_fail_are_reported_less_and_less_often() -> None:
-    """They are tried again for ever, so somebody must hear of them, but not with each try."""
+    """Retries never end, so users must learn of the failures, but not of each one."""
     reported: list[BaseException] = []
     with sasl_broker(lambda _: -1, mechanisms=("PLAIN",)) as broker:
         settings = broker.settings(**{"sasl.username": "me", "sasl.password": "right"})
@@ -187,7 +181,7 @@ def test_handshakes_that_fail_are_reported_less_and_less_often() -> None:
 def test_tls_is_final_only_if_the_broker_refuses_our_certificate(
     reason: str | None, kind: FailureKind
 ) -> None:
-    """Also where kafka-python wraps it, as it does after the handshake of TLS 1.3."""
+    """The rule also holds where kafka-python wraps the error, as after a handshake of TLS 1.3."""
     error = ssl.SSLError(1, "text")
     if reason is not None:
         error.reason = reason
@@ -196,23 +190,21 @@ def test_tls_is_final_only_if_the_broker_refuses_our_certificate(
 
 
 class SlowMechanism:
-    """Kerberos whose KDC hangs: its first step blocks."""
+    """Kerberos with a hanging KDC: its first step blocks."""
 
     hung = threading.Event()
     waiting: "queue.SimpleQueue[str]" = queue.SimpleQueue()
 
     def __init__(self, **_: object) -> None:
-        """Ask the KDC, which blocks."""
         SlowMechanism.waiting.put(threading.current_thread().name)
         assert SlowMechanism.hung.wait(WAIT_S)
 
     def auth_bytes(self) -> bytes:
-        """Never asked for."""
         raise OSError("the KDC gave no ticket")
 
 
 def test_heartbeats_go_out_while_kerberos_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The steps run beside the loop; a step that never returns keeps one thread, not one a try."""
+    """The steps run outside the loop. A hanging step keeps one thread, not one per attempt."""
     with sasl_broker(lambda _: 0, mechanisms=("PLAIN",)) as broker:
         settings = broker.settings(
             **{
@@ -243,7 +235,7 @@ def test_heartbeats_go_out_while_kerberos_hangs(monkeypatch: pytest.MonkeyPatch)
 def test_name_server_that_hangs_keeps_one_thread_for_each_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Tries that were given up leave nothing behind; the answer serves the last one."""
+    """Abandoned attempts leave no thread behind; the answer serves the last attempt."""
     answered = threading.Event()
     look_up = socket.getaddrinfo
 

@@ -1,6 +1,6 @@
-"""A connection that is given up: an OffsetCommit on it waits for its answer, nothing else does.
+"""An abandoned connection: only an OffsetCommit on it still waits for its answer.
 
-The broker is a socket that answers what the test says, when it says so.
+The broker is a socket that answers when the test tells it to.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ COMMIT: Final = OffsetCommitRequest(
 
 
 class SlowBroker:
-    """Accepts connections, reads requests, and answers only when it is told to."""
+    """Accept connections, read requests, and answer only when told to."""
 
     def __init__(self, server: socket.socket, address: str) -> None:
         server.settimeout(WAIT_S)
@@ -50,7 +50,7 @@ class SlowBroker:
         self.connections: list[socket.socket] = []
 
     def accept(self) -> socket.socket:
-        """Take the next connection, and say which versions the broker speaks."""
+        """Accept the next connection, and answer ApiVersions."""
         connection, _ = self.server.accept()
         connection.settimeout(WAIT_S)
         self.connections.append(connection)
@@ -62,13 +62,13 @@ class SlowBroker:
         return connection
 
     def request_of(self, connection: socket.socket) -> tuple[int, int]:
-        """Read a request: its key and its correlation id."""
+        """Return the key and the correlation id of the next request."""
         (size,) = struct.unpack(">i", _read(connection, 4))
         key, _, correlation = struct.unpack(">hhi", _read(connection, size)[:8])
         return key, correlation
 
     def answer_commit(self, connection: socket.socket, correlation: int) -> None:
-        """Answer an OffsetCommit: not throttled, and no topics."""
+        """Answer an OffsetCommit without throttling and without topics."""
         self._answer(connection, struct.pack(">iii", correlation, 0, 0))
 
     def _answer(self, connection: socket.socket, body: bytes) -> None:
@@ -85,7 +85,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def is_reset(connection: socket.socket) -> bool:
-    """Wait for a reset; an orderly close, after which the kernel goes on sending, shows as none."""
+    """Return whether a reset arrives. An orderly close is not a reset."""
     watched = select.poll()
     watched.register(connection, select.POLLERR)
     return any(events & select.POLLERR for _, events in watched.poll(WAIT_S * 1_000))
@@ -93,7 +93,6 @@ def is_reset(connection: socket.socket) -> bool:
 
 @pytest.fixture
 def broker() -> Iterator[SlowBroker]:
-    """One that is stopped with the test."""
     with listening() as (server, address):
         slow = SlowBroker(server, address)
         yield slow
@@ -103,7 +102,6 @@ def broker() -> Iterator[SlowBroker]:
 
 @pytest.fixture
 def transport(broker: SlowBroker) -> Iterator[GroupTransport]:
-    """A transport to it."""
     with transport_to(f"{broker.node.host}:{broker.node.port}") as running:
         yield running
 
@@ -111,7 +109,7 @@ def transport(broker: SlowBroker) -> Iterator[GroupTransport]:
 def send(
     transport: GroupTransport, request: GroupRequest, node: Coordinator, timeout_ms: int
 ) -> queue.Queue[Any]:
-    """Send on the commit lane; the queue gets the outcome."""
+    """Send a request on the commit lane; the queue receives the outcome."""
     outcomes: queue.Queue[Any] = queue.Queue()
     transport.send(Lane.COMMIT, request, outcomes.put, node=node, timeout_ms=timeout_ms)
     return outcomes
@@ -120,7 +118,7 @@ def send(
 def test_commit_when_a_heartbeat_times_out_waits_for_its_answer_on_the_old_connection(
     transport: GroupTransport, broker: SlowBroker
 ) -> None:
-    """It failed, was sent again with newer offsets, and arrived last."""
+    """The commit failed, was sent again with newer offsets, and arrived last."""
     committed = send(transport, COMMIT, broker.node, LONG_MS)
     old = broker.accept()
     key, correlation = broker.request_of(old)
@@ -130,16 +128,16 @@ def test_commit_when_a_heartbeat_times_out_waits_for_its_answer_on_the_old_conne
     send(transport, HEARTBEAT, broker.node, LONG_MS)
     assert broker.request_of(broker.accept())[0] == HEARTBEAT_KEY
     assert committed.empty()
-    assert broker.request_of(old)[0] == HEARTBEAT_KEY  # the one that timed out
+    assert broker.request_of(old)[0] == HEARTBEAT_KEY  # the heartbeat that timed out
     broker.answer_commit(old, correlation)
     assert committed.get(timeout=WAIT_S) == OffsetCommitAnswer(codes=())
-    assert is_reset(old)  # nothing waits there any more
+    assert is_reset(old)  # no request waits there
 
 
 def test_commit_when_its_own_time_is_over_is_discarded_by_the_kernel(
     transport: GroupTransport, broker: SlowBroker
 ) -> None:
-    """A plain close would go on sending it for minutes."""
+    """After a plain close, the kernel would keep sending the commit for minutes."""
     committed = send(transport, COMMIT, broker.node, SHORT_MS)
     connection = broker.accept()
     assert broker.request_of(connection)[0] == COMMIT_KEY
@@ -151,7 +149,7 @@ def test_commit_when_its_own_time_is_over_is_discarded_by_the_kernel(
 def test_commit_on_a_given_up_connection_has_one_outcome_however_it_ends(
     end: str, transport: GroupTransport, broker: SlowBroker
 ) -> None:
-    """The other end hangs up, the transport closes, or no answer comes in time."""
+    """The broker hangs up, the transport closes, or the answer is late."""
     committed = send(transport, COMMIT, broker.node, 500 if end == "timed out" else LONG_MS)
     old = broker.accept()
     broker.request_of(old)

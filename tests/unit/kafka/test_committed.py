@@ -1,4 +1,4 @@
-"""`committed` has the answers and the errors of confluent_kafka."""
+"""`committed` returns the answers and the errors of confluent_kafka."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKED = [TopicPartition("t", one, 99) for one in (1, 0, 2, 1)]
 
 
 def read(coordinator: FakeCoordinator, asked: Any, timeout: Any = 5) -> list[TopicPartition]:  # noqa: ANN401
-    """Ask a consumer that has not joined yet."""
+    """Call `committed` of a consumer that has not joined yet."""
     driver: Any = SimpleNamespace(
         transport=coordinator, member=SimpleNamespace(coordinator=None, member_id="")
     )
@@ -28,7 +28,7 @@ def read(coordinator: FakeCoordinator, asked: Any, timeout: Any = 5) -> list[Top
 
 
 def test_partitions_come_back_as_they_were_asked_for() -> None:
-    """With note and epoch, in the same order, and -1001 for none."""
+    """The order, notes and epochs stay; -1001 means no committed offset."""
     committed = {("t", 0): CommittedOffset(5, 3, "note"), ("t", 1): CommittedOffset(0, -1, "")}
     found = read(FakeCoordinator(committed=committed), ASKED)
     assert [
@@ -42,7 +42,7 @@ def test_partitions_come_back_as_they_were_asked_for() -> None:
 
 
 def test_a_refused_partition_has_its_error() -> None:
-    """The others are answered."""
+    """The other partitions are answered."""
     refused = CommittedOffset(-1, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     one, other, *_ = read(FakeCoordinator(committed={("t", 1): refused}), ASKED)
     assert (one.offset, other.error) == (-1001, None)
@@ -51,7 +51,6 @@ def test_a_refused_partition_has_its_error() -> None:
 
 
 def test_nothing_is_asked_for_no_partition() -> None:
-    """An empty list is the answer."""
     coordinator = FakeCoordinator()
     assert (read(coordinator, []), coordinator.requests) == ([], [])
 
@@ -60,12 +59,11 @@ def test_nothing_is_asked_for_no_partition() -> None:
     ("asked", "timeout"), [(1, 5), (None, 5), ((ASKED[0],), 5), ([1], 5), (ASKED, "x")]
 )
 def test_what_is_no_list_of_partitions_is_a_type_error(asked: object, timeout: object) -> None:
-    """So is a time-out that is no number."""
     with pytest.raises(TypeError):
         read(FakeCoordinator(), asked, timeout)
 
 
 def test_a_coordinator_that_is_silent_ends_in_time() -> None:
-    """The error of confluent_kafka."""
+    """The error is that of confluent_kafka."""
     with pytest.raises(KafkaException, match="Failed to get committed offsets: Local: Timed out"):
         read(FakeCoordinator(is_silent=True), ASKED, 0.01)

@@ -1,4 +1,4 @@
-"""Commits that wait for an outcome hear one, whatever goes wrong beside them."""
+"""A waiting commit always gets one outcome, even after another failure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,10 +17,10 @@ HELD = ResourceSet({"t": [0]})
 
 
 class _Store:
-    """Offsets that are due, and what was committed.
+    """Due offsets, and a record of the committed ones.
 
     Attributes:
-        failure: raised instead of taking a note.
+        failure: raised by `mark_committed`.
     """
 
     def __init__(self) -> None:
@@ -28,11 +28,9 @@ class _Store:
         self.failure: Exception | None = None
 
     def due(self, _resources: ResourceSet) -> tuple[Offset, ...]:
-        """Always the same."""
         return OFFSETS
 
     def mark_committed(self, offsets: Iterable[Offset]) -> None:
-        """Take a note."""
         if self.failure is not None:
             raise self.failure
         self.noted.extend(offsets)
@@ -52,7 +50,7 @@ def _committing(driver: FakeDriver, store: object) -> Committing:
 
 
 def test_commit_when_its_outcome_cannot_be_noted_ends_all_the_same() -> None:
-    """Whoever waits for it would wait for ever; the error is that of the group's thread."""
+    """Otherwise its caller would wait forever. The error surfaces on the group's thread."""
     driver, store = FakeDriver(code=None), _Store()
     store.failure = LookupError("a bug")
     heard: list[LookupError] = []
@@ -69,7 +67,7 @@ def test_commit_when_its_outcome_cannot_be_noted_ends_all_the_same() -> None:
 
 
 def test_commit_when_nobody_waits_any_more_is_abandoned() -> None:
-    """It timed out for its caller; what the group still says about it is noted."""
+    """The commit timed out for its caller; the later answer of the group is still recorded."""
     driver, store = FakeDriver(code=None), _Store()
     _committing(driver, store).commit_last(HELD, 0.01)
     requested, abandoned = driver.posted
@@ -81,7 +79,6 @@ def test_commit_when_nobody_waits_any_more_is_abandoned() -> None:
 
 
 def test_commit_that_is_refused_raises_and_is_not_abandoned() -> None:
-    """The group has ended it."""
     driver, store = FakeDriver(code=KafkaError.ILLEGAL_GENERATION), _Store()
     with pytest.raises(KafkaException) as caught:
         _committing(driver, store).commit_now(OFFSETS)

@@ -6,7 +6,7 @@ from coopgroup.kafka.connection_keys import CONNECTION_SETTINGS, Verdict
 
 
 def test_every_setting_exists_in_librdkafka() -> None:
-    """The table holds no key that confluent-kafka would not know (or build without)."""
+    """confluent-kafka must know every key of the table, in every build."""
     unknown = []
     for key in sorted(CONNECTION_SETTINGS):
         try:
@@ -16,12 +16,12 @@ def test_every_setting_exists_in_librdkafka() -> None:
                 unknown.append(key)
         except (TypeError, ValueError):
             continue
-    # OpenSSL engines and the Windows stores are left out of some builds of librdkafka.
+    # Some builds of librdkafka lack OpenSSL engines and the Windows stores.
     assert unknown == []
 
 
 def test_every_setting_has_a_reason_when_it_is_not_honoured() -> None:
-    """The documentation can say why for every key."""
+    """The documentation can give a reason for every key."""
     without = [
         key
         for key, setting in CONNECTION_SETTINGS.items()

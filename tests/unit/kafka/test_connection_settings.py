@@ -1,4 +1,4 @@
-"""One configuration in librdkafka's keys gives both clients the same connections."""
+"""One configuration with librdkafka's keys gives both clients the same connections."""
 
 import socket
 from typing import Any
@@ -20,7 +20,6 @@ SCRAM = SERVER | {
 
 
 def test_settings_are_the_defaults_when_only_servers_are_given() -> None:
-    """Nothing but the address is needed."""
     assert read_connection_settings(SERVER) == ConnectionSettings(
         bootstrap_servers=(("localhost", 9092),),
         client_id="coopgroup",
@@ -38,7 +37,7 @@ def test_settings_are_the_defaults_when_only_servers_are_given() -> None:
 
 
 def test_settings_follow_when_everything_about_sockets_is_given() -> None:
-    """Every key of brokers and sockets reaches its place, as a number or as text."""
+    """Every key of brokers and sockets takes effect, as a number or as text."""
     assert read_connection_settings(
         {
             "bootstrap.servers": "PLAINTEXT://a:1, b ,[::1]:3",
@@ -77,7 +76,7 @@ def test_settings_follow_when_everything_about_sockets_is_given() -> None:
 
 
 def test_connection_arguments_are_known_to_kafka_python() -> None:
-    """kafka-python drops arguments that it does not know without a word; ours are all known."""
+    """kafka-python silently drops unknown arguments."""
     oauth = SCRAM | {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: ("t", 0)}
     for configuration in (SERVER, SCRAM, oauth):
         arguments = read_connection_settings(configuration).connection
@@ -95,7 +94,7 @@ def test_connection_arguments_are_known_to_kafka_python() -> None:
 def test_version_is_fixed_when_it_is_not_negotiated(
     changes: dict[str, Any], expected: tuple[int, ...] | None
 ) -> None:
-    """The fall-back counts only where no version may be asked for, as in librdkafka."""
+    """The fallback version counts only if negotiation is off, as in librdkafka."""
     assert read_connection_settings(SERVER | changes).api_version == expected
 
 
@@ -119,10 +118,10 @@ def test_version_is_fixed_when_it_is_not_negotiated(
 def test_setting_is_refused_when_it_cannot_be_honoured(
     key: str, value: object, expected: str | None
 ) -> None:
-    """The error is one line that names the key, the value and what would be right."""
+    """The error is one line with the key, the value and a correct alternative."""
     with pytest.raises(ConfigurationError) as caught:
         read_connection_settings(SERVER | {key: value})
-    # Only the values of keys that are known to be harmless are shown.
+    # Errors show a value only if its key is known to be harmless.
     value = "(not shown)" if key == "ssl.new.option" else value
     assert (caught.value.field, caught.value.value) == (key, value)
     assert caught.value.expected == (expected or CONNECTION_SETTINGS[key].reason)

@@ -1,4 +1,4 @@
-"""Records leave only while the lease holds and the group has nothing to say."""
+"""Records are handed out only while the lease is valid and no notice is pending."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAIT_S = 10.0
 
 @define
 class Stage:
-    """A consumer without a group, holding two partitions."""
+    """A consumer without a group that owns two partitions."""
 
     librdkafka: FakeLibrdkafka = field(factory=FakeLibrdkafka)
     driver: FakeDriver = field(factory=FakeDriver)
@@ -44,7 +44,6 @@ class Stage:
     delivery: Delivery = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Put the parts together and have the partitions granted."""
         driver: Any = self.driver
         fetching = Fetching(self.librdkafka, starts())
         self.committing = Committing(
@@ -77,7 +76,7 @@ class Stage:
 
 
 def places(messages: list[Message]) -> list[tuple[int | None, int | None]]:
-    """(partition, offset) of each."""
+    """Return (partition, offset) of each record."""
     return [(one.partition(), one.offset()) for one in messages]
 
 
@@ -93,7 +92,6 @@ def test_take_when_records_are_there_gives_as_many_as_asked_for() -> None:
 
 @pytest.mark.parametrize("timeout_s", [-1, None])
 def test_take_when_time_has_no_end_waits_until_full(timeout_s: float | None) -> None:
-    """As many fetches as it needs."""
     stage = Stage()
     fetches: list[int] = []
 
@@ -107,7 +105,7 @@ def test_take_when_time_has_no_end_waits_until_full(timeout_s: float | None) -> 
 
 
 def test_take_when_the_lease_is_over_gives_nothing() -> None:
-    """Not even what was fetched before; it does not fetch more either."""
+    """Records fetched earlier are also withheld, and no fetch begins."""
     stage = Stage()
     stage.librdkafka.feed([record(0, 1), record(0, 2)])
     stage.delivery.take(1, 0)
@@ -119,7 +117,7 @@ def test_take_when_the_lease_is_over_gives_nothing() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_take_when_the_lease_ends_while_fetching_gives_nothing(count: int) -> None:
-    """A process that is frozen there wakes with records in its hands."""
+    """A process that freezes during a fetch wakes up with records of partitions that it lost."""
     stage = Stage()
     stage.librdkafka.feed([record(0, 1), record(0, 2)])
     stage.librdkafka.on_fetch = lambda: setattr(stage.driver, "lease_until_s", now_s() - 1)
@@ -130,7 +128,7 @@ def test_take_when_the_lease_ends_while_fetching_gives_nothing(count: int) -> No
 
 
 def test_take_when_a_loss_comes_while_fetching_hears_it_first() -> None:
-    """What is lost is not handed out any more."""
+    """Records of lost partitions are not handed out."""
     stage = Stage()
     lost = LoseResources(resources=HELD, cause="fenced")
     stage.librdkafka.feed([record(0, 1), record(1, 1)])
@@ -141,7 +139,7 @@ def test_take_when_a_loss_comes_while_fetching_hears_it_first() -> None:
 
 
 def test_take_when_a_revocation_comes_while_fetching_gives_what_stays() -> None:
-    """And commits nothing of what it did not hand out."""
+    """Offsets of records that were not handed out are not committed."""
     stage = Stage()
     stage.librdkafka.feed([record(0, 1), record(1, 1)])
     once = [RevokeResources(resources=ONE)]
@@ -152,7 +150,7 @@ def test_take_when_a_revocation_comes_while_fetching_gives_what_stays() -> None:
 
 
 def test_take_when_the_clock_says_so_commits_what_was_handed_out() -> None:
-    """Once an interval; the outcome is heard by `on_commit` at the next poll."""
+    """One commit per interval; `on_commit` receives the outcome in the next poll."""
     stage = Stage()
     stage.librdkafka.feed([record(0, 1), record(0, 2)])
     stage.delivery.take(1, 0)
@@ -165,7 +163,7 @@ def test_take_when_the_clock_says_so_commits_what_was_handed_out() -> None:
 
 
 def test_take_while_waiting_does_not_count_as_stalled() -> None:
-    """`max.poll.interval.ms` is about the application, not about an empty topic."""
+    """`max.poll.interval.ms` limits the application, not an empty topic."""
     stage = Stage()
     seen: list[float] = []
     stage.librdkafka.on_fetch = lambda: seen.append(stage.driver.polled_at_s)
@@ -175,7 +173,7 @@ def test_take_while_waiting_does_not_count_as_stalled() -> None:
 
 
 def test_take_when_a_callback_raises_keeps_the_records() -> None:
-    """They come with the next poll."""
+    """The next poll returns them."""
     stage = Stage()
     stage.librdkafka.feed([record(0, 1), record(0, 2)])
     stage.delivery.take(1, 0)
@@ -188,7 +186,7 @@ def test_take_when_a_callback_raises_keeps_the_records() -> None:
 
 
 def test_commit_now_when_refused_raises_the_first_error() -> None:
-    """And when there is nothing to commit."""
+    """The call also raises if no offset is due."""
     stage = Stage()
     stage.driver.code = 25
     with pytest.raises(KafkaException, match=r"UNKNOWN_MEMBER_ID.*Commit failed: Broker"):
@@ -198,7 +196,7 @@ def test_commit_now_when_refused_raises_the_first_error() -> None:
 
 
 def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
-    """The driver answers with no codes when it stops."""
+    """The driver answers without codes when it stops."""
     stage = Stage()
     stage.driver.code = None
 
@@ -215,7 +213,7 @@ def test_commit_now_when_the_client_ends_does_not_wait_for_ever() -> None:
 
 
 def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
-    """As librdkafka."""
+    """The same as in librdkafka."""
     stage = Stage()
     stage.committing.commit_later(())
     stage.notices.serve()
@@ -223,7 +221,7 @@ def test_commit_later_when_there_is_nothing_tells_on_commit() -> None:
 
 
 def test_commit_later_when_refused_is_heard_and_written() -> None:
-    """By `on_commit` and by telemetry; errors of our own connections have librdkafka's names."""
+    """`on_commit` and telemetry receive the error, under librdkafka's name."""
     stage = Stage()
     stage.driver.code = -2
     stage.committing.commit_later((Offset("t", 0, 5),))
@@ -234,7 +232,7 @@ def test_commit_later_when_refused_is_heard_and_written() -> None:
 
 
 def test_take_when_the_application_works_has_it_measured() -> None:
-    """A record at a time or many at once: what was done since the last return, over that time."""
+    """For one record or many: the work since the last return, divided by that time."""
     for count in (1, 40):
         stage = Stage()
         for first in (0, 40, 80):
@@ -248,7 +246,7 @@ def test_take_when_the_application_works_has_it_measured() -> None:
 
 
 def test_take_when_nothing_comes_measures_nothing() -> None:
-    """Waiting is no work, wherever it is done."""
+    """Waiting is not work."""
     stage = Stage()
     for _ in range(5):
         assert stage.delivery.take(1, 0.05) == []
@@ -280,7 +278,7 @@ def test_stall_is_an_event_before_the_loss_as_in_confluent_kafka() -> None:
     assert stage.driver.polled_at_s > now_s() - 1
     assert stage.delivery.take(1, 0) == []
     assert lost == [2]
-    assert stage.delivery.take(5, 0) == []  # told once
+    assert stage.delivery.take(5, 0) == []  # reported once
 
 
 @pytest.mark.parametrize("cause", ["lease expired", "UNKNOWN_MEMBER_ID"])
@@ -298,7 +296,7 @@ def test_stall_is_void_when_the_group_is_left_before_the_next_poll() -> None:
 
 
 def test_take_when_an_offset_comes_late_begins_with_it() -> None:
-    """`poll` waits no longer than it was told, and fetches as soon as the offset is there."""
+    """`poll` keeps its time limit, and fetches as soon as the offset arrives."""
     stage = Stage()
     fetching = stage.delivery.fetching
     coordinator: Any = fetching.starts.lookup.transport

@@ -1,7 +1,7 @@
-"""A signal that strikes anywhere while records are handed out loses none and repeats none.
+"""A signal at any point of the hand-out neither loses nor repeats a record.
 
-Handlers of signals run between two steps of the interpreter: where a function is entered, and after
-a call of C code. A profiler sees just these places, so it can strike at each of them in turn.
+Signal handlers run between two steps of the interpreter: at the entry of a function and after a
+call of C code. A profiler is called at the same points, so a test can interrupt at each of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Handler = Callable[[CooperativeConsumer], None]
 
 
 def shell_of(stage: Stage) -> CooperativeConsumer:
-    """A consumer with the parts that hand records out, and none of the others."""
+    """Return a consumer with only the parts that hand out records."""
     consumer = CooperativeConsumer.__new__(CooperativeConsumer)
     parts: dict[str, Any] = {
         "_ready": stage.delivery.fetching.hand_out.ready,
@@ -46,7 +46,7 @@ def shell_of(stage: Stage) -> CooperativeConsumer:
 
 
 def strike(consumer: CooperativeConsumer, ask: Ask, place: int, handler: Handler) -> Any:  # noqa: ANN401
-    """Have the handler run at a place; what was handed out, None if there is no such place."""
+    """Run the handler at a point; return the records handed out, or None without such a point."""
     places = 0
 
     def profile(frame: FrameType, event: str, _: object) -> None:
@@ -71,24 +71,24 @@ def strike(consumer: CooperativeConsumer, ask: Ask, place: int, handler: Handler
 
 
 def interrupt(_: CooperativeConsumer) -> None:
-    """What Ctrl-C does."""
+    """Raise KeyboardInterrupt, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
 def polled(consumer: CooperativeConsumer) -> list[Any]:
-    """One record, by `poll`."""
+    """Return one record of `poll`."""
     message = consumer.poll(0)
     return [] if message is None else [message]
 
 
 def iterated(consumer: CooperativeConsumer) -> list[Any]:
-    """One record, by iteration that is not over."""
+    """Return one record of an unfinished iteration."""
     vars(consumer)["iterator"] = iterator = iter(consumer)
     return [next(iterator)]
 
 
 def rest(consumer: CooperativeConsumer) -> list[Any]:
-    """All that is still to be had."""
+    """Return all remaining records."""
     messages: list[Any] = []
     while found := polled(consumer):
         messages += found
@@ -107,7 +107,7 @@ ASKS: dict[str, Ask] = {
 @pytest.mark.parametrize("fetched_before", [0, 1], ids=["nothing-fetched", "fetched-ahead"])
 @pytest.mark.parametrize("name", ASKS)
 def test_records_when_a_signal_strikes_are_handed_out_once(name: str, fetched_before: int) -> None:
-    """Wherever it strikes, the next call goes on with the record that nobody got."""
+    """The next call continues with the first record that was not handed out."""
     for place in range(1, PLACES_MAX):
         stage = Stage(FakeLibrdkafka(log=[record(0, offset) for offset in range(RECORDS)]))
         consumer = shell_of(stage)
@@ -126,7 +126,7 @@ def test_records_when_a_signal_strikes_are_handed_out_once(name: str, fetched_be
 def test_positions_when_a_signal_strikes_count_what_was_handed_out(
     name: str, fetched_before: int
 ) -> None:
-    """A handler that closes the consumer, and then ends the process, commits no record too many."""
+    """A handler that closes the consumer and ends the process commits no record too many."""
     for place in range(1, PLACES_MAX):
         stage = Stage(FakeLibrdkafka(log=[record(0, offset) for offset in range(RECORDS)]))
         consumer = shell_of(stage)

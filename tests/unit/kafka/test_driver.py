@@ -1,4 +1,4 @@
-"""The group's thread over a transport that answers as a coordinator of one member would."""
+"""The group's thread over a transport that answers like a coordinator with one member."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.unit.kafka.one_member_group import (
 
 
 def test_driver_joins_leads_and_holds_a_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests in order; the lease is finite from the grant on and grows with heartbeats."""
+    """The order of requests; the lease is finite from the grant on and grows with heartbeats."""
     patient = {"session.timeout.ms": 6_000, "max.poll.interval.ms": 8_000}
     with running(monkeypatch, more=patient) as (driver, group):
         assert (driver.lease_until_s, driver.is_quiet, driver.leads) == (math.inf, True, False)
@@ -58,7 +58,7 @@ def test_driver_joins_leads_and_holds_a_lease(monkeypatch: pytest.MonkeyPatch) -
 def test_driver_tells_the_member_how_fast_the_application_works(
     driver_and_group: DriverAndGroup,
 ) -> None:
-    """As measured when the member takes its next step, so each join tells the newest."""
+    """The rate is read at each step of the member, so each join carries the newest."""
     driver, _ = driver_and_group
     driver.meter.rate_per_s = 7.5
     subscribe(driver)
@@ -71,7 +71,7 @@ def test_driver_tells_the_member_how_fast_the_application_works(
 def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(
     driver_and_group: DriverAndGroup,
 ) -> None:
-    """By itself, and tells the application what it lost."""
+    """The lease expires without an answer, and the application is told of its losses."""
     driver, group = driver_and_group
     subscribe(driver)
     group.silent = frozenset({HeartbeatRequest})
@@ -88,7 +88,7 @@ def test_driver_when_heartbeats_are_not_answered_lets_the_lease_end(
 def test_driver_when_the_application_does_not_poll_leaves_the_group(
     driver_and_group: DriverAndGroup,
 ) -> None:
-    """After `max.poll.interval.ms`, and is back when the loss was heard."""
+    """The member leaves after `max.poll.interval.ms` and rejoins once the loss was handled."""
     driver, group = driver_and_group
     subscribe(driver)
     driver.polled_at_s = now_s()
@@ -102,7 +102,7 @@ def test_driver_when_the_application_does_not_poll_leaves_the_group(
 def test_driver_when_refused_for_good_fails_the_application(
     driver_and_group: DriverAndGroup,
 ) -> None:
-    """With the broker's code; failures of the transport have codes of their own."""
+    """The error has the broker's code; failures of the transport have their own codes."""
     driver, group = driver_and_group
 
     def refuse(request: GroupRequest) -> Outcome:
@@ -119,7 +119,7 @@ def test_driver_when_refused_for_good_fails_the_application(
 
 
 def test_driver_when_it_leaves_drops_what_was_not_heard(driver_and_group: DriverAndGroup) -> None:
-    """A grant that nobody took is void."""
+    """A grant that the application has not taken is void."""
     driver, group = driver_and_group
     driver.post(SubscriptionChanged(topics=("orders",)))
     wait_until(lambda: driver.inbox.waiting)
@@ -132,7 +132,7 @@ def test_driver_when_it_leaves_drops_what_was_not_heard(driver_and_group: Driver
 def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
     driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The handler runs on the same thread, in the midst of it; it may close the consumer."""
+    """The handler interrupts `post` on the same thread, and may close the consumer."""
     driver, _ = driver_and_group
     subscribe(driver)
 
@@ -154,7 +154,7 @@ def test_post_when_a_signal_handler_posts_meanwhile_does_not_wait_for_itself(
 def test_driver_wakes_the_application_when_it_asked_for_it(
     driver_and_group: DriverAndGroup,
 ) -> None:
-    """Once for each time that it asked for, also while nothing else happens."""
+    """Once per request, and also without any other event."""
     driver, _ = driver_and_group
     asked_s = now_s()
     driver.remind(asked_s + 30)

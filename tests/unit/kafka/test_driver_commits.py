@@ -1,4 +1,4 @@
-"""Commits that the group's thread is asked for end once each, whatever comes between."""
+"""Each commit requested from the group's thread ends exactly once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.unit.kafka.one_member_group import (
 
 
 def test_commits_are_answered_once_each(driver_and_group: DriverAndGroup) -> None:
-    """By the coordinator; without membership at once."""
+    """The coordinator answers; without membership a commit ends immediately."""
     driver, _ = driver_and_group
     outside = commit(driver)
     wait_until(lambda: bool(outside))
@@ -39,7 +39,7 @@ def test_commits_are_answered_once_each(driver_and_group: DriverAndGroup) -> Non
 
 
 def test_commit_when_the_driver_stops_ends_too(driver_and_group: DriverAndGroup) -> None:
-    """Nobody waits for ever; stopping twice is no error."""
+    """No caller waits forever; a second stop is harmless."""
     driver, group = driver_and_group
     subscribe(driver)
     group.silent = frozenset({OffsetCommitRequest})
@@ -51,14 +51,14 @@ def test_commit_when_the_driver_stops_ends_too(driver_and_group: DriverAndGroup)
 
 
 def test_commit_when_it_timed_out_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its caller was told so; sent later it would overwrite what was committed since."""
+    """Its caller saw a timeout. A late retry would overwrite newer committed offsets."""
 
     def cut_off(request: GroupRequest) -> Outcome:
         if not isinstance(request, OffsetCommitRequest):
             return None
         return TransportFailure(kind=FailureKind.DISCONNECTED, message="cut off")
 
-    # No heartbeat in between: an answer to it would mean that the coordinator lives.
+    # No heartbeat in between: its answer would prove that the coordinator is alive.
     seldom = {
         "session.timeout.ms": 9_000,
         "max.poll.interval.ms": 9_000,
@@ -78,13 +78,13 @@ def test_commit_when_it_timed_out_is_not_sent_again(monkeypatch: pytest.MonkeyPa
 
 
 def test_commit_when_the_driver_was_stopped_ends_at_once(driver_and_group: DriverAndGroup) -> None:
-    """Nobody waits for ever, whichever comes first."""
+    """No caller waits forever, whichever call comes first."""
     driver, _ = driver_and_group
     subscribe(driver)
     ended: list[tuple[tuple[str, int, int], ...]] = []
     early = driver.new_commit(ended.append)
     driver.stop()
-    assert ended == [()]  # nobody said of what
+    assert ended == [()]  # ended without an offset
     driver.post(CommitRequested(commit_id=early, offsets=(Offset("orders", 0, 5),)))
     assert ended == [()]
     assert commit(driver) == [(("orders", 0, int(ErrorCode.UNKNOWN_MEMBER_ID)),)]
@@ -93,7 +93,7 @@ def test_commit_when_the_driver_was_stopped_ends_at_once(driver_and_group: Drive
 def test_commits_when_the_driver_stops_meanwhile_end_once_each(
     driver_and_group: DriverAndGroup,
 ) -> None:
-    """From several threads."""
+    """The commits come from several threads."""
     driver, _ = driver_and_group
     subscribe(driver)
     outcomes: list[list[tuple[tuple[str, int, int], ...]]] = []
@@ -122,7 +122,7 @@ COMMITS = 3_000
 def test_commits_that_time_out_together_cost_the_member_one_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One step for each copied the queue each time: the thread was late for its heartbeats."""
+    """One step per commit copied the queue each time, and delayed heartbeats."""
     seldom = {"session.timeout.ms": 9_000, "max.poll.interval.ms": 9_000}
     steps: list[object] = []
 
@@ -142,7 +142,7 @@ def test_commits_that_time_out_together_cost_the_member_one_step(
 
 
 def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> None:
-    """The thread asks after each event, so a look at all of them made each commit cost the most."""
+    """The thread checks after each event. Checking every commit made commits quadratic."""
     pending = PendingCommits(timeout_ms=0, warn=fail)
     ended: list[object] = []
     ids = [pending.register(ended.append) for _ in range(3)]
@@ -159,7 +159,7 @@ def test_pending_commits_when_asked_who_is_overdue_look_at_the_oldest_only() -> 
 def test_wait_for_commits_is_over_when_those_asked_for_before_have_ended(
     driver_and_group: DriverAndGroup,
 ) -> None:
-    """And after its time, where the coordinator is silent."""
+    """The wait also ends at its time limit if the coordinator is silent."""
     driver, group = driver_and_group
     subscribe(driver)
     group.silent = frozenset({OffsetCommitRequest})

@@ -1,4 +1,4 @@
-"""Bugs of ours and of others inside the group's thread: the application hears, the thread lives."""
+"""Bugs inside the group's thread: the application is told, and the thread keeps running."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What the step was about is lost, so the member is of no use; the thread lives on."""
+    """The input of the failed step is lost, so the member cannot continue; the thread can."""
     driver, _ = driver_and_group
     subscribe(driver)
     monkeypatch.setattr(driver_module, "step", fail)
@@ -63,7 +63,7 @@ def test_driver_when_a_step_fails_fails_the_member_until_it_subscribes_anew(
 def test_driver_when_a_first_step_fails_tells_the_application(
     driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A member that was never in the group has failed as well."""
+    """A member that never joined has failed as well."""
     driver, _ = driver_and_group
     monkeypatch.setattr(driver_module, "step", fail)
     driver.post(SubscriptionChanged(topics=("orders",)))
@@ -72,14 +72,14 @@ def test_driver_when_a_first_step_fails_tells_the_application(
     assert driver.inbox.take_call() is None
     driver.post(SubscriptionChanged(topics=("orders",)))
     time.sleep(0.05)
-    assert not driver.inbox.waiting  # it is told once
+    assert not driver.inbox.waiting  # reported once
     assert driver.member.state is MemberState.FAILED
 
 
 def test_driver_when_the_member_cannot_even_fail_tells_the_application(
     driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one thing that must not happen is silence."""
+    """A failure must never stay silent."""
     driver, _ = driver_and_group
     monkeypatch.setattr(driver_module, "step", fail)
     monkeypatch.setattr(driver_module, "fail", fail)
@@ -91,7 +91,7 @@ def test_driver_when_the_member_cannot_even_fail_tells_the_application(
 def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopped(
     driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing outside a step ends the thread either, nor does it spin."""
+    """An error outside a step neither ends the thread nor makes it spin."""
     driver, _ = driver_and_group
     subscribe(driver)
     tries: list[object] = []
@@ -113,11 +113,11 @@ def test_driver_when_a_deadline_cannot_be_told_fails_the_member_and_can_be_stopp
 def test_driver_when_the_log_fails_lives_on(
     driver_and_group: DriverAndGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An application's own log handler may raise, and again while that is logged."""
+    """An application's log handler may raise, and raise again while that error is logged."""
     driver, _ = driver_and_group
     monkeypatch.setattr(logging.getLogger("coopgroup"), "handle", fail)
     monkeypatch.setattr(TelemetrySink, "write", fail)
-    driver.post(LossHandled())  # refused, which is logged
+    driver.post(LossHandled())  # refused, and the refusal is logged
     subscribe(driver)
     assert driver.member.state is MemberState.STABLE
 
@@ -125,7 +125,7 @@ def test_driver_when_the_log_fails_lives_on(
 def test_driver_when_a_commits_caller_fails_goes_on(
     driver_and_group: DriverAndGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also where the commit is ended because nothing is heard of the coordinator."""
+    """The same holds if the commit ends because the coordinator is silent."""
     driver, group = driver_and_group
     subscribe(driver)
     for silent in (frozenset(), frozenset({OffsetCommitRequest, HeartbeatRequest})):
@@ -142,7 +142,7 @@ def test_driver_when_a_commits_caller_fails_goes_on(
 def test_driver_when_the_transport_fails_inside_only_warns(
     driver_and_group: DriverAndGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It restarts, and what was on its way fails as disconnected."""
+    """The transport restarts, and its pending requests fail as disconnected."""
     driver, group = driver_and_group
     subscribe(driver)
     assert group.report is not None
@@ -156,7 +156,7 @@ def test_driver_when_the_transport_fails_inside_only_warns(
 def test_driver_when_the_transport_takes_no_request_tries_again(
     driver_and_group: DriverAndGroup,
 ) -> None:
-    """A request that was never sent has an outcome, too, or the member would wait for ever."""
+    """An unsent request needs an outcome, too; otherwise the member waits forever."""
     driver, group = driver_and_group
     group.failure = RuntimeError("the transport is not running")
     driver.post(SubscriptionChanged(topics=("orders",)))

@@ -1,4 +1,4 @@
-"""Who the member is outlives its process: what the group's thread keeps, and comes back as."""
+"""The identity of a member outlives its process: the group's thread saves and restores it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.unit.kafka.one_member_group import (
 def test_driver_keeps_who_the_member_is(
     driver_with_slot: tuple[DriverAndGroup, IdentitySlot],
 ) -> None:
-    """After each completed round; what is kept stays when the consumer is closed."""
+    """The identity is saved after each completed round, and stays when the consumer closes."""
     (driver, _), slot = driver_with_slot
     subscribe(driver)
     slot.release()
@@ -60,7 +60,7 @@ def test_driver_keeps_who_the_member_is(
 def test_driver_comes_back_as_who_was_kept(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seen: SeenTopics | None
 ) -> None:
-    """Without a join; a leader goes on to look after its topics until another one leads."""
+    """It sends no join. A leader keeps watching its topics until another member leads."""
     slot = take_slot(str(tmp_path), "g", fail)
     slot.keep(KeptIdentity(member_id="m", generation=1, topics=("orders",)), seen)
     slot.release()
@@ -91,7 +91,7 @@ def test_driver_comes_back_as_who_was_kept(
 def test_driver_that_leaves_for_good_keeps_nobody(
     driver_with_slot: tuple[DriverAndGroup, IdentitySlot], *, for_good: bool
 ) -> None:
-    """And tells the group; otherwise its place is kept until its session ends."""
+    """The member sends a leave. Otherwise the group keeps its place until the session timeout."""
     (driver, group), slot = driver_with_slot
     subscribe(driver)
     driver.leave("closed", for_good=for_good)
@@ -108,7 +108,7 @@ def test_driver_when_the_identity_cannot_be_written_only_warns(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The member works; its next process joins as a new one."""
+    """The member works; its next process joins as a new member."""
     (driver, _), slot = driver_with_slot
 
     def full(*_: object) -> None:
@@ -126,7 +126,7 @@ def test_driver_when_the_identity_cannot_be_written_only_warns(
 def test_driver_that_comes_back_asks_for_the_round_that_its_policy_wanted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, in_ms: int | None
 ) -> None:
-    """Once, and keeps that it is to until it has: nobody else in the group knows of it."""
+    """The round is requested once, and stays on file until then: no other member knows of it."""
     slot = take_slot(str(tmp_path), "g", fail)
     slot.keep(KeptIdentity(member_id="m", generation=1, topics=("orders",)), SEEN, in_ms)
     slot.release()
@@ -166,7 +166,7 @@ def test_driver_that_comes_back_asks_for_the_round_that_its_policy_wanted(
 def test_leader_that_came_back_where_an_application_looks_has_shared_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it sees now is not what its group shares: whoever looks asks for a round."""
+    """Its catalogue may differ from the shared one; the watcher requests the round."""
     looked = list[object]()
 
     def keep(request: GroupRequest) -> Outcome:
@@ -196,7 +196,7 @@ def test_leader_that_came_back_where_an_application_looks_has_shared_nothing(
 def test_leader_that_came_back_looks_over_what_was_noted_for_it(
     monkeypatch: pytest.MonkeyPatch, shared: int | None
 ) -> None:
-    """When it has its assignment, for the note stands behind that."""
+    """The leader checks once it has its assignment: the note is appended to the assignment."""
     looked = list[object]()
     content = encode_assignment(Assignment(assigned=ORDERS, revoked=None))
     note = AssignmentNote(topics=names_digest(("orders",)), shared=shared)

@@ -1,4 +1,4 @@
-"""What a consumer that nobody closed leaves behind: nothing."""
+"""A consumer that was dropped without `close` leaves no thread, slot or membership behind."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.kafka.fakes import FakeDriver
 
 
 class Owner:
-    """The consumer that it is all about; part of a cycle, as the real one."""
+    """The dropped consumer; part of a reference cycle, as the real one."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -30,27 +30,26 @@ class Owner:
 
 @define
 class LeftDriver(FakeDriver):
-    """One that can be stopped.
+    """A driver that can be stopped.
 
     Attributes:
-        parts: where that is noted.
+        parts: records the stop.
     """
 
     parts: Any = None
 
     def stop(self) -> None:
-        """As the real one."""
         self.parts.told.append("driver")
 
 
 @define
 class Parts:
-    """Everything else that is left of a consumer; notes in which order it ends.
+    """The other parts of a consumer; they record the order in which they end.
 
     Attributes:
-        driver: of the group.
-        told: what was closed, in order.
-        duties: what the watcher's thread has to do at its end.
+        driver: driver of the group.
+        told: closed parts, in order.
+        duties: duties of the watcher's thread at its end.
     """
 
     driver: LeftDriver = field(init=False)
@@ -58,32 +57,28 @@ class Parts:
     duties: list[Callable[[], None]] = field(factory=list)
 
     def finish(self, duty: Callable[[], None]) -> None:
-        """As the watcher."""
         self.duties.append(duty)
 
     def __attrs_post_init__(self) -> None:
-        """The driver is in the group."""
+        """Put the driver into the group."""
         self.driver = LeftDriver(parts=self)
         self.driver.member.state = MemberState.STABLE
 
     def release(self) -> None:
-        """As the slot."""
         self.told.append("slot")
 
     def close(self) -> None:
-        """As the sink."""
         self.told.append("sink")
 
 
 def owned(parts: Parts) -> tuple[Owner, WhenDropped]:
-    """A consumer with these parts."""
     owner = Owner()
     anything: Any = parts
     return owner, end_when_dropped(owner, anything.driver, anything, anything, anything)
 
 
 def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
-    """In the collector's thread it only leaves; what waits is the watcher's last duty."""
+    """The collector's thread only leaves the group; the watcher's last duty does the waiting."""
     parts = Parts()
     owner, _ = owned(parts)
     del owner
@@ -94,7 +89,7 @@ def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
     ending = threading.Thread(target=duty)
     ending.start()
     ending.join(0.1)
-    assert parts.told == []  # the group is still being left
+    assert parts.told == []  # the leave is still pending
     parts.driver.member.state = MemberState.UNSUBSCRIBED
     ending.join(5)
     assert parts.told == ["driver", "slot", "sink"]
@@ -103,7 +98,7 @@ def test_consumer_when_dropped_leaves_its_group_and_ends_everything() -> None:
 def test_consumer_when_dropped_and_the_group_does_not_let_go_ends_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broker that is gone does not keep threads for ever."""
+    """A dead broker does not keep threads forever."""
     monkeypatch.setattr("coopgroup.kafka.dropping._LEAVE_TIMEOUT_S", 0.01)
     parts = Parts()
     owner, _ = owned(parts)
@@ -114,7 +109,7 @@ def test_consumer_when_dropped_and_the_group_does_not_let_go_ends_all_the_same(
 
 
 def test_consumer_when_closed_is_done() -> None:
-    """Whoever closes it detaches it."""
+    """`close` detaches the finalizer."""
     parts = Parts()
     owner, when_dropped = owned(parts)
     when_dropped.detach()
@@ -126,7 +121,7 @@ def test_consumer_when_closed_is_done() -> None:
 def test_consumer_when_dropped_in_a_forked_child_says_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The membership is that of the parent."""
+    """The membership belongs to the parent."""
     parts = Parts()
     owner, _ = owned(parts)
     monkeypatch.setattr("os.getpid", lambda: -1)
@@ -139,7 +134,7 @@ NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "dropped", "log_level"
 
 
 class Application:
-    """An object that owns a consumer, with methods of its own as callbacks."""
+    """An object that owns a consumer and passes its own methods as callbacks."""
 
     def __init__(self, chosen: str, folder: Path) -> None:
         given = {
@@ -171,13 +166,12 @@ class Application:
         self.consumer.subscribe(["t"], **more)
 
     def hear(self, *_: object) -> None:
-        """Any callback."""
+        pass
 
     def log(self, *_: object, **__: object) -> None:
-        """As a logger."""
+        pass
 
     def token(self, _: str) -> tuple[str, float]:
-        """As a token service."""
         return "token", time.time() + 3_600
 
 
@@ -202,10 +196,10 @@ def own_threads() -> set[str]:
 def test_consumer_whose_callbacks_are_methods_of_its_owner_is_collected(
     tmp_path: Path, chosen: str
 ) -> None:
-    """The threads of the group would keep its partitions for as long as the process lives."""
+    """Otherwise the group's threads would keep its partitions for the life of the process."""
     owner = Application(chosen, tmp_path)
     owner.consumer.poll(0.3)
-    # What waits for a poll that never comes must not keep it either.
+    # Notices that wait for a poll must not keep the consumer alive either.
     owner.consumer.commit(offsets=[TopicPartition("t", 0, 5)])
     owner.consumer.finish_revoke([TopicPartition("t", 0)])
     dropped = weakref.ref(owner)
