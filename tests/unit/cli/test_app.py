@@ -1,4 +1,4 @@
-"""The frame of the program: what it lists, what it loads, how errors leave it."""
+"""Commands of the program: help, version, imports, and the status of each error."""
 
 import subprocess
 import sys
@@ -15,7 +15,6 @@ from tests.support.programs import output_of
 
 @pytest.mark.parametrize("name", sorted(app.COMMANDS))
 def test_command_summary_when_loaded_is_the_listed_one(name: str) -> None:
-    """The list of commands says of each what its own help says."""
     command = app.app.get_command(click.Context(app.app), name)
     assert command is not None
     assert (command.name, command.get_short_help_str(limit=200)) == (name, app.COMMANDS[name])
@@ -23,19 +22,16 @@ def test_command_summary_when_loaded_is_the_listed_one(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(app.COMMANDS))
 def test_run_when_asked_for_help_shows_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every command has help of its own."""
     assert app.run([name, "--help"]) == 0
     assert capsys.readouterr().out.startswith(f"Usage: coopgroup {name} ")
 
 
 def test_run_when_asked_for_version_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """The version is that of the package."""
     assert app.run(["--version"]) == 0
     assert capsys.readouterr().out == f"coopgroup, version {__version__}\n"
 
 
 def test_run_when_given_nothing_shows_help(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a command the program says what it can do, and that nothing was done."""
     assert app.run([]) == 2
     assert capsys.readouterr().out.startswith("Usage: coopgroup [OPTIONS] COMMAND [ARGS]...\n")
 
@@ -52,7 +48,6 @@ def test_run_when_misused_complains_on_one_line(
     complaint: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A wrong command line costs one line on standard error and status 2."""
     assert app.run(arguments) == 2
     assert capsys.readouterr() == ("", complaint)
 
@@ -76,7 +71,7 @@ def test_run_when_command_fails_reports_status_and_one_line(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Refused configuration is the user's to mend (2), everything else is not (1)."""
+    """The user can correct a configuration error (status 2). Other errors end with status 1."""
 
     def fail() -> None:
         raise error
@@ -90,7 +85,7 @@ def test_run_when_command_fails_reports_status_and_one_line(
 
 
 def test_help_when_run_imports_no_client() -> None:
-    """Listing the commands imports neither a Kafka client nor NumPy, so it is quick."""
+    """A Kafka client or NumPy would make the list of commands slow."""
     program = (
         "import sys\n"
         "from coopgroup.cli.app import run\n"

@@ -1,4 +1,4 @@
-"""Policies and assignors as the command line names them."""
+"""Names and options of policies and assignors on the command line."""
 
 import pytest
 
@@ -8,18 +8,16 @@ from coopgroup.simulator.scenario import Choice
 
 
 def named(name: str) -> Choice:
-    """What a scenario gives to a name alone."""
     return Choice(name=name, options={"from": "scenario"})
 
 
 def test_a_name_alone_has_the_options_of_the_scenario() -> None:
-    """Or none where nobody gives it any."""
     assert parse_choice("--policy", "deferred", named) == named("deferred")
     assert parse_choice("--assignor", "sticky") == Choice(name="sticky")
 
 
 def test_options_are_numbers_constants_and_strings() -> None:
-    """As JSON writes them; what it does not know is a string."""
+    """Values are read as JSON; any other text is a string."""
     choice = parse_choice("--policy", "own:a=1,b=-2.5,c=true,d=null,e=topic,f=,g=[1],h=x=y", named)
     assert choice == Choice(
         name="own",
@@ -37,7 +35,6 @@ def test_options_are_numbers_constants_and_strings() -> None:
 
 
 def test_options_in_a_list_belong_to_the_policy_before_them() -> None:
-    """Policies keep the text by which they were asked for."""
     assert parse_choices("--policies", "eager,own:a=1,b=2,simple,own:a=3", named) == {
         "eager": named("eager"),
         "own:a=1,b=2": Choice(name="own", options={"a": 1, "b": 2}),
@@ -63,7 +60,6 @@ def test_options_in_a_list_belong_to_the_policy_before_them() -> None:
     ],
 )
 def test_what_is_no_choice_is_refused(text: str, message: str) -> None:
-    """With the option of the command line and what it should be."""
     with pytest.raises(ConfigurationError) as caught:
         parse_choices("--policies", text, named)
     assert str(caught.value) == message

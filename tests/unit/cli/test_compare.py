@@ -24,7 +24,6 @@ LONG_S = 90.0
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """A scenario file."""
     path = tmp_path / "small.toml"
     path.write_text(CRASH)
     return str(path)
@@ -32,14 +31,13 @@ def file(tmp_path: Path) -> str:
 
 @pytest.fixture
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Play here: new processes take longer to begin than all of these runs."""
+    """Play in this process: starting new processes takes longer than all of these runs."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
 
 
 def test_compare_prints_a_column_for_each_policy(
     file: str, one_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Medians, and ranges where seeds differ; nothing else where nobody watches."""
     assert run(["compare", file, "--policies", "simple,deferred", "--seeds", "2"]) == 0
     output = capsys.readouterr()
     assert output.err == ""
@@ -57,7 +55,6 @@ def test_compare_prints_a_column_for_each_policy(
 def test_compare_of_one_seed_shows_no_ranges(
     file: str, one_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """There is nothing to range over."""
     assert run(["compare", file, "--policies", "simple", "--seeds", "1"]) == 0
     output = capsys.readouterr().out
     assert output.splitlines()[0] == "small: sticky, seed 1"
@@ -67,7 +64,6 @@ def test_compare_of_one_seed_shows_no_ranges(
 def test_compare_with_json_prints_an_object_for_each_policy(
     file: str, one_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On a line each, by the text by which it was asked for."""
     policies = "simple,deferred:scheduled_rebalance_timeout_ms=0,initial_delay_ms=0,deferred"
     arguments = ["--policies", policies, "--seeds", "3", "--json"]
     assert run(["compare", file, *arguments]) == 0
@@ -89,7 +85,6 @@ def test_compare_with_json_prints_an_object_for_each_policy(
 def test_compare_prints_the_same_however_many_processes_play(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the order of the policies."""
     outputs = []
     for processes in (1, 2):
         monkeypatch.setattr(os, "cpu_count", lambda count=processes: count)
@@ -101,14 +96,14 @@ def test_compare_prints_the_same_however_many_processes_play(
 
 
 def end_process(job: Job) -> Run:
-    """What happens to a process that takes too much memory."""
+    """End like a process that the kernel kills because it takes too much memory."""
     os._exit(9)
 
 
 def test_compare_when_a_process_is_killed_says_so(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With status 2: status 1 says that an invariant was broken."""
+    """The status is 2, because status 1 reports a broken invariant."""
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     monkeypatch.setattr(comparison, "play", end_process)
     assert run(["compare", file, "--policies", "simple", "--seeds", "2"]) == 2
@@ -142,7 +137,6 @@ def test_compare_when_asked_for_what_cannot_be_says_so_before_it_plays(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One line and status 2."""
 
     def never(*_: object, **__: object) -> None:
         raise AssertionError("nothing should be played")
@@ -155,7 +149,7 @@ def test_compare_when_asked_for_what_cannot_be_says_so_before_it_plays(
 
 
 def test_processes_that_play_leave_ctrl_c_to_the_command() -> None:
-    """A terminal sends it to all of them, and each would write a traceback; the command ends."""
+    """The terminal sends SIGINT to all processes, and each would print a traceback."""
     play: Any = signal.getsignal
     jobs: Any = [signal.SIGINT] * 2
     before = signal.getsignal(signal.SIGINT)
@@ -166,7 +160,6 @@ def test_processes_that_play_leave_ctrl_c_to_the_command() -> None:
 
 
 def test_compare_when_interrupted_waits_for_no_run() -> None:
-    """Those under way are ended, however long they would take."""
     play: Any = time.sleep
     jobs: Any = [LONG_S] * 3
 
@@ -185,7 +178,6 @@ def test_compare_when_interrupted_waits_for_no_run() -> None:
 def test_compare_with_html_writes_a_page(
     file: str, one_process: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the first run of each policy to look at."""
     page = tmp_path / "page.html"
     arguments = ["--policies", "simple,deferred", "--seeds", "2", "--html", str(page)]
     assert run(["compare", file, *arguments]) == 0
@@ -199,7 +191,6 @@ def test_compare_when_an_invariant_is_broken_says_how_to_see_it_again(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Status 1, and a command for each run that broke one."""
 
     def run_broken(play: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterable[Run]:
         found = Violation(checker="single owner", at_ms=77, message="t-1 is with both")

@@ -22,7 +22,7 @@ TROUBLE = Message(error=KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not\n
 
 @define
 class FakeConsumer:
-    """Hands out what it was given, then raises."""
+    """Return the given messages, then raise the given error."""
 
     configuration: Mapping[str, Any]
     messages: list[Message | None]
@@ -32,20 +32,16 @@ class FakeConsumer:
     topics: list[str] = field(factory=list)
 
     def __enter__(self) -> Self:
-        """As the real one."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """As the real one."""
         self.closed = True
 
     def subscribe(self, topics: list[str], on_assign: Callable[..., None], **_: object) -> None:
-        """Remember what was asked for."""
         self.topics = topics
         self.on_assign = on_assign
 
     def poll(self, _timeout_s: float) -> Message | None:
-        """Assign at the first time, then give the messages."""
         if self.on_assign is not None:
             self.on_assign(self, [TopicPartition("orders", 1), TopicPartition("bills", 0)])
             self.on_assign = None
@@ -54,7 +50,6 @@ class FakeConsumer:
         return self.messages.pop(0)
 
     def memberid(self) -> str:
-        """As the real one."""
         return "m-1"
 
 
@@ -64,7 +59,7 @@ def invoke(
     messages: list[Message | None],
     end: BaseException | None = None,
 ) -> tuple[int, str, str, FakeConsumer]:
-    """Status, output, errors, and the consumer of one run."""
+    """Return the status, the output, the errors and the consumer of one run."""
     made: list[FakeConsumer] = []
 
     def make(configuration: Mapping[str, Any], **_: object) -> FakeConsumer:
@@ -82,7 +77,6 @@ def invoke(
 def test_consume_when_text_is_asked_prints_place_key_and_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One line a record; rebalances and errors go to standard error."""
     status, output, errors, consumer = invoke(
         monkeypatch, "--max-records", "3", messages=[None, FIRST, TROUBLE, SECOND, TOMBSTONE]
     )
@@ -92,7 +86,6 @@ def test_consume_when_text_is_asked_prints_place_key_and_value(
 
 
 def test_consume_when_json_is_asked_prints_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bytes that are no text are base64, under another key."""
     _, output, _, _ = invoke(monkeypatch, "--json", "--max-records", "2", messages=[FIRST, SECOND])
     assert output == (
         '{"topic": "orders", "partition": 1, "offset": 7, "timestamp_ms": 1234, '
@@ -103,7 +96,6 @@ def test_consume_when_json_is_asked_prints_objects(monkeypatch: pytest.MonkeyPat
 
 
 def test_consume_when_the_group_refuses_prints_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A refusal ends the command with status 1, the consumer closed."""
     end = KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "group\ng: no"))
     status, _, errors, consumer = invoke(monkeypatch, messages=[], end=end)
     assert (status, consumer.closed) == (1, True)
@@ -120,7 +112,6 @@ def test_consume_when_the_group_refuses_prints_one_line(monkeypatch: pytest.Monk
 def test_consume_when_given_settings_passes_them_on(
     monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], reset: str, client_id: str
 ) -> None:
-    """`--config` wins over what the command itself sets."""
     _, _, _, consumer = invoke(monkeypatch, "--max-records", "1", *options, messages=[FIRST])
     configuration = dict(consumer.configuration)
     del configuration["error_cb"]
@@ -136,7 +127,7 @@ def test_consume_when_given_settings_passes_them_on(
 def test_consume_when_errors_repeat_tells_of_each_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Librdkafka reports a broker that is away with every attempt."""
+    """Librdkafka repeats the error with every attempt to connect to a missing broker."""
     _, _, _, consumer = invoke(monkeypatch, "--max-records", "1", messages=[FIRST])
     for code in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT):  # noqa: SLF001
         consumer.configuration["error_cb"](KafkaError(code, f"code {code}"))
@@ -166,7 +157,6 @@ def test_consume_when_errors_repeat_tells_of_each_once(
 def test_consume_when_asked_wrongly_exits_with_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
-    """One line says what is wrong."""
     assert run(["consume", *arguments]) == 2
     assert capsys.readouterr() == ("", f"coopgroup: {complaint}\n")
 
@@ -196,7 +186,7 @@ def test_consume_when_given_a_wrong_topic_exits_with_2_before_it_connects(
     topic: str,
     complaint: str,
 ) -> None:
-    """A mistake of the command line: one line, and no broker hears of it."""
+    """A wrong topic is a mistake on the command line, so no broker must receive it."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
     made: list[object] = []
     monkeypatch.setattr(consume, "CooperativeConsumer", lambda *args, **_: made.append(args))
@@ -207,7 +197,7 @@ def test_consume_when_given_a_wrong_topic_exits_with_2_before_it_connects(
 def test_consume_when_interrupted_closes_and_exits_with_130(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ctrl-C is noticed between two polls; the second one is the system's own."""
+    """The command checks for Ctrl-C between two polls; a second Ctrl-C uses the default handler."""
     before = signal.getsignal(signal.SIGINT)
     meant: list[Any] = []
 
@@ -233,7 +223,7 @@ def test_consume_when_interrupted_closes_and_exits_with_130(
 def test_consume_when_it_ends_leaves_the_signals_as_they_were(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Whoever calls it in a process of theirs can be interrupted as before."""
+    """A program that calls the command must stay interruptible afterwards."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     consumer = FakeConsumer({}, [FIRST], AssertionError("polled on"))
     monkeypatch.setattr(consume, "CooperativeConsumer", lambda *_, **__: consumer)

@@ -29,7 +29,7 @@ FACTS = evolve(
 
 
 def run(monkeypatch: pytest.MonkeyPatch, ours: Facts, *options: str) -> tuple[int, str, str]:
-    """Status, output and errors of the command, for given facts."""
+    """Return the status, the output and the errors of the command for the given facts."""
     found = {"coopgroup-simple": ours, "eager": evolve(FACTS, lost=7, double_owner_transitions=1)}
     monkeypatch.setattr(demo, "demonstrate", lambda _broker, _console: found)
     answer = CliRunner().invoke(demo.command, options, standalone_mode=False)
@@ -53,14 +53,13 @@ def test_demo_when_json_prints_a_line_for_each_kind(monkeypatch: pytest.MonkeyPa
 def test_demo_when_our_group_breaks_a_promise_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, broken: Facts
 ) -> None:
-    """A violated invariant is an error; what the eager group does is not ours to answer for."""
+    """The eager group may break an invariant: it is only the comparison."""
     status, _, errors = run(monkeypatch, broken, "--json")
     assert status == 1
     assert errors == "coopgroup: a record was lost or a partition had two owners\n"
 
 
 def test_demo_when_not_json_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One column for each policy."""
     status, output, _ = run(monkeypatch, FACTS)
     rows = [line.split("│")[1:-1] for line in output.splitlines() if line.startswith("│")]
     cells: list[Sequence[str]] = [[cell.strip() for cell in row] for row in rows]
@@ -80,7 +79,7 @@ def test_demo_when_not_json_prints_a_table(monkeypatch: pytest.MonkeyPatch) -> N
 def test_demo_when_shown_on_a_narrow_terminal_breaks_no_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Four columns fit into 80 characters, which is what a pipe gets, too."""
+    """A pipe has 80 characters, and four columns must fit."""
     facts = evolve(FACTS, consumed=123_456, duplicated=1_234, unavailable_partition_s=123.4)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(
@@ -95,21 +94,18 @@ def test_demo_when_shown_on_a_narrow_terminal_breaks_no_row(
 
 
 def test_demo_when_the_broker_is_unknown_refuses_it() -> None:
-    """Before anything starts."""
     answer = CliRunner().invoke(demo.command, ["--broker", "rabbit"], standalone_mode=False)
     assert isinstance(answer.exception, ConfigurationError)
     assert str(answer.exception) == "broker: got 'rabbit', expected auto, kafka, mock or HOST:PORT"
 
 
 def test_skewed_backlog_when_made_falls_from_the_first_partition() -> None:
-    """A few partitions have most of it."""
     backlog = demo.skewed_backlog()
     assert list(backlog) == sorted(backlog, reverse=True)
     assert (len(backlog), backlog[0], backlog[-1]) == (24, 6_000, 250)
 
 
 def test_terminated_as_interrupt_when_terminated_raises_and_restores() -> None:
-    """SIGTERM takes the way of Ctrl-C, and only while the demonstration runs."""
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(KeyboardInterrupt), demo.terminated_as_interrupt():
         signal.raise_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What the demonstration shows."""
+"""Display of the demonstration."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from coopgroup.testing.trial.watch import WatchedLog
 
 @pytest.fixture
 def trial() -> Iterator[Trial]:
-    """A trial that never talks to a broker."""
+    """A trial without a broker."""
     with Trial(client_config={}, topics=["orders"], partitions_per_topic=4) as idle:
         yield idle
 
 
 def shown(trial: Trial, *, is_terminal: bool) -> str:
-    """What a display of a group with one event writes."""
     output = StringIO()
     console = Console(file=output, force_terminal=is_terminal, width=100, color_system=None)
     group = trial.group("eager")
@@ -34,14 +33,13 @@ def shown(trial: Trial, *, is_terminal: bool) -> str:
         events.write("assigned", partitions=[0, 1, 2])
         display.refresh(at_once=True)
         events.write("revoked", partitions=[2])
-        display.refresh()  # too soon after the last one
+        display.refresh()  # too soon after the previous refresh
         display.refresh(at_once=True)
     events.close()
     return output.getvalue()
 
 
 def test_display_when_there_is_no_terminal_prints_plain_lines(trial: Trial) -> None:
-    """Lines that a log file can take, in order, each once."""
     lines = shown(trial, is_terminal=False).splitlines()
     assert [line.partition(" s  ")[2] for line in lines] == [
         "--- a member [joins]",
@@ -51,7 +49,6 @@ def test_display_when_there_is_no_terminal_prints_plain_lines(trial: Trial) -> N
 
 
 def test_display_when_on_a_terminal_draws_a_table(trial: Trial) -> None:
-    """The table's headings, the phase and the last events."""
     drawn = shown(trial, is_terminal=True)
     assert [word in drawn for word in ("partitions", "lag", "a member [joins]", "m1 gives up")] == [
         True
@@ -65,7 +62,6 @@ def test_display_when_on_a_terminal_draws_a_table(trial: Trial) -> None:
 def test_ranges_when_numbers_follow_each_other_writes_them_short(
     numbers: list[int], expected: str
 ) -> None:
-    """Runs as first-last."""
     assert ranges(numbers) == expected
 
 
@@ -81,7 +77,6 @@ def test_ranges_when_numbers_follow_each_other_writes_them_short(
 def test_describe_when_an_event_matters_says_it_in_half_a_sentence(
     event: Event, expected: str | None
 ) -> None:
-    """What nobody needs to know is not said."""
     assert describe("m1", event) == expected
 
 
@@ -105,7 +100,7 @@ def test_state_of_when_alive_or_dead_says_what_it_does(
 
 
 def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> None:
-    """Lag needs the end of each partition: the offset after the last acknowledged record."""
+    """The lag needs the log end offset: the offset after the last acknowledged record."""
     log = RowLog(trial.producer_path)
     log.append(1, 1, 7, 2)
     log.close()
@@ -115,7 +110,6 @@ def test_display_when_records_are_acknowledged_knows_the_ends(trial: Trial) -> N
 
 
 def test_in_brief_when_members_own_nothing_says_what_they_do() -> None:
-    """One line has room for a group."""
     rows = [
         MemberRow(member="m1", state="consuming", owned=[0, 3, 4], lag=1, handed_out=2),
         MemberRow(member="m2", state="killed", owned=[], lag=0, handed_out=2),
@@ -127,7 +121,6 @@ def test_in_brief_when_members_own_nothing_says_what_they_do() -> None:
 def test_display_when_there_is_no_room_shows_groups_as_lines(
     trial: Trial, height: int, tables: int
 ) -> None:
-    """Tables as long as they fit; every group is on the screen."""
     output = StringIO()
     console = Console(file=output, force_terminal=True, width=100, height=height, color_system=None)
     groups = [trial.group(kind) for kind in ("eager", "cooperative-sticky", "kip848")]

@@ -1,4 +1,4 @@
-"""`coopgroup group migrate --check`: each thing that can be seen of a group, and what it means."""
+"""`coopgroup group migrate --check`: each state of a group, and the advice for it."""
 
 import pytest
 
@@ -14,7 +14,6 @@ NOWHERE = ("--bootstrap-server", "127.0.0.1:1", "--timeout-ms", "300")
 def member(
     name: str, user_data: bytes | None = None, *, version: int = 3, metadata: bytes | None = None
 ) -> DescribedMember:
-    """A member that subscribes to T."""
     subscription = Subscription(topics=("T",), user_data=user_data)
     return DescribedMember(
         member_id=name,
@@ -30,7 +29,6 @@ def judged(
     state: str = "Stable",
     protocol_type: str = "consumer",
 ) -> Judgement:
-    """What is said of a group of these members."""
     group = DescribedGroup(
         error_code=0,
         state=state,
@@ -42,7 +40,6 @@ def judged(
 
 
 def test_group_of_others_is_to_be_restarted_one_after_the_other() -> None:
-    """The list of protocols to start with is spelled out."""
     said = judged("cooperative-sticky", member("a"), member("b", version=1))
     assert said == Judgement(
         facts=(
@@ -61,7 +58,7 @@ def test_group_of_others_is_to_be_restarted_one_after_the_other() -> None:
 
 
 def test_last_other_client_of_an_eager_group_is_named() -> None:
-    """Until it is gone every round stops all: that is worth saying."""
+    """Until the last other client is gone, every rebalance stops all members."""
     said = judged("range", member("a", OURS), member("z"))
     assert said.facts[1:] == (
         "coopgroup: 1 member (subscriptions: v3 1)",
@@ -74,27 +71,24 @@ def test_last_other_client_of_an_eager_group_is_named() -> None:
 
 
 def test_group_that_has_arrived_has_nothing_to_do() -> None:
-    """The other protocols are only the way back."""
     said = judged("coopgroup", member("a"), member("b"))
     assert said.advice.startswith("done: all are coopgroup")
     assert not said.is_blocked
 
 
 def test_group_of_ours_that_speaks_another_protocol_is_on_its_way_back() -> None:
-    """Most of them want it more."""
     said = judged("range", member("a", OURS), member("b", OURS))
     assert said.advice.startswith("next: all are coopgroup, and most want range more")
     assert "coopgroup.protocols=coopgroup,range," in said.advice
 
 
 def test_members_of_version_1_are_to_be_renewed() -> None:
-    """They cannot be told to wait."""
+    """Members of version 1 do not know the time-out."""
     said = judged("coopgroup", member("a"), member("b", version=1))
     assert said.advice.startswith("next: renew 1 member that read")
 
 
 def test_group_without_members_can_begin() -> None:
-    """Nobody has to be taken into account."""
     said = judged("", state="Empty", protocol_type="")
     assert said == Judgement(
         ("group billing: Empty, 0 members",), "next: start members of coopgroup", is_blocked=False
@@ -112,14 +106,12 @@ def test_group_without_members_can_begin() -> None:
     ],
 )
 def test_what_stands_in_the_way_is_said(said: Judgement, why: str) -> None:
-    """Nothing is advised then."""
     assert said.is_blocked
     assert said.advice.startswith("in the way: ")
     assert why in said.advice
 
 
 def test_long_list_of_other_clients_is_cut() -> None:
-    """Ten are enough to recognise who they are."""
     said = judged("range", *(member(f"m{number:02}") for number in range(12)))
     assert said.facts[-1] == "  and 2 more"
     assert len(said.facts) == 13
@@ -146,7 +138,6 @@ def test_long_list_of_other_clients_is_cut() -> None:
 def test_what_cannot_be_asked_is_refused_in_one_line(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing goes to standard output, and nobody sees a traceback."""
     assert app.run(arguments) == 2
     said = capsys.readouterr()
     assert said.out == ""

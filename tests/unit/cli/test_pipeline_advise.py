@@ -1,4 +1,4 @@
-"""`coopgroup pipeline advise`: what it refuses before Spark starts."""
+"""`coopgroup pipeline advise`: errors before Spark starts."""
 
 from pathlib import Path
 
@@ -13,7 +13,6 @@ NEEDED = ["--group", "g", "--tables", "t"]
 
 @pytest.mark.parametrize("missing", ["--group", "--tables"])
 def test_option_when_missing_is_asked_for(missing: str) -> None:
-    """Both are needed."""
     given = ["--group", "g"] if missing == "--tables" else ["--tables", "t"]
     result = CliRunner().invoke(command, given)
     assert result.exit_code == 2
@@ -30,14 +29,13 @@ def test_option_when_missing_is_asked_for(missing: str) -> None:
     ],
 )
 def test_policy_of_today_when_it_cannot_be_is_refused(text: str, expected: str) -> None:
-    """By the option, before anything is started."""
     with pytest.raises(ConfigurationError, match="--today") as refused:
         CliRunner().invoke(command, [*NEEDED, "--today", text], catch_exceptions=False)
     assert expected in str(refused.value)
 
 
 def test_page_when_it_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """Before anything is replayed."""
+    """The error must come before the replay, which takes long."""
     with pytest.raises(ConfigurationError, match="--html"):
         CliRunner().invoke(
             command, [*NEEDED, "--html", str(tmp_path / "no" / "page")], catch_exceptions=False
@@ -45,6 +43,5 @@ def test_page_when_it_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_cost_when_negative_is_refused() -> None:
-    """A move gives no time back."""
     result = CliRunner().invoke(command, [*NEEDED, "--move-cost-ms", "-1"])
     assert result.exit_code == 2

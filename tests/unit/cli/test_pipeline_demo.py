@@ -1,4 +1,4 @@
-"""The demonstration's mistakes, before anything starts."""
+"""Errors of the pipeline demonstration before Spark starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coopgroup.cli.app import run
 def test_a_folder_that_is_not_empty_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Tables of somebody's groups are not mixed with those of a demonstration."""
+    """The demonstration must not mix its tables with the tables of a real group."""
     (tmp_path / "mine").touch()
     assert run(["pipeline", "demo", "--tables", str(tmp_path)]) == 2
     err = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The jobs' mistakes: one line each, before Spark starts."""
+"""Errors of the pipeline jobs: one line each, before Spark starts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ NOBODY = ["--bootstrap-server", "127.0.0.1:1"]
 def test_a_wrong_argument_is_one_line(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 2 and what is wrong."""
     assert run(["pipeline", *arguments]) == 2
     err = capsys.readouterr().err
     assert said in err
@@ -45,7 +44,6 @@ def test_a_wrong_argument_is_one_line(
 def test_a_broker_that_does_not_answer_is_one_line(
     job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its address is in it."""
     monkeypatch.setattr("coopgroup.pipeline.ends._ANSWER_S", 0.3)
     assert run(["pipeline", job, "--tables", ".", *NOBODY]) == 1
     err = capsys.readouterr().err
@@ -57,7 +55,6 @@ def test_a_broker_that_does_not_answer_is_one_line(
 def test_a_missing_extra_is_one_line(
     job: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who has not installed it reads its name."""
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert run(["pipeline", job, "--tables", "t"]) == 1
     assert "install coopgroup[spark]" in capsys.readouterr().err
@@ -66,7 +63,7 @@ def test_a_missing_extra_is_one_line(
 def test_a_missing_java_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Spark itself would say it in many."""
+    """Spark itself would print many lines."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert run(["pipeline", "episodes", "--tables", str(tmp_path)]) == 1
@@ -79,7 +76,7 @@ def test_a_missing_java_is_one_line(
 def test_a_mistyped_folder_of_tables_is_one_line_and_is_not_made(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """These jobs go on from tables; history and telemetry make the folder."""
+    """These jobs read existing tables. Only `history` and `telemetry` create the folder."""
     monkeypatch.chdir(tmp_path)
     assert run(["pipeline", job, "--tables", "typo"]) == 2
     err = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""librdkafka's configuration, told to the Java client."""
+"""Configuration of librdkafka, translated for the Java client."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from coopgroup.errors import ConfigurationError
 
 
 def test_an_address_is_told() -> None:
-    """Without security there is nothing else."""
     assert kafka_options({"bootstrap.servers": "a:1"}, {}) == {"kafka.bootstrap.servers": "a:1"}
 
 
 def test_a_user_becomes_a_login_module() -> None:
-    """With quotes where the password has some."""
     given = {
         "bootstrap.servers": "a:1",
         "security.protocol": "SASL_SSL",
@@ -41,7 +39,6 @@ def test_a_user_becomes_a_login_module() -> None:
 
 
 def test_what_the_java_client_is_told_wins() -> None:
-    """Its own keys are passed on as they are."""
     given = {"bootstrap.servers": "a:1"}
     further = {"bootstrap.servers": "b:2", "ssl.keystore.type": "PEM"}
     assert kafka_options(given, further) == {
@@ -51,7 +48,6 @@ def test_what_the_java_client_is_told_wins() -> None:
 
 
 def test_pairs_stand_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
-    """With remarks and empty lines; what comes later wins."""
     file = tmp_path / "broker.properties"
     file.write_text("# ours\n\nsasl.username = me\nsasl.password=a=b#c \n")
     assert pairs(["sasl.username=you", f"@{file}", "log_level=0"], "--config") == {
@@ -65,7 +61,7 @@ def test_pairs_stand_in_a_file_that_nobody_else_reads(tmp_path: Path) -> None:
     "content", [b"user=me\npass-word\n", b"user=me\n=pass-word\n", b"pass-word\xff"]
 )
 def test_a_file_without_pairs_is_named_and_not_shown(content: bytes, tmp_path: Path) -> None:
-    """A password that stands in the wrong place is in no message."""
+    """The message must not show a password that is in the wrong place."""
     file = tmp_path / "broker.properties"
     file.write_bytes(content)
     with pytest.raises(ConfigurationError, match=f"--config: got .@{file}") as caught:

@@ -1,4 +1,4 @@
-"""`coopgroup plan`: one answer a line, the examples of the design document, streams."""
+"""`coopgroup plan`: one answer per line, the examples of the design document, streams."""
 
 import io
 import itertools
@@ -27,21 +27,18 @@ GOOD = b'{"id": "good", "topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}}
 
 
 def answers(*lines: bytes) -> tuple[int, list[dict[str, Any]]]:
-    """Exit status and answers to some lines."""
     written = io.BytesIO()
     status = answer_lines(lines, written, DEFAULTS)
     return status, [json.loads(line) for line in written.getvalue().splitlines()]
 
 
 def answer(row: dict[str, Any]) -> dict[str, Any]:
-    """The answer to a line that is in order."""
     status, (only,) = answers(json.dumps(row).encode())
     assert status == 0
     return only
 
 
 def told(assigned: list[int], revoked: list[int] | None) -> dict[str, Any]:
-    """What a member of a group on topic `T` is told."""
     return {
         "assigned": {"T": assigned} if assigned else {},
         "revoked": None if revoked is None else {"T": revoked} if revoked else {},
@@ -50,7 +47,7 @@ def told(assigned: list[int], revoked: list[int] | None) -> dict[str, Any]:
 
 
 def design_round(owned: dict[str, list[int]], **fields: object) -> dict[str, Any]:
-    """A round of the document's group: one topic T, partitions 1 to 4."""
+    """Return a round of the document's group: one topic T, partitions 1 to 4."""
     members = {
         member: {"topics": ["T"], "owned": {"T": claims}, "generation": 1}
         for member, claims in owned.items()
@@ -67,7 +64,7 @@ def test_plan_when_a_member_joins_takes_two_rounds() -> None:
     "Initial group and assignment: A(T1,T4), B(T2), C(T3). D(T) joins. Leader computes new
     assignment as: A(T1), B(T2), C(T3), D(T4) but sends assignment with revocation request:
     A(assigned:,revoked:T4), B(assigned:,revoked:), C(assigned:,revoked:),
-    D(assigned:,revoked:)". Ours repeats in `assigned` what stays.
+    D(assigned:,revoked:)". Our `assigned` also lists the partitions that stay.
     """
     first = design_round({"A": [1, 4], "B": [2], "C": [3], "D": []})
     (moved,) = first["waiting"]["T"]
@@ -136,7 +133,6 @@ def test_plan_when_the_leader_exits_a_new_one_keeps_what_is_claimed() -> None:
 
 
 def test_plan_when_nobody_is_there_is_empty() -> None:
-    """A group without members is told nothing, and everything is there all the same."""
     row = answer({"id": "x", "topics": {"t": 3}, "members": {}})
     assert row.pop("state")["members"] == []
     assert [event["kind"] for event in row.pop("events")] == ["round_led"]
@@ -151,7 +147,7 @@ def test_plan_when_nobody_is_there_is_empty() -> None:
 
 
 def test_plan_when_a_topic_is_gone_revokes_its_claims() -> None:
-    """A claim on a topic that `topics` lacks is to be stopped; a follow-up round comes."""
+    """The member must revoke a claim on a topic that `topics` lacks. A follow-up round comes."""
     member = {"topics": ["t", "gone"], "owned": {"t": [0], "gone": [0, 5]}, "generation": 3}
     row = answer({"topics": {"t": 1}, "members": {"m": member}})
     assert row["members"] == {
@@ -164,19 +160,17 @@ def test_plan_when_a_topic_is_gone_revokes_its_claims() -> None:
 
 
 def test_plan_when_connectors_are_shared_places_the_index_of_the_connector() -> None:
-    """Indices may be negative: -1 is a connector itself."""
+    """The index -1 is the connector itself."""
     row = answer({"topics": {"sink": [0, -1]}, "members": {"w": {"topics": ["sink"]}}})
     assert row["members"]["w"]["assigned"] == {"sink": [-1, 0]}
 
 
 def test_plan_when_resources_were_never_owned_lists_them_as_created() -> None:
-    """What the first round grants was never owned so far."""
     row = answer({"topics": {"t": 2}, "members": {"m": {"topics": ["t"]}}})
     assert row["created"] == {"t": [0, 1]}
 
 
 def test_plan_events_tell_kind_time_and_fields_only() -> None:
-    """Records of the round, at the leader's clock, without the envelope of a log."""
     row = answer({"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}, "now_ms": 77})
     assert row["events"] == [
         {
@@ -199,7 +193,6 @@ def test_plan_events_tell_kind_time_and_fields_only() -> None:
 
 
 def test_plan_when_a_line_names_assignor_and_policy_takes_these() -> None:
-    """The flags are defaults only."""
     row = answer(
         {
             "topics": {"t": 3},
@@ -214,7 +207,6 @@ def test_plan_when_a_line_names_assignor_and_policy_takes_these() -> None:
 
 
 def test_plan_answers_with_ascending_lists_and_sorted_keys() -> None:
-    """The answer is one line of ASCII, keys sorted at every depth, without spaces."""
     written = io.BytesIO()
     row = {"topics": {"é": 2, "t": [2, 1]}, "members": {"m": {"topics": ["t", "é"]}}}
     answer_lines([json.dumps(row).encode()], written, DEFAULTS)
@@ -227,7 +219,6 @@ def test_plan_answers_with_ascending_lists_and_sorted_keys() -> None:
 
 
 def test_answer_lines_when_one_is_bad_answers_it_and_goes_on() -> None:
-    """Answers stay in step with lines; the id is echoed where it can be read; status 2."""
     twice = b'{"id": "twice", "now_ms": 1, "now_ms": 2}\n'
     status, rows = answers(b'{"id": "bad"}\n', b"\n", b'{"id": 3}\n', twice, GOOD)
     assert status == 2
@@ -238,27 +229,24 @@ def test_answer_lines_when_one_is_bad_answers_it_and_goes_on() -> None:
 
 
 def test_answer_lines_when_all_are_good_ends_well() -> None:
-    """The last line needs no line end."""
     status, rows = answers(GOOD, GOOD.rstrip())
     assert status == 0
     assert rows[0] == rows[1]
 
 
 class FlushCounter(io.BytesIO):
-    """Remembers how much was flushed when."""
+    """Record how many lines each flush finds."""
 
     def __init__(self) -> None:
-        """Start with nothing flushed."""
         super().__init__()
         self.flushed: list[int] = []
 
     def flush(self) -> None:
-        """Note how many lines there are."""
         self.flushed.append(self.getvalue().count(b"\n"))
 
 
 def test_answer_lines_flushes_each_answer_before_it_reads_on() -> None:
-    """A caller feeds the state of one answer into the next line."""
+    """A caller puts the state of one answer into the next line."""
     written = FlushCounter()
     seen: list[int] = []
 
@@ -272,7 +260,7 @@ def test_answer_lines_flushes_each_answer_before_it_reads_on() -> None:
 
 
 def test_answer_lines_when_there_are_many_needs_no_more_memory() -> None:
-    """Nothing is kept from line to line, good or bad: some 600 bytes each would add up."""
+    """Each line that stays in memory would take about 600 bytes."""
 
     class Sink(io.BytesIO):
         def write(self, content: object) -> int:
@@ -291,7 +279,7 @@ def test_answer_lines_when_there_are_many_needs_no_more_memory() -> None:
 def test_answer_lines_when_a_round_is_refused_ends_with_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A broken assignor of ours is a bug: the line is answered, later lines too, then status 1."""
+    """A wrong result of a built-in assignor is a bug: later lines are answered, the status is 1."""
 
     class Broken(StickyAssignor):
         def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
@@ -312,7 +300,6 @@ def test_answer_lines_when_a_round_is_refused_ends_with_an_error(
 def test_command_when_given_a_file_answers_it(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """The file is read, the flags hold for lines that name nothing."""
     file = tmp_path / "lines.json"
     file.write_bytes(GOOD)
     assert app.run(["plan", str(file), "--assignor", "lag-aware", "--policy", "simple"]) == 0
@@ -328,7 +315,6 @@ def test_command_when_given_a_file_answers_it(
 def test_command_when_asked_for_what_is_not_there_says_so(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line on standard error, nothing on standard output, status 2."""
     assert app.run(["plan", *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -338,7 +324,6 @@ def test_command_when_asked_for_what_is_not_there_says_so(
 
 
 def command_line(*arguments: str, **environment: str) -> subprocess.Popen[bytes]:
-    """The real program, its streams in our hands."""
     return subprocess.Popen(
         [sys.executable, "-m", "coopgroup.cli", "plan", *arguments],
         stdin=subprocess.PIPE,
@@ -348,7 +333,6 @@ def command_line(*arguments: str, **environment: str) -> subprocess.Popen[bytes]
 
 
 def test_command_when_fed_line_by_line_answers_line_by_line() -> None:
-    """Each answer comes before the next line is written, and a bad line ends with status 2."""
     with command_line("-") as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -366,7 +350,7 @@ def test_command_when_fed_line_by_line_answers_line_by_line() -> None:
 
 
 def test_command_when_nobody_reads_the_answers_stops_without_a_word() -> None:
-    """`coopgroup plan | head -1` is no error worth a traceback."""
+    """`coopgroup plan | head -1` must not print a traceback."""
     with command_line() as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -377,7 +361,7 @@ def test_command_when_nobody_reads_the_answers_stops_without_a_word() -> None:
 
 
 def test_command_when_hash_seeds_differ_gives_the_same_bytes() -> None:
-    """Nothing in an answer depends on PYTHONHASHSEED."""
+    """An answer must not depend on PYTHONHASHSEED."""
     members = {
         f"member-{number}": {
             "topics": [f"topic-{number % 5}", "common"],
@@ -397,7 +381,6 @@ def test_command_when_hash_seeds_differ_gives_the_same_bytes() -> None:
 
 
 def test_command_defaults_exist() -> None:
-    """What the flags default to can be made."""
     defaults = {option.name: option.default for option in plan.command.params}
     assert {name: defaults[name] for name in ("assignor", "policy")} == {
         "assignor": "sticky",
@@ -434,7 +417,7 @@ def test_documented_examples_are_what_the_command_answers() -> None:
 def test_loss_waits_for_what_members_know_of_losses(
     known: dict[str, int | None], timeout_ms: int
 ) -> None:
-    """A paced scale-up whose leader, with 0 to 5, has died: a pause between moves is no wait."""
+    """The leader of a paced scale-up has died. A pause between moves is not a delay."""
     members = {
         "B": {"topics": ["T"], "owned": {"T": [6, 7, 8, 9, 10, 11]}, "generation": 5} | known,
         "C": {"topics": ["T"], "owned": {"T": [12, 13]}, "generation": 5} | known,
@@ -449,7 +432,6 @@ def test_loss_waits_for_what_members_know_of_losses(
 
 @pytest.mark.parametrize("value", [-2, 2**31, "1", True])
 def test_remaining_loss_when_it_is_none_is_refused(value: object) -> None:
-    """One line that names the member and the field."""
     member = {"topics": ["T"], "remaining_loss_ms": value}
     status, (row,) = answers(json.dumps({"topics": {"T": 1}, "members": {"B": member}}).encode())
     assert (status, row["error"].startswith("members.B.remaining_loss_ms: got ")) == (2, True)
@@ -457,14 +439,13 @@ def test_remaining_loss_when_it_is_none_is_refused(value: object) -> None:
 
 @pytest.mark.parametrize("value", [-0.5, 10**16, "1", True])
 def test_rate_when_it_is_none_is_refused(value: object) -> None:
-    """The same for a rate that user data could not carry."""
     member = {"topics": ["T"], "consumption_rate_per_s": value}
     status, (row,) = answers(json.dumps({"topics": {"T": 1}, "members": {"B": member}}).encode())
     assert (status, row["error"].startswith("members.B.consumption_rate_per_s: got ")) == (2, True)
 
 
 def test_drain_time_when_rates_are_given_gives_more_to_who_works_faster() -> None:
-    """Three times the rate, three times the lag; what comes in counts like lag."""
+    """A member with three times the rate gets three times the lag, including new records."""
     members = {
         "slow": {"topics": ["T"], "consumption_rate_per_s": 100},
         "fast": {"topics": ["T"], "consumption_rate_per_s": 300.0},

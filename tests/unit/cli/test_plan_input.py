@@ -1,4 +1,4 @@
-"""Input lines of `coopgroup plan`: what they come to, and what is refused in which words."""
+"""Input lines of `coopgroup plan`: the parsed values and the error messages."""
 
 import json
 from typing import Any
@@ -45,24 +45,20 @@ FULL: dict[str, Any] = {
 
 
 def refusal(row: dict[str, Any]) -> str:
-    """The message with which a line is refused."""
     with pytest.raises(ConfigurationError) as error:
         read_line(row, DEFAULTS)
     return str(error.value)
 
 
 def changed(**fields: object) -> dict[str, Any]:
-    """A line in order but for some fields."""
     return {"topics": {"t": 2}, "members": {"m": {"topics": ["t"]}}} | fields
 
 
 def member(**fields: object) -> dict[str, Any]:
-    """A line in order but for some fields of its member."""
     return changed(members={"m": {"topics": ["t"]} | fields})
 
 
 def test_read_line_when_every_field_is_given_reads_every_field() -> None:
-    """Counts, index lists in any order, claims of any kind, options, state."""
     line = read_line(FULL, DEFAULTS)
     assert line.metadata == TopicMetadata(
         resources=ResourceSet({"orders": [0, 1, 2], "sink": [-1, 1]}),
@@ -95,7 +91,6 @@ def test_read_line_when_every_field_is_given_reads_every_field() -> None:
 
 
 def test_read_line_when_only_the_required_is_given_takes_the_defaults() -> None:
-    """The first member in order leads, clock and generation are 0, nothing is known."""
     line = read_line(changed(members={"b": {"topics": []}, "a": {"topics": []}}), DEFAULTS)
     assert line.context == RoundContext(leader_id="a", generation=0, now_ms=0, state=None)
     assert line.metadata.racks is None
@@ -110,13 +105,12 @@ def test_read_line_when_only_the_required_is_given_takes_the_defaults() -> None:
 def test_read_line_when_a_state_comes_without_a_generation_has_completed_its_round(
     given: dict[str, int], generation: int
 ) -> None:
-    """Only a generation that is given can say that the leader's own sync failed."""
+    """Only an explicit generation can show that the leader's own sync failed."""
     state = state_to_json(PolicyState(generation=6, members=("a",)))
     assert read_line(changed(state=state, **given), DEFAULTS).context.generation == generation
 
 
 def test_read_line_when_an_option_is_wrong_shows_it_in_the_words_of_json() -> None:
-    """A line is JSON, and so is what is said of it."""
     policy = {"name": "deferred", "scheduled_rebalance_timeout_ms": True}
     assert "scheduled_rebalance_timeout_ms of policy deferred: got true, expected" in refusal(
         changed(policy=policy)
@@ -126,7 +120,6 @@ def test_read_line_when_an_option_is_wrong_shows_it_in_the_words_of_json() -> No
 
 
 def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
-    """A line without members is in order."""
     line = read_line(changed(members={}), DEFAULTS)
     assert (line.claims, line.context.leader_id) == ((), "")
 
@@ -212,14 +205,12 @@ def test_read_line_when_nobody_is_in_the_group_has_no_leader() -> None:
     ],
 )
 def test_read_line_when_a_field_is_wrong_names_it(row: dict[str, Any], message: str) -> None:
-    """One sentence: the field, what was there, what would be right."""
     assert refusal(row).startswith(message)
 
 
 @pytest.mark.parametrize("field", ["assignor", "policy"])
 @pytest.mark.parametrize("name", ["", "lazy", "Sticky"])
 def test_read_line_when_a_name_is_not_there_lists_what_is(field: str, name: str) -> None:
-    """A slip is answered with what exists."""
     there = {
         "assignor": ["lag-aware", "sticky"],
         "policy": ["deferred", "eager", "incremental", "simple"],
@@ -231,14 +222,12 @@ def test_read_line_when_a_name_is_not_there_lists_what_is(field: str, name: str)
 
 @pytest.mark.parametrize("field", ["assignor", "policy"])
 def test_read_line_when_an_option_is_unknown_names_it(field: str) -> None:
-    """Options are the keyword arguments of assignor and policy, and no others; shown in full."""
     name = {"assignor": "sticky", "policy": "simple"}[field]
     option = "speed_limit_of_moves_per_round"
     assert f"got {option!r}, expected" in refusal(changed(**{field: {"name": name, option: 1}}))
 
 
 def test_read_line_when_a_value_is_large_shows_its_beginning() -> None:
-    """A message stays short, whatever was given."""
     assert len(refusal(member(owned={"t": ["x" * 1000] * 100_000}))) < 400
 
 
@@ -258,7 +247,6 @@ def test_read_line_when_a_value_is_large_shows_its_beginning() -> None:
     ids=["empty", "list", "two", "bytes", "digits", "deep"],
 )
 def test_parse_line_when_it_is_no_object_is_refused(raw: bytes, message: str) -> None:
-    """What is not one JSON object in UTF-8 is refused, however it is broken."""
     with pytest.raises(ConfigurationError) as error:
         parse_line(raw)
     assert str(error.value).startswith(message)
@@ -276,12 +264,11 @@ def test_parse_line_when_it_is_no_object_is_refused(raw: bytes, message: str) ->
 def test_parse_line_when_json_is_bent_gives_the_object_and_the_problem(
     raw: bytes, message: str
 ) -> None:
-    """The id stays readable, so that the answer can echo it."""
+    """The id must stay readable, so that the answer can repeat it."""
     row, problem = parse_line(raw)
     assert row["id"] == "x"
     assert str(problem).startswith(message)
 
 
 def test_parse_line_when_in_order_has_no_problem() -> None:
-    """The plain case, with a line end of another system."""
     assert parse_line(json.dumps(FULL).encode() + b"\r\n") == (FULL, None)

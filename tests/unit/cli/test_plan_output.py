@@ -1,4 +1,4 @@
-"""`coopgroup plan` with every policy: line after line, the state of one answer in the next."""
+"""`coopgroup plan` with every policy: several lines, each with the state of the last answer."""
 
 import io
 import json
@@ -17,13 +17,13 @@ OUTPUT_FIELDS = {"target", "members", "lost", "created", "waiting", "state", "ev
 
 @attrs.define
 class Caller:
-    """Somebody who feeds `coopgroup plan`, line by line.
+    """A caller of `coopgroup plan` that keeps the state between lines.
 
     Attributes:
-        policy: as a line names it.
-        topics: what exists.
-        generation: of the last round.
-        state: of the last answer.
+        policy: policy of each line.
+        topics: existing topics.
+        generation: generation of the last round.
+        state: state of the last answer.
         answer: the last answer.
     """
 
@@ -36,7 +36,7 @@ class Caller:
     def ask(
         self, now_ms: int, owned: Mapping[str, list[int]], **fields: Mapping[str, object]
     ) -> dict[str, Any]:
-        """Ask for a round; `fields` are those of single members. What each member is told."""
+        """Ask for a round and return the assignments; `fields` adds member fields."""
         members = {
             member: {"topics": ["T"], "owned": {"T": claims}, "generation": self.generation}
             | dict(fields.get(member, {}))
@@ -65,7 +65,6 @@ class Caller:
 
 
 def answered(line: Mapping[str, object]) -> dict[str, Any]:
-    """The one answer to one line."""
     written = io.BytesIO()
     answer_lines([json.dumps(line).encode()], written, Defaults(assignor="sticky", policy="simple"))
     (answer,) = (json.loads(row) for row in written.getvalue().splitlines())
@@ -74,7 +73,7 @@ def answered(line: Mapping[str, object]) -> dict[str, Any]:
 
 
 def test_deferred_when_a_member_bounces_is_as_in_the_document() -> None:
-    """Design II, "Member bounces", and then it leaves for good."""
+    """Design II, "Member bounces"; then the member leaves permanently."""
     caller = Caller({"name": "deferred", "scheduled_rebalance_timeout_ms": T1})
     caller.ask(0, {"A": [1], "B": [2], "C": [3], "D": [4]})
     waiting = caller.ask(5, {"A": [1], "B": [2], "C": [3]})
@@ -97,7 +96,7 @@ def test_deferred_when_a_member_bounces_is_as_in_the_document() -> None:
 def test_deferred_when_the_leader_is_another_one_goes_by_what_members_know(
     remaining: int | None, timeout_ms: int
 ) -> None:
-    """`state` null: the delay goes on; 0 is one that has just run out; none begins anew."""
+    """The delay continues without `state`. 0 means that it has just ended; null starts a new one."""
     caller = Caller("deferred")
     told = caller.ask(
         9, {"A": [1], "B": [2], "C": [3]}, B={"remaining_delay_ms": remaining}, C={"rack": None}
@@ -108,7 +107,7 @@ def test_deferred_when_the_leader_is_another_one_goes_by_what_members_know(
 
 
 def test_deferred_when_a_static_owner_is_expected_serves_a_stranger_from_the_rest() -> None:
-    """It is an additional member; the remaining delay is sent in the first quiet round."""
+    """The new static member E is additional. The next quiet round sends the remaining delay."""
     topics = {"T": 8}
     caller = Caller("deferred", topics)
     static = {member: {"instance_id": f"pod-{member}"} for member in "ABCDE"}
@@ -130,7 +129,7 @@ def test_deferred_when_a_static_owner_is_expected_serves_a_stranger_from_the_res
 
 
 def test_deferred_when_the_first_members_wait_grants_what_is_created_later() -> None:
-    """`initial_delay_ms`: `created` is listed in the round that grants."""
+    """After `initial_delay_ms` the round that grants the resources lists them in `created`."""
     caller = Caller({"name": "deferred", "initial_delay_ms": 3_000})
     assert caller.ask(0, {"A": []}) == {"A": ([], None, 3_000)}
     assert (caller.answer["created"], caller.answer["waiting"]) == ({}, {})
@@ -144,7 +143,7 @@ def test_deferred_when_the_first_members_wait_grants_what_is_created_later() -> 
 
 
 def test_incremental_when_a_member_joins_moves_by_the_ration_and_the_interval() -> None:
-    """What is in the target and not yet released is `waiting`, whether it was revoked or not."""
+    """A resource of the target is `waiting` until its owner has released it."""
     caller = Caller(
         {"name": "incremental", "max_moves_per_round": 1, "move_interval_ms": 5_000}, {"T": 4}
     )
@@ -163,7 +162,7 @@ def test_incremental_when_a_member_joins_moves_by_the_ration_and_the_interval() 
 
 @pytest.mark.parametrize("policy", ["simple", "deferred", "incremental"])
 def test_slow_stop_when_it_is_all_that_is_left_is_told_to_its_claimant_only(policy: str) -> None:
-    """The others read null: there is nothing to rejoin for."""
+    """`revoked` is null for the other members, because they have no reason to rejoin."""
     caller = Caller(policy)
     caller.ask(0, {"A": [1, 4], "B": [2], "C": [3], "D": []})
     told = caller.ask(10, {"A": [1, 4], "B": [2], "C": [3], "D": []})
@@ -175,7 +174,6 @@ def test_slow_stop_when_it_is_all_that_is_left_is_told_to_its_claimant_only(poli
 
 
 def test_eager_when_anything_happens_assigns_the_target() -> None:
-    """Nothing waits, `revoked` is null, the time-out is 0."""
     caller = Caller("eager")
     caller.ask(0, {"A": [1, 4], "B": [2], "C": [3]})
     told = caller.ask(1, {"B": [2], "C": [3], "D": []})
@@ -188,7 +186,6 @@ def test_eager_when_anything_happens_assigns_the_target() -> None:
 
 
 def test_delay_when_0_answers_as_simple_does() -> None:
-    """All that members are told is the same."""
     rows = []
     for policy in ("simple", {"name": "deferred", "scheduled_rebalance_timeout_ms": 0}):
         caller = Caller(policy)
@@ -200,7 +197,7 @@ def test_delay_when_0_answers_as_simple_does() -> None:
 
 
 def test_topic_when_known_by_the_state_only_is_lost_and_otherwise_new() -> None:
-    """A topic absent from all claims is new, unless `state` knows that it was owned."""
+    """A topic that no member claims is new, unless `state` shows that it had an owner."""
     caller = Caller("deferred", {"T": 1})
     caller.ask(0, {"A": [], "B": [0]})
     state = caller.state
@@ -226,7 +223,6 @@ def test_topic_when_known_by_the_state_only_is_lost_and_otherwise_new() -> None:
 def test_option_when_wrong_refuses_the_line_with_one_sentence(
     policy: dict[str, object], named: str
 ) -> None:
-    """The line is answered, with an error that names the option."""
     row = answered({"id": "x", "topics": {"T": 1}, "members": {}, "policy": policy})
     assert set(row) == {"id", "error"}
     assert named in row["error"]
@@ -234,7 +230,6 @@ def test_option_when_wrong_refuses_the_line_with_one_sentence(
 
 @pytest.mark.parametrize("policy", ["deferred", "eager", "incremental", "simple"])
 def test_group_when_empty_has_an_empty_plan(policy: str) -> None:
-    """No members at all, with and without a state."""
     caller = Caller(policy)
     assert caller.ask(0, {}) == {}
     assert caller.ask(1, {}) == {}

@@ -1,4 +1,4 @@
-"""`coopgroup protocol` as a command: one answer for each item, and the exit status."""
+"""`coopgroup protocol` as a command: one answer per item, and the exit status."""
 
 import io
 import json
@@ -19,7 +19,6 @@ EMPTY_ROW = (
 
 
 def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    """Put bytes on standard input."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
@@ -45,7 +44,6 @@ def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 def test_command_when_item_is_right_prints_its_translation(
     arguments: list[str], answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One item, one line, status 0."""
     assert run(["protocol", *arguments]) == 0
     assert capsys.readouterr() == (answer + "\n", "")
 
@@ -68,7 +66,6 @@ def test_command_when_item_is_right_prints_its_translation(
 def test_command_when_item_is_wrong_prints_the_error_and_fails(
     arguments: list[str], answer: dict[str, object], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The error takes the place of the answer, on standard output, and the status is 2."""
     assert run(["protocol", *arguments]) == 2
     captured = capsys.readouterr()
     assert (json.loads(captured.out), captured.err) == (answer, "")
@@ -77,7 +74,7 @@ def test_command_when_item_is_wrong_prints_the_error_and_fails(
 def test_decode_when_reading_lines_answers_each_on_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bad lines, empty lines, foreign line ends and a missing last one do not lose the step."""
+    """Answers must stay in step with the input lines."""
     lines = [EMPTY_ASSIGNMENT.encode(), b"", b"\xff", b" " + EMPTY_ASSIGNMENT.encode() + b"\r"]
     feed(monkeypatch, b"\n".join(lines))
     assert run(["protocol", "decode", "--kind", "assignment", "-"]) == 2
@@ -92,7 +89,6 @@ def test_decode_when_reading_lines_answers_each_on_its_own(
 def test_encode_when_reading_lines_answers_each_on_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same for the other direction."""
     feed(monkeypatch, b'{"assigned":{"\xff":[0]}}\nnull\n' + EMPTY_ROW.encode() + b"\n")
     assert run(["protocol", "encode", "--kind", "assignment", "-"]) == 2
     assert capsys.readouterr().out.splitlines() == [
@@ -105,7 +101,6 @@ def test_encode_when_reading_lines_answers_each_on_its_own(
 def test_command_when_input_is_empty_answers_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No lines in, no lines out, and nothing went wrong."""
     feed(monkeypatch, b"")
     assert run(["protocol", "decode", "--kind", "subscription", "-"]) == 0
     assert capsys.readouterr() == ("", "")
@@ -130,7 +125,6 @@ def test_command_when_input_is_empty_answers_nothing(
 def test_command_when_misused_complains_on_one_line(
     arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong command line costs one line on standard error and status 2."""
     assert run(["protocol", *arguments]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -140,7 +134,6 @@ def test_command_when_misused_complains_on_one_line(
 
 @pytest.fixture
 def decoder() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that decodes assignments from its standard input."""
     command = [sys.executable, "-m", "coopgroup.cli", "protocol", "decode", "--kind", "assignment"]
     with subprocess.Popen(
         [*command, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -152,7 +145,7 @@ def decoder() -> Iterator[subprocess.Popen[bytes]]:
 def test_command_when_input_is_a_pipe_answers_before_the_next_line(
     decoder: subprocess.Popen[bytes],
 ) -> None:
-    """Each answer is flushed: a caller may wait for it before it writes the next item."""
+    """A caller may wait for an answer before it writes the next item."""
     to_process, from_process = _pipe(decoder.stdin), _pipe(decoder.stdout)
     answers = []
     for _ in range(3):
@@ -164,7 +157,7 @@ def test_command_when_input_is_a_pipe_answers_before_the_next_line(
 
 
 def test_command_when_reader_has_gone_ends_quietly(decoder: subprocess.Popen[bytes]) -> None:
-    """`| head -1` leaves no traceback behind."""
+    """`| head -1` must not print a traceback."""
     to_process = _pipe(decoder.stdin)
     _pipe(decoder.stdout).close()
     to_process.write(EMPTY_ASSIGNMENT.encode() + b"\n")

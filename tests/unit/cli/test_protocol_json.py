@@ -1,4 +1,4 @@
-"""The JSON of `coopgroup protocol`: one item to its translation and back."""
+"""JSON of `coopgroup protocol`: each item is translated and translated back."""
 
 import json
 from typing import Any
@@ -31,27 +31,25 @@ CANONICAL = [vector for vector in SHOWN if vector.canonical]
 
 
 def row_of(vector: Vector) -> dict[str, Any]:
-    """All fields of the command's object: those that the message lacks are null."""
+    """Return all fields of the command's object; fields that the message lacks are null."""
     value = vector.value or {}
     return value if vector.kind == "subscription" else {**NOTHING, **value}
 
 
 @pytest.mark.parametrize("vector", SHOWN, ids=str)
 def test_decode_when_given_a_vector_prints_its_value(vector: Vector) -> None:
-    """One line of JSON with every field, keys sorted."""
     line = decoded_item(vector.content.hex(), *WAYS[vector.kind])
     assert line == json.dumps(row_of(vector), sort_keys=True, separators=(",", ":"))
 
 
 @pytest.mark.parametrize("vector", CANONICAL, ids=str)
 def test_encode_when_given_what_decode_printed_gives_the_bytes(vector: Vector) -> None:
-    """The output of one is the input of the other."""
     line = decoded_item(vector.content.hex().upper(), *WAYS[vector.kind])
     assert encoded_item(line, *WAYS[vector.kind]) == vector.content.hex()
 
 
 def test_loss_timeout_is_shown_and_taken_only_where_it_is_set() -> None:
-    """An additive field: what lacks it looks as it always did."""
+    """The field is an extension: messages without it must print as before."""
     content = "000200000000ffffffff00000384ffffffff"
     line = decoded_item(content, Kind.ASSIGNMENT, Dialect.COOPGROUP)
     assert json.loads(line)["loss_timeout_ms"] == -1
@@ -66,7 +64,6 @@ def test_loss_timeout_is_shown_and_taken_only_where_it_is_set() -> None:
 
 @pytest.mark.parametrize("dialect", Dialect)
 def test_subscription_when_of_either_dialect_is_the_same(dialect: Dialect) -> None:
-    """There is one subscription: Kafka's."""
     content = "000000000001000161ffffffff"
     row: dict[str, Any] = {
         "generation": None,
@@ -118,7 +115,7 @@ def test_subscription_when_of_either_dialect_is_the_same(dialect: Dialect) -> No
 def test_encode_when_fields_are_absent_takes_their_defaults(
     kind: Kind, dialect: Dialect, item: str, content: str
 ) -> None:
-    """The newest version, nothing owned, no user data; order and repeats do not matter."""
+    """The defaults are the newest version, no owned partitions and no user data."""
     assert encoded_item(item, kind, dialect) == content
 
 
@@ -171,7 +168,6 @@ def test_decode_when_item_is_no_hex_says_where(item: str, message: str, offset: 
     ],
 )
 def test_encode_when_item_is_no_subscription_says_why(item: str, message: str) -> None:
-    """Whatever is wrong is named, and nothing is dropped in silence."""
     with pytest.raises(EncodeError) as refused:
         encoded_item(item, Kind.SUBSCRIPTION, Dialect.COOPGROUP)
     assert str(refused.value).startswith(message)
@@ -214,6 +210,5 @@ def test_encode_when_item_is_no_assignment_says_why(
 
 
 def test_error_line_when_message_has_line_ends_is_one_line() -> None:
-    """An answer is one line, whatever went wrong."""
     assert error_line("two\nlines", 3) == '{"error":"two lines","offset":3}'
     assert error_line("é", None) == '{"error":"\\u00e9","offset":null}'

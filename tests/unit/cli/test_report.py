@@ -12,7 +12,6 @@ from tests.unit.report.histories import Story, rolling_bounce
 
 
 def written(path: Path, envelopes: list[Envelope], *more: str) -> str:
-    """A telemetry file, with further lines at its end."""
     lines = [*(json.dumps(to_json(envelope)) for envelope in envelopes), *more]
     path.write_text("".join(f"{line}\n" for line in lines))
     return str(path)
@@ -21,7 +20,6 @@ def written(path: Path, envelopes: list[Envelope], *more: str) -> str:
 def test_files_of_all_members_make_one_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Titled by the group, unless it is told otherwise."""
     history = rolling_bounce(6, 2)
     half = len(history) // 2
     files = [
@@ -40,7 +38,6 @@ def test_files_of_all_members_make_one_page(
 def test_page_goes_to_the_working_folder_unless_told_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As report.html."""
     monkeypatch.chdir(tmp_path)
     assert run(["report", written(tmp_path / "a", rolling_bounce(2, 2))]) == 0
     assert (tmp_path / "report.html").exists()
@@ -49,7 +46,6 @@ def test_page_goes_to_the_working_folder_unless_told_otherwise(
 def test_damaged_lines_are_counted_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On standard error and on the page; the rest is drawn."""
     history = rolling_bounce(6, 2)
     file = written(tmp_path / "a", history, '{"schema": 1, "at', "x")
     page = tmp_path / "page.html"
@@ -76,7 +72,6 @@ def test_nothing_readable_is_one_line_and_status_2(
     content: str | None,
     complaint: str,
 ) -> None:
-    """And no page."""
     file = tmp_path / "telemetry"
     if content is not None:
         file.write_text(content)
@@ -93,7 +88,6 @@ def test_nothing_readable_is_one_line_and_status_2(
 def test_group_is_asked_for_where_there_are_several(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A page shows one group."""
     other = Story("audit")
     other.lead(1, ["a"])
     file = written(tmp_path / "a", [*rolling_bounce(2, 2), *other.envelopes])
@@ -108,7 +102,6 @@ def test_group_is_asked_for_where_there_are_several(
 def test_page_that_cannot_be_written_is_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line that names it."""
     file = written(tmp_path / "a", rolling_bounce(2, 2))
     page = tmp_path / "none" / "page.html"
     assert run(["report", file, "-o", str(page)]) == 2
@@ -121,7 +114,6 @@ def test_page_that_cannot_be_written_is_status_2(
 def test_missing_extra_is_one_line_and_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says what to install, before anything is read."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert run(["report", str(tmp_path / "none")]) == 2
     complaint = (

@@ -1,4 +1,4 @@
-"""`coopgroup simulate`: what it prints, writes and answers with."""
+"""`coopgroup simulate`: output, files and exit status."""
 
 import json
 import shlex
@@ -17,7 +17,6 @@ SMALL = CRASH.replace("[group]\n", '[group]\npolicy = "deferred"\n')
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    """A scenario file."""
     path = tmp_path / "small story.toml"
     path.write_text(SMALL)
     return str(path)
@@ -26,7 +25,6 @@ def file(tmp_path: Path) -> str:
 def test_simulate_prints_a_table_of_what_the_run_cost(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With policy, assignor and seed above it, so that it can be repeated."""
     assert run(["simulate", file, "--seed", "5"]) == 0
     output = capsys.readouterr()
     assert output.err == ""
@@ -39,7 +37,6 @@ def test_simulate_prints_a_table_of_what_the_run_cost(
 def test_simulate_with_json_prints_one_object(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same each time; a name alone has the options of the scenario."""
     assert run(["simulate", file, "--json", "--policy", "deferred"]) == 0
     first = capsys.readouterr().out
     row = json.loads(first)
@@ -71,7 +68,6 @@ def test_simulate_with_json_prints_one_object(
 def test_simulate_with_other_choices_plays_with_them(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Policy with options, assignor with options."""
     options = ["--policy", "deferred:scheduled_rebalance_timeout_ms=0"]
     assert run(["simulate", file, "--json", *options, "--assignor", "lag-aware:scope=topic"]) == 0
     row = json.loads(capsys.readouterr().out)
@@ -82,7 +78,7 @@ def test_simulate_with_other_choices_plays_with_them(
 def test_simulate_with_transcript_prints_every_event(
     file: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before the table, and out of the way of JSON."""
+    """The transcript must not mix with the JSON."""
     assert run(["simulate", file, "--transcript"]) == 0
     lines = capsys.readouterr().out.splitlines()
     title = next(number for number, line in enumerate(lines) if "small story: " in line)
@@ -122,18 +118,17 @@ def test_simulate_with_transcript_prints_every_event(
 def test_simulate_when_asked_for_what_cannot_be_says_so_on_one_line(
     file: str, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And ends with status 2."""
     assert run(["simulate", file, *arguments]) == 2
     printed = capsys.readouterr()
     assert printed.err.startswith(complaint)
     assert printed.err.count("\n") == 1
-    assert printed.out == ""  # nothing is played in vain
+    assert printed.out == ""  # no run before the error
 
 
 def test_simulate_with_html_when_bokeh_is_missing_says_so_at_once(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With status 2: status 1 says that an invariant was broken."""
+    """The status is 2, because status 1 reports a broken invariant."""
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert run(["simulate", file, "--html", "page.html"]) == 2
     printed = capsys.readouterr()
@@ -144,7 +139,6 @@ def test_simulate_with_html_when_bokeh_is_missing_says_so_at_once(
 def test_simulate_when_the_file_cannot_be_used_says_so_on_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Missing, or wrong inside: then with the line."""
     path = tmp_path / "a.toml"
     assert run(["simulate", str(path)]) == 2
     assert "a.toml', expected a file to read (no such file or directory)\n" in (
@@ -160,7 +154,6 @@ def test_simulate_when_the_file_cannot_be_used_says_so_on_one_line(
 def test_simulate_with_html_writes_a_page(
     file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The table is printed all the same."""
     page = tmp_path / "page.html"
     assert run(["simulate", file, "--html", str(page)]) == 0
     assert "small story: " in capsys.readouterr().out
@@ -170,7 +163,6 @@ def test_simulate_with_html_writes_a_page(
 def test_simulate_when_an_invariant_is_broken_says_how_to_see_it_again(
     file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Status 1, the first violations, and a command that works."""
 
     def broken(scenario: Scenario, *, seed: int, transcript: bool) -> Run:
         found = Violation(checker="single owner", at_ms=77, message="t-1 is with\nboth")

@@ -1,4 +1,4 @@
-"""`coopgroup sweep`: what it refuses before Spark starts, and what it prints."""
+"""`coopgroup sweep`: errors before Spark starts, and the output."""
 
 import json
 from pathlib import Path
@@ -15,18 +15,15 @@ from tests.support.small_scenario import SMALL
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a scenario."""
     (tmp_path / "small.toml").write_text(SMALL)
     return tmp_path
 
 
 def sweep(folder: Path) -> Sweep:
-    """A sweep without a grid."""
     return parse_sweep('scenarios = "small.toml"', file=str(folder / "grid.toml"))
 
 
 def setting(timeout_ms: int, moved: float | None) -> Setting:
-    """A setting with one measure, or none."""
     spreads = {} if moved is None else {"moved": Spread(median=moved, low=moved, high=moved)}
     return Setting(
         parameters={"policy": "deferred", "scheduled_rebalance_timeout_ms": timeout_ms},
@@ -40,7 +37,6 @@ def setting(timeout_ms: int, moved: float | None) -> Setting:
 def test_file_when_wrong_is_one_line_with_file_line_and_key(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 2, nothing on standard output."""
     file = folder / "grid.toml"
     file.write_text('scenarios = "small.toml"\n[grid]\npolicy = "simple"')
     assert run(["sweep", str(file)]) == 2
@@ -53,7 +49,6 @@ def test_file_when_wrong_is_one_line_with_file_line_and_key(
 def test_master_when_it_is_none_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before Java starts."""
     file = folder / "grid.toml"
     file.write_text('scenarios = "small.toml"')
     assert run(["sweep", str(file), "--master", "here"]) == 2
@@ -71,7 +66,6 @@ def test_master_when_it_is_none_is_refused(
 def test_setting_of_spark_when_it_is_wrong_is_refused(
     folder: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, str], words: str
 ) -> None:
-    """As the jobs of the pipeline do."""
     file = folder / "grid.toml"
     file.write_text('scenarios = "small.toml"')
     assert run(["sweep", str(file), *arguments]) == 2
@@ -83,7 +77,7 @@ def test_setting_of_spark_when_it_is_wrong_is_refused(
 def test_page_when_it_cannot_be_written_is_refused_first(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Hours of simulation are not lost for it."""
+    """The error must come first: otherwise hours of simulation are lost."""
     file = folder / "grid.toml"
     file.write_text('scenarios = "small.toml"')
     assert run(["sweep", str(file), "--html", str(folder / "no" / "page.html")]) == 2
@@ -93,7 +87,6 @@ def test_page_when_it_cannot_be_written_is_refused_first(
 def test_table_has_what_varies_and_medians(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A measure that no seed has is `never`."""
     settings = [setting(0, 4), setting(30_000, None)]
     sweep_command._show(sweep(folder), settings, as_json=False)  # noqa: SLF001 - without Spark
     lines = capsys.readouterr().out.splitlines()
@@ -105,7 +98,6 @@ def test_table_has_what_varies_and_medians(
 
 
 def test_json_has_a_line_for_each_setting(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With everything that is known of it."""
     sweep_command._show(sweep(folder), [setting(0, 4)], as_json=True)  # noqa: SLF001 - likewise
     (line,) = capsys.readouterr().out.splitlines()
     assert json.loads(line) == {

@@ -1,4 +1,4 @@
-"""Histories as a group would write them, built by hand: members that start, bounce and share."""
+"""Hand-made histories of a group: members start, restart and share partitions."""
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,13 @@ from coopgroup.telemetry import (
 
 @frozen(kw_only=True)
 class Samples:
-    """Lag over time, as a simulator gives it."""
-
     times_ms: npt.NDArray[np.int64]
     lags: npt.NDArray[np.int64]
     resources: ResourceSet
 
 
 class Story:
-    """Writes the records of a group down, one call a thing that happens."""
+    """Write the records of a group, one call per event."""
 
     def __init__(self, group: str = "billing") -> None:
         self.group = group
@@ -37,7 +35,6 @@ class Story:
         self.envelopes: list[Envelope] = []
 
     def write(self, at_ms: int, client: str, record: Record) -> None:
-        """One record."""
         self.envelopes.append(
             Envelope(
                 at_ms=at_ms,
@@ -50,24 +47,20 @@ class Story:
         )
 
     def start(self, at_ms: int, client: str) -> None:
-        """A process begins."""
         self.write(at_ms, client, ProcessStarted())
 
     def crash(self, at_ms: int, client: str) -> None:
-        """A process is killed, and the host says so."""
+        """Write that a process is killed and that its host reports this."""
         self.write(at_ms, client, FaultInjected(description=f"{client} is killed"))
         self.write(at_ms, client, ProcessEnded(cause=EndCause.CRASHED))
 
     def work(self, at_ms: int, client: str, resources: ResourceSet) -> None:
-        """A member begins to work on resources."""
         self.write(at_ms, client, ResourcesStarted(resources=resources))
 
     def stop(self, at_ms: int, client: str, resources: ResourceSet) -> None:
-        """A member works on resources no longer, as it was told."""
         self.write(at_ms, client, ResourcesStopped(resources=resources, reason=StopReason.REVOKED))
 
     def lead(self, at_ms: int, members: list[str], **decided: object) -> None:
-        """The first member leads a round."""
         self.generation += 1
         ids = tuple(sorted(f"{member}-id" for member in members))
         given = {"policy": "deferred", "assignor": "sticky", **decided}
@@ -75,17 +68,17 @@ class Story:
 
 
 def share(partitions: int, members: int, number: int) -> ResourceSet:
-    """What the member of that number has: every so many-th partition of `orders`."""
+    """Return every M-th partition of `orders`, starting at the number of the member."""
     return ResourceSet({"orders": range(number, partitions, members)})
 
 
 def rolling_bounce(partitions: int, members: int, *, jitter_ms: int = 0) -> list[Envelope]:
-    """Each member is killed and comes back, one after the other; then one more joins.
+    """Restart each member in turn, then add one member.
 
     Args:
-        partitions: of the topic `orders`.
-        members: at the begin.
-        jitter_ms: how much later each partition starts than the one before it.
+        partitions: number of partitions of the topic `orders`.
+        members: number of members at the beginning.
+        jitter_ms: delay between the starts of two neighbouring partitions.
     """
     story = Story()
     names = [f"c-{number}" for number in range(1, members + 1)]
@@ -117,7 +110,6 @@ def _work_one_by_one(story: Story, at_ms: int, name: str, own: ResourceSet, jitt
 
 
 def _scale_up(story: Story, at_ms: int, names: list[str], partitions: int) -> None:
-    """One more member takes a part of what the first had."""
     newcomer = f"c-{len(names) + 1}"
     first = share(partitions, len(names), 0)
     moved = ResourceSet({"orders": first.indices("orders")[::2].tolist()})

@@ -1,4 +1,4 @@
-"""Everything that is read from the records of a group, in one value."""
+"""All records of a group, combined into one value."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from tests.unit.report.histories import Samples, Story, rolling_bounce
 
 
 def test_history_is_the_same_in_whatever_order_records_come() -> None:
-    """Files of several members are written side by side."""
+    """The files of several members cover the same time."""
     envelopes = rolling_bounce(6, 2)
     forth, back = history_of(envelopes), history_of(sorted(envelopes, key=lambda one: -one.at_ms))
     assert forth.rounds == back.rounds
@@ -17,7 +17,7 @@ def test_history_is_the_same_in_whatever_order_records_come() -> None:
 
 
 def test_only_who_worked_is_a_client() -> None:
-    """A name that only a coordinator knows needs no colour, nor does a member without work."""
+    """A member without work needs no colour."""
     story = Story()
     story.start(0, "idle")
     story.work(1, "b", ResourceSet({"orders": [0]}))
@@ -30,7 +30,7 @@ def test_only_who_worked_is_a_client() -> None:
 
 
 def test_history_ends_with_the_last_sample_of_lag() -> None:
-    """A run goes on after the last record."""
+    """A run can continue after its last record."""
     story = Story()
     story.work(1, "a", ResourceSet({"t": [0]}))
     samples = Samples(
@@ -42,7 +42,7 @@ def test_history_ends_with_the_last_sample_of_lag() -> None:
 
 
 def test_facts_count_gaps_and_rounds() -> None:
-    """Two bounces of three partitions for 3.03 s each, the start and the moves."""
+    """Two restarts stop three partitions for 3.03 s each."""
     facts = facts_of(history_of(rolling_bounce(6, 2)))
     started, bounced, moved = 6 * 0.04, 2 * 3 * 3.03, 2 * 0.15
     assert facts == Facts(
@@ -51,7 +51,6 @@ def test_facts_count_gaps_and_rounds() -> None:
 
 
 def test_history_of_nothing_is_empty() -> None:
-    """No record, no round, no gap."""
     history = history_of([])
     assert len(history.ownership.resources) == 0
     assert facts_of(history) == Facts(rounds=0, gap_seconds=0, worst_gap_ms=0)

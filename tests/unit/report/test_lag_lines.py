@@ -1,4 +1,4 @@
-"""Lag by who works on it."""
+"""Lag by owner."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from tests.unit.report.histories import Samples
 
 
 def held(clients: int, intervals: list[tuple[int, int, int, int]], until_ms: int) -> Ownership:
-    """Who worked on `t`: resource, owner, begin, end."""
+    """Return the ownership of `t` from tuples (resource, owner, begin, end)."""
     rows = np.array(intervals, dtype=np.int64).reshape(-1, 4)
     return Ownership(
         resources=ResourceSet({"t": range(3)}),
@@ -24,7 +24,7 @@ def held(clients: int, intervals: list[tuple[int, int, int, int]], until_ms: int
 
 
 def test_lag_belongs_to_who_works_on_the_partition_at_that_time() -> None:
-    """From the begin of a span to before its end; at the very end still to the last owner."""
+    """A span excludes its end, but the end of the run counts for the last owner."""
     ownership = held(2, [(0, 0, 10, 20), (0, 1, 20, 30), (1, 1, 0, 30)], until_ms=30)
     samples = Samples(
         times_ms=np.array([0, 10, 20, 30]),
@@ -39,7 +39,6 @@ def test_lag_belongs_to_who_works_on_the_partition_at_that_time() -> None:
 
 
 def test_partitions_that_nobody_measured_count_nothing() -> None:
-    """And those that nobody ever worked on are nobody's."""
     samples = Samples(
         times_ms=np.array([5]), lags=np.array([[7, 9]]), resources=ResourceSet({"t": [1], "u": [0]})
     )
@@ -49,7 +48,6 @@ def test_partitions_that_nobody_measured_count_nothing() -> None:
 
 
 def test_members_with_the_highest_peaks_have_lines_and_others_are_a_band() -> None:
-    """Here two lines and one other."""
     ownership = held(3, [(number, number, 0, 100) for number in range(3)], until_ms=100)
     samples = Samples(
         times_ms=np.array([0, 50]),
@@ -62,7 +60,6 @@ def test_members_with_the_highest_peaks_have_lines_and_others_are_a_band() -> No
 
 
 def test_thinned_lines_keep_their_peaks() -> None:
-    """A point of a line is the highest of the samples that it stands for."""
     ownership = held(1, [(0, 0, 0, 1_000)], until_ms=1_000)
     lags = np.zeros((1_000, 1), dtype=np.int64)
     lags[777] = 50

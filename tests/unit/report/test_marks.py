@@ -1,4 +1,4 @@
-"""Faults, and processes that come and go, as marks."""
+"""Marks of faults and of processes that start or end."""
 
 import numpy as np
 
@@ -21,13 +21,13 @@ ONE = ResourceSet({"orders": [1]})
 
 
 def told(story: Story) -> list[tuple[int, str, str]]:
-    """Time, kind and label of each mark."""
+    """Return time, kind and label of each mark."""
     marks = marks_of(story.envelopes, round_rows(story.envelopes, {}))
     return [(mark.at_ms, mark.kind.value, mark.label) for mark in marks]
 
 
 def test_simulated_processes_are_marked_as_their_host_tells() -> None:
-    """A crash or a pause is a fault, a close is none, and an injected fault speaks for itself."""
+    """A crash or a pause is a fault. A close is not. An injected fault has its own mark."""
     story = Story()
     story.start(0, "a")
     story.write(1, "a", ProcessEnded(cause=EndCause.CRASHED))
@@ -49,7 +49,7 @@ def test_simulated_processes_are_marked_as_their_host_tells() -> None:
 
 
 def test_lost_membership_is_the_fault_where_no_host_tells_of_processes() -> None:
-    """Real consumers write only what they suffered; a simulator knows the cause."""
+    """Real consumers record only the lost membership; a simulator records the cause."""
     lost = MembershipLost(resources=ONE, cause="lease expired")
     closed = ResourcesStopped(resources=ONE, reason=StopReason.CLOSED)
     real, simulated = Story(), Story()
@@ -62,7 +62,7 @@ def test_lost_membership_is_the_fault_where_no_host_tells_of_processes() -> None
 
 
 def test_refused_round_is_a_fault() -> None:
-    """Anywhere, as it is a bug."""
+    """A refused round is a bug."""
     story = Story()
     story.generation = 7
     story.write(3, "a", RoundRefused(violations=("x",)))
@@ -70,7 +70,6 @@ def test_refused_round_is_a_fault() -> None:
 
 
 def test_known_ms_is_when_a_leader_first_spoke_of_a_resource() -> None:
-    """Of each on its own; those that none spoke of are never known."""
     story = Story()
     story.lead(5, ["a"], granted=ResourceSet({"orders": [0]}))
     story.lead(9, ["a"], lost=ResourceSet({"orders": [0, 1]}), granted=ResourceSet({"x": [0]}))
@@ -79,12 +78,10 @@ def test_known_ms_is_when_a_leader_first_spoke_of_a_resource() -> None:
 
 
 def mark(at_ms: int, label: str, kind: MarkKind = MarkKind.FAULT) -> Mark:
-    """A mark whose story is its label."""
     return Mark(at_ms=at_ms, kind=kind, label=label, story=label)
 
 
 def test_marks_that_are_too_near_become_one() -> None:
-    """Of one kind, counted from the first; the story names them all, or the first of many."""
     marks = [mark(0, "a"), mark(1, "p", MarkKind.ENDED), mark(4, "b"), mark(5, "b"), mark(9, "c")]
     joined = clustered(marks, 5)
     assert [(one.at_ms, one.label, one.story) for one in joined] == [
@@ -99,6 +96,6 @@ def test_marks_that_are_too_near_become_one() -> None:
 
 
 def test_lanes_keep_labels_apart() -> None:
-    """The lowest lane that is free; without one the label is only shown when pointed at."""
+    """Without a free lane the label appears only under the pointer."""
     assert lanes([(0, 10), (5, 8), (6, 9), (8, 12), (10, 11)], 2) == (0, 1, HOVER_ONLY, 1, 0)
     assert lanes([], 2) == ()

@@ -8,8 +8,6 @@ from coopgroup.report.measures import Cell, comparison_rows, measure_rows
 
 @frozen(kw_only=True)
 class Measured:
-    """What some run cost."""
-
     moved: int = 1_234
     share: float = 12.34
     worst_outage_ms: int | None = 1_500
@@ -19,7 +17,6 @@ class Measured:
 
 
 def test_numbers_and_resources_are_rows() -> None:
-    """With known words, or those of their names; anything else is none."""
     assert measure_rows(Measured(worst_resource=Resource("orders", 3))) == (
         ("partitions moved", "1,234"),
         ("share", "12.3"),
@@ -29,7 +26,6 @@ def test_numbers_and_resources_are_rows() -> None:
 
 
 def test_time_that_never_came_is_said_so() -> None:
-    """A missing resource is no row."""
     assert measure_rows(Measured(worst_outage_ms=None))[-1] == (
         "longest outage of a partition",
         "never",
@@ -37,7 +33,7 @@ def test_time_that_never_came_is_said_so() -> None:
 
 
 def test_comparison_has_median_and_range_of_each_policy() -> None:
-    """Where runs agree there is no range; those without a value are counted."""
+    """A range appears only if runs differ. Runs without a value are counted."""
     rows = comparison_rows(
         {
             "a": [Measured(moved=moved) for moved in (9, 1, 2)],
@@ -59,6 +55,5 @@ def test_comparison_has_median_and_range_of_each_policy() -> None:
 
 
 def test_measure_that_nobody_has_is_no_row() -> None:
-    """Not even an empty one."""
     rows = comparison_rows({"a": [Measured(worst_outage_ms=None)]})
     assert [row.label for row in rows] == ["partitions moved", "share"]

@@ -18,7 +18,6 @@ SAFE = "&lt;/script&gt;&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&amp;"
 
 
 def test_what_comes_from_records_is_escaped() -> None:
-    """Wherever a name of theirs may stand."""
     row = RoundRow(at_ms=5, generation=1, leader=EVIL, sentences=(EVIL,))
     cell = Cell(median=1, low=1, high=1, text=EVIL, span=EVIL)
     pieces = [
@@ -35,7 +34,6 @@ def test_what_comes_from_records_is_escaped() -> None:
 
 
 def test_objections_stand_in_order_of_time_and_the_rest_is_counted() -> None:
-    """A list that nobody could read is no help."""
     many = [Objection(source="c", at_ms=at_ms, message=f"m{at_ms}") for at_ms in range(60, 0, -1)]
     text = objections_section(many)
     assert "<h2>60 violations</h2>" in text
@@ -45,7 +43,6 @@ def test_objections_stand_in_order_of_time_and_the_rest_is_counted() -> None:
 
 
 def test_legend_is_in_the_order_of_people_and_ends_somewhere() -> None:
-    """With buttons by the number of the owner."""
     names = [f"c-{number}" for number in range(45, 0, -1)]
     text = legend(names, paints(45), buttons=True)
     assert text.index('data-owner="44"') < text.index('data-owner="43"') < text.index("and 5 more")
@@ -53,7 +50,6 @@ def test_legend_is_in_the_order_of_people_and_ends_somewhere() -> None:
 
 
 def test_rounds_are_timed_from_the_begin() -> None:
-    """Whatever the clock of the records; a refused round stands out."""
     row = RoundRow(at_ms=1_730_000_012_500, generation=3, leader="a", refused=True)
     text = rounds_section([row], 1_730_000_000_000)
     assert '<button data-at="12.5">12.5 s</button>' in text
@@ -61,14 +57,14 @@ def test_rounds_are_timed_from_the_begin() -> None:
 
 
 def test_rounds_that_nobody_wrote_down_are_no_empty_table() -> None:
-    """Files of members that never led are of use all the same."""
+    """Files of members that never led are useful, too."""
     text = rounds_section([], 0)
     assert "<table" not in text
     assert "No leader wrote down a round" in text
 
 
 def test_comparison_marks_the_lowest_only_where_policies_differ() -> None:
-    """A policy whose runs never got there has no bar."""
+    """A policy has no bar if its runs have no value."""
 
     def cell(median: float) -> Cell:
         return Cell(median=median, low=median, high=8, text=f"{median}", span="s")

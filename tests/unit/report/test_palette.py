@@ -1,4 +1,4 @@
-"""Colours that can be told apart, and names in the order of people."""
+"""Distinguishable colours, and names in natural order."""
 
 from itertools import combinations
 
@@ -10,7 +10,7 @@ from coopgroup.report.palette import COLOURS, GAP, PATTERNS, PLAIN, Paint, paint
 
 Triple = npt.NDArray[np.float64]
 
-# How a full lack of one kind of cone changes linear RGB: Machado, Oliveira and Fernandes, 2009.
+# Effect of a full lack of one kind of cone on linear RGB: Machado, Oliveira and Fernandes, 2009.
 SIGHTS = {
     "normal": np.eye(3),
     "protanope": np.array(
@@ -46,7 +46,7 @@ WHITE = np.array([0.95047, 1, 1.08883])
 
 
 def lab(colour: str, sight: str) -> Triple:
-    """CIE L*a*b* of "#rrggbb" as it is seen with that sight."""
+    """Return CIE L*a*b* of "#rrggbb" with that colour vision."""
     channels = np.array([int(colour[place : place + 2], 16) for place in (1, 3, 5)]) / 255
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     relative = TO_XYZ @ np.clip(SIGHTS[sight] @ linear, 0, 1) / WHITE
@@ -55,7 +55,7 @@ def lab(colour: str, sight: str) -> Triple:
 
 
 def nearest(colours: tuple[str, ...], sight: str) -> float:
-    """The smallest distance of any two."""
+    """Return the smallest distance between two colours."""
     return min(
         float(np.linalg.norm(lab(one, sight) - lab(other, sight)))
         for one, other in combinations(colours, 2)
@@ -64,14 +64,14 @@ def nearest(colours: tuple[str, ...], sight: str) -> float:
 
 @pytest.mark.parametrize("sight", SIGHTS)
 def test_colours_keep_their_distance_in_every_sight(sight: str) -> None:
-    """The first eight owners, all twenty, and each of them from the dark of a gap."""
+    """The distances hold for the first eight owners, for all twenty, and to the colour of a gap."""
     assert nearest(COLOURS[:8], sight) >= 15
     assert nearest(COLOURS, sight) >= 8
     assert min(nearest((colour, GAP), sight) for colour in COLOURS) >= 35
 
 
 def test_paints_beyond_the_colours_have_a_pattern() -> None:
-    """The twenty-first owner looks like the first, but striped; no two of 180 are alike."""
+    """The twenty-first owner has the first colour with stripes. All of 180 paints differ."""
     made = paints(180)
     assert made[0] == Paint(COLOURS[0], PLAIN)
     assert made[20] == Paint(COLOURS[0], PATTERNS[1])
@@ -80,10 +80,9 @@ def test_paints_beyond_the_colours_have_a_pattern() -> None:
 
 
 def test_ranks_count_numbers_within_names() -> None:
-    """The tenth comes after the second."""
     assert ranks(["c-10", "c-2", "b", "c-2-x", "7", ""]) == (5, 3, 2, 4, 1, 0)
 
 
 def test_ranks_when_names_are_equal_keep_their_order() -> None:
-    """Names that differ by leading zeros only, or not at all, have a rank each."""
+    """Names may differ only by leading zeros, or be equal."""
     assert ranks(["a-01", "a-1", "a-1"]) == (0, 1, 2)

@@ -1,4 +1,4 @@
-"""What a leader decided and why, in words."""
+"""Decisions of a leader and their reasons, in words."""
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.report.rounds import RoundRow, client_names, round_rows
@@ -11,12 +11,10 @@ THREE = ResourceSet({"orders": [3]})
 
 
 def told(story: Story) -> list[RoundRow]:
-    """The rows of a story, its clients by their names."""
     return list(round_rows(story.envelopes, client_names(story.envelopes)))
 
 
 def test_first_round_says_who_is_there_and_what_is_new() -> None:
-    """Counts stand in the row, names in the sentences."""
     story = Story()
     story.start(0, "b")
     story.lead(5, ["a", "b"], granted=SIX, created=SIX)
@@ -29,7 +27,7 @@ def test_first_round_says_who_is_there_and_what_is_new() -> None:
 
 
 def test_members_that_come_and_go_are_the_reason_of_a_round() -> None:
-    """By the name of their process where the records have one, numbers as numbers."""
+    """The row uses the process name if the records have it."""
     story = Story()
     story.lead(0, ["a", *(f"c-{number}" for number in range(1, 13))])
     story.lead(1, ["a", "b"], granted=THREE)
@@ -46,7 +44,6 @@ def test_members_that_come_and_go_are_the_reason_of_a_round() -> None:
 
 
 def test_protocol_of_another_client_is_named_and_ours_is_not() -> None:
-    """While others are in the group, and not when they have gone."""
     story = Story()
     story.lead(0, ["a"], protocol="cooperative-sticky")
     story.lead(1, ["a"], protocol="coopgroup")
@@ -56,7 +53,7 @@ def test_protocol_of_another_client_is_named_and_ours_is_not() -> None:
 
 
 def test_revocation_says_that_owners_stop_first() -> None:
-    """What is revoked is not said to wait as well; what others still hold is."""
+    """A revoked resource is not listed as waiting as well."""
     story = Story()
     story.lead(0, ["a"], revoked=TWO, waiting=TWO | THREE, follow_up=True)
     assert told(story)[0].sentences[1:] == (
@@ -68,7 +65,6 @@ def test_revocation_says_that_owners_stop_first() -> None:
 
 
 def test_loss_says_that_its_owner_may_come_back_and_until_when() -> None:
-    """The time-out is that of the loss."""
     story = Story()
     story.lead(0, ["a"], lost=TWO, scheduled_rebalance_timeout_ms=30_000)
     (row,) = told(story)
@@ -80,7 +76,7 @@ def test_loss_says_that_its_owner_may_come_back_and_until_when() -> None:
 
 
 def test_timeout_without_a_loss_is_that_of_the_policy() -> None:
-    """Incremental goes on with its moves, others look again."""
+    """The incremental policy continues its moves; other policies check again."""
     story = Story()
     story.lead(0, ["a"], granted=EMPTY, scheduled_rebalance_timeout_ms=500)
     story.lead(1, ["a"], policy="incremental", scheduled_rebalance_timeout_ms=1_500)
@@ -89,7 +85,6 @@ def test_timeout_without_a_loss_is_that_of_the_policy() -> None:
 
 
 def test_contested_resources_are_granted_to_nobody() -> None:
-    """And it says so."""
     story = Story()
     story.lead(0, ["a"], contested=THREE)
     assert told(story)[0].sentences[1:] == (
@@ -98,7 +93,6 @@ def test_contested_resources_are_granted_to_nobody() -> None:
 
 
 def test_refused_round_is_a_row_of_its_own() -> None:
-    """It changes nothing about who was there before."""
     story = Story()
     story.lead(0, ["a"])
     story.write(1, "a", RoundRefused(violations=("two owners", "no answer for b")))

@@ -1,4 +1,4 @@
-"""What the page of a sweep shows, as values."""
+"""Content of a sweep's page, as values."""
 
 from typing import Any
 
@@ -8,7 +8,6 @@ AXIS = "scheduled_rebalance_timeout_ms"
 
 
 def setting(policy: str, timeout_ms: int | None, cost: float, **more: Any) -> Setting:  # noqa: ANN401 - any part
-    """A setting that was played three times."""
     plain: dict[str, Any] = {
         "parameters": {"scenario": "s", "policy": policy, AXIS: timeout_ms, "size": 1},
         "seeds": 3,
@@ -31,13 +30,12 @@ SETTINGS = (
 
 
 def test_varied_parameters_are_those_that_differ() -> None:
-    """What is the same in all settings needs no words."""
     assert varied(SETTINGS) == ("policy", AXIS)
     assert not varied(SETTINGS[:1])
 
 
 def test_chart_has_a_curve_for_each_policy() -> None:
-    """One without the parameter is a level line; places are in the order of the numbers."""
+    """A policy without the parameter is a level line."""
     chart = charts_of(SETTINGS, "s_")[0]
     assert chart.name == f"s_{AXIS}_unavailable_partition_s"
     assert chart.ticks == ("0 s", "2.5 s", "30 s")
@@ -52,7 +50,6 @@ def test_chart_has_a_curve_for_each_policy() -> None:
 
 
 def test_chart_of_a_duration_is_in_seconds() -> None:
-    """Bands, too."""
     chart = charts_of(SETTINGS, "")[1]
     assert chart.y_label == "s"
     assert list(chart.curves[1].y) == [6, 7, 8]
@@ -60,7 +57,6 @@ def test_chart_of_a_duration_is_in_seconds() -> None:
 
 
 def test_heat_map_repeats_what_does_not_depend_on_the_axis() -> None:
-    """A row for each combination of the rest."""
     heat = heats_of(SETTINGS, "")[0]
     assert heat.rows == ("simple", "deferred")
     assert heat.columns == ("0 s", "2.5 s", "30 s")
@@ -73,13 +69,11 @@ def test_heat_map_repeats_what_does_not_depend_on_the_axis() -> None:
 
 
 def test_settings_without_numbers_that_vary_have_no_charts() -> None:
-    """A table is all there is to show."""
     assert not charts_of(SETTINGS[:2], "")
     assert not heats_of(SETTINGS[:2], "")
 
 
 def test_measure_that_no_run_has_is_left_out() -> None:
-    """Of settings that failed there is nothing to draw."""
     failed = [setting("deferred", value, 1, spreads={}, failed=3) for value in (0, 1)]
     assert not charts_of(failed, "")
     assert not heats_of(failed, "")

@@ -18,19 +18,16 @@ HALF_RIGHT = (
 
 
 def lines(story: Story) -> list[str]:
-    """The records of a story as a member writes them."""
     return [json.dumps(to_json(envelope)) for envelope in story.envelopes]
 
 
 def written(path: Path, *content: str | bytes) -> Path:
-    """A file of lines."""
     raw = [line if isinstance(line, bytes) else line.encode() for line in content]
     path.write_bytes(b"".join(line + b"\n" for line in raw))
     return path
 
 
 def member(name: str, *times_ms: int, group: str = "billing") -> Story:
-    """A member that starts something at some times."""
     story = Story(group)
     for at_ms in times_ms:
         story.work(at_ms, name, ResourceSet({"orders": [at_ms]}))
@@ -38,7 +35,7 @@ def member(name: str, *times_ms: int, group: str = "billing") -> Story:
 
 
 def test_files_are_merged_by_time(tmp_path: Path) -> None:
-    """Records of one time stay in the order of files and lines."""
+    """Records of the same time stay in the order of files and lines."""
     first, second = member("a", 1, 5, 5), member("b", 0, 5)
     paths = [
         written(tmp_path / "a", *lines(first)),
@@ -69,7 +66,6 @@ def test_files_are_merged_by_time(tmp_path: Path) -> None:
 def test_damaged_line_costs_that_line_only(
     tmp_path: Path, damaged: str | bytes, reason: str
 ) -> None:
-    """It is counted, and the first of a file is named; empty lines are none."""
     good = lines(member("a", 1, 2))
     path = written(tmp_path / "a", good[0], "", damaged, good[1], damaged)
     reading = read_files([path])
@@ -81,7 +77,6 @@ def test_damaged_line_costs_that_line_only(
 
 
 def test_nothing_to_read_is_one_clear_line(tmp_path: Path) -> None:
-    """It names the files, and what is wrong with the first line, if there is one."""
     empty = written(tmp_path / "empty")
     broken = written(tmp_path / "broken", "nonsense")
     with pytest.raises(ConfigurationError) as caught:
@@ -94,14 +89,12 @@ def test_nothing_to_read_is_one_clear_line(tmp_path: Path) -> None:
 
 
 def test_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A missing one as well as a folder."""
     for path, why in ((tmp_path / "none", "No such file"), (tmp_path, "Is a directory")):
         with pytest.raises(ConfigurationError, match=f"expected a file that can be read: {why}"):
             read_files([path])
 
 
 def test_groups_are_told_apart(tmp_path: Path) -> None:
-    """One of several has to be named, and has to be there."""
     both = [*lines(member("a", 1)), *lines(member("b", 2, group="audit"))]
     path = written(tmp_path / "both", *both)
     with pytest.raises(ConfigurationError, match=r"expected one of audit, billing$"):

@@ -1,4 +1,4 @@
-"""Bars, gaps and double owners, compared with what is there in every single ms."""
+"""Bars, gaps and double owners, compared with the state in every millisecond."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ END_MS = 30
 def ownership(
     intervals: list[Interval], resources: int = 3, owners: int = 3, until_ms: int = END_MS
 ) -> Ownership:
-    """Who worked on what, from intervals in any order."""
+    """Return the ownership from intervals in any order."""
     rows = np.array(sorted(intervals), dtype=np.int64).reshape(-1, 4)
     return Ownership(
         resources=ResourceSet({"t": range(resources)}),
@@ -40,14 +40,13 @@ def ownership(
 
 
 def workers(intervals: list[Interval], resource: int, at_ms: int) -> set[int]:
-    """Who works on a resource in a ms."""
     return {
         owner for one, owner, begin, end in intervals if one == resource and begin <= at_ms < end
     }
 
 
 def covered(bars: Bars, order: list[int]) -> set[tuple[int, int, int]]:
-    """Each (resource, owner, ms) that bars cover."""
+    """Return each (resource, owner, ms) that the bars cover."""
     columns = (bars.first_row, bars.last_row, bars.owner, bars.start_ms, bars.end_ms)
     return {
         (order[row], owner, at_ms)
@@ -59,7 +58,7 @@ def covered(bars: Bars, order: list[int]) -> set[tuple[int, int, int]]:
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[Interval]:
-    """Intervals; those of one owner and resource do not overlap."""
+    """Draw intervals that do not overlap for the same owner and resource."""
     drawn = draw(
         st.lists(
             st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 28), st.integers(1, 12)),
@@ -78,7 +77,7 @@ def lives(draw: st.DrawFn) -> list[Interval]:
 def test_gaps_are_where_nobody_works_after_a_resource_is_known(
     intervals: list[Interval], known: list[int]
 ) -> None:
-    """In each ms from when a resource is known, or somebody works on it, to the end."""
+    """A gap needs a known resource: the leader named it, or a member worked on it."""
     gaps = gaps_of(ownership(intervals), np.array(known))
     found = {
         (resource, at_ms)
@@ -102,7 +101,6 @@ def test_gaps_are_where_nobody_works_after_a_resource_is_known(
 
 @given(intervals=lives())
 def test_doubles_are_where_two_work_at_once(intervals: list[Interval]) -> None:
-    """In each ms with two owners, and both of them are named."""
     doubles = doubles_of(ownership(intervals))
     spans = doubles.spans
     found = set()
@@ -131,7 +129,6 @@ def test_doubles_are_where_two_work_at_once(intervals: list[Interval]) -> None:
 def test_timeline_when_exact_covers_what_happened(
     by_owner: bool, intervals: list[Interval]
 ) -> None:
-    """No matter how rows are ordered and joined, each ms has its owner, and gaps are gaps."""
     known = np.zeros(3, dtype=np.int64)
     drawn = timeline_of(ownership(intervals), known, by_owner=by_owner)
     order = drawn.order.tolist()
@@ -152,7 +149,6 @@ def test_timeline_when_exact_covers_what_happened(
 
 @given(intervals=lives())
 def test_unowned_counts_are_right_in_each_ms(intervals: list[Interval]) -> None:
-    """Each count holds until the next time."""
     gaps = gaps_of(ownership(intervals), np.zeros(3, dtype=np.int64))
     steps = unowned_counts(gaps, 0, END_MS)
     places = np.searchsorted(steps.times_ms, np.arange(END_MS), side="right") - 1
@@ -163,7 +159,7 @@ def test_unowned_counts_are_right_in_each_ms(intervals: list[Interval]) -> None:
 
 
 def test_rows_that_went_alike_become_one_bar() -> None:
-    """A thousand partitions of two members that never moved are two bars."""
+    """A thousand partitions of two members without moves are two bars."""
     held = [(number, number % 2, 0, END_MS) for number in range(1_000)]
     drawn = timeline_of(ownership(held, 1_000), np.zeros(1_000, dtype=np.int64), by_owner=True)
     assert drawn.owned.owner.tolist() == [0, 1]
@@ -172,7 +168,7 @@ def test_rows_that_went_alike_become_one_bar() -> None:
 
 
 def test_timeline_when_bars_are_too_many_snaps_times_and_loses_no_gap() -> None:
-    """Partitions that start some ms after each other join; a gap of a ms stays a gap."""
+    """Partitions that start some milliseconds apart are joined, but a gap of 1 ms stays."""
     count, until_ms = 1_000, 1_000_000
     held = [(number, 0, number % 400, until_ms) for number in range(1, count)]
     held += [(0, 0, 0, 500_000), (0, 0, 500_001, until_ms)]
@@ -190,7 +186,7 @@ def test_timeline_when_bars_are_too_many_snaps_times_and_loses_no_gap() -> None:
 
 
 def test_timeline_when_snapping_gains_nothing_stays_exact() -> None:
-    """Rows that have nothing in common keep their times, however many they are."""
+    """Rows that differ keep their times, even if there are many."""
     held = [(number, number % 3, 0, 100_000 * (number + 1)) for number in range(100)]
     who = ownership(held, 100, until_ms=10_000_000)
     drawn = timeline_of(who, np.zeros(100, dtype=np.int64), by_owner=False, bars_max=10)
@@ -198,14 +194,14 @@ def test_timeline_when_snapping_gains_nothing_stays_exact() -> None:
 
 
 def test_owner_order_of_few_rows_is_by_name_within_an_owner() -> None:
-    """Also where their times differ; rows that moved follow those that stayed."""
+    """Rows that moved follow the rows that stayed."""
     held = [(0, 1, 0, 30), (1, 0, 3, 30), (2, 0, 1, 30), (3, 0, 0, 9), (3, 1, 9, 30)]
     assert owner_order(ownership(held, 5)).tolist() == [1, 2, 3, 0, 4]
     assert name_order(ownership(held, 5)).tolist() == [0, 1, 2, 3, 4]
 
 
 def test_unowned_counts_when_there_are_too_many_keep_the_peaks() -> None:
-    """A stretch of time shows its highest count."""
+    """Each stretch of time shows its highest count."""
     held = [(number, 0, 0, 100 * number + 50) for number in range(9_000)]
     until_ms = 1_000_000
     gaps = gaps_of(ownership(held, 9_000, until_ms=until_ms), np.zeros(9_000, dtype=np.int64))
@@ -219,12 +215,12 @@ def test_unowned_counts_when_there_are_too_many_keep_the_peaks() -> None:
     ("held", "highest"),
     [
         ([(0, 0, 1, 30), (1, 0, 2, 30), (2, 0, 3, 20)], 1),  # all at the begin, one at the end
-        ([(0, 0, 1, 30), (1, 0, 2, 30), (2, 0, 3, 30)], 3),  # nothing after the begin
+        ([(0, 0, 1, 30), (1, 0, 2, 30), (2, 0, 3, 30)], 3),  # none after the begin
         ([(0, 0, 1, 30), (1, 0, 2, 30)], 3),  # the third was never worked on
         ([(0, 0, 0, 30), (1, 0, 0, 9), (2, 0, 0, 9)], 2),  # the begin had none
     ],
 )
 def test_settled_max_leaves_the_begin_out(held: list[Interval], highest: int) -> None:
-    """When nobody works at the begin, that does not dwarf what comes later."""
+    """The start without owners would make all later counts look small."""
     gaps = gaps_of(ownership(held), np.zeros(3, dtype=np.int64))
     assert unowned_counts(gaps, 0, END_MS).settled_max == highest

@@ -25,14 +25,11 @@ from tests.unit.report.histories import Samples, Story, rolling_bounce, share
 
 @frozen(kw_only=True)
 class Measured:
-    """What a run cost."""
-
     moved: int
     converge_ms: int | None = None
 
 
 def run(policy: str = "deferred", *, seed: int = 1, **changed: Any) -> Any:  # noqa: ANN401 - any run
-    """A run as the simulator gives it."""
     values: dict[str, Any] = {
         "scenario": SimpleNamespace(name="rolling_bounce", description=""),
         "policy": policy,
@@ -51,13 +48,13 @@ def run(policy: str = "deferred", *, seed: int = 1, **changed: Any) -> Any:  # n
 
 
 def seen(text: str) -> str:
-    """A page without its scripts and styles, without tags: what is read."""
+    """Return the visible text of a page: without scripts, styles and tags."""
     bare = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]*>", " ", bare).split())
 
 
 def test_page_needs_nothing_from_outside(tmp_path: Path) -> None:
-    """No element of it loads anything."""
+    """An element that loads something would fail without a network."""
     write_history_page(rolling_bounce(6, 2), tmp_path / "page.html", title="billing")
     text = (tmp_path / "page.html").read_text()
     bare = re.sub(r"<script\b[^>]*>.*?</script>", "<script>", text, flags=re.DOTALL)
@@ -66,7 +63,6 @@ def test_page_needs_nothing_from_outside(tmp_path: Path) -> None:
 
 
 def test_history_page_says_how_much_there_is(tmp_path: Path) -> None:
-    """Title, size, facts and notes."""
     write_history_page(
         rolling_bounce(6, 2), str(tmp_path / "page.html"), title="billing", notes=("one line lost",)
     )
@@ -79,7 +75,7 @@ def test_history_page_says_how_much_there_is(tmp_path: Path) -> None:
 
 
 def test_page_of_real_consumers_says_when_it_began(tmp_path: Path) -> None:
-    """Their clock counts from 1970."""
+    """The clock of real consumers counts from 1970."""
     story = Story()
     story.work(1_730_000_000_000, "a", ResourceSet({"orders": [0]}))
     story.work(1_730_000_001_000, "a", ResourceSet({"orders": [1]}))
@@ -88,7 +84,7 @@ def test_page_of_real_consumers_says_when_it_began(tmp_path: Path) -> None:
 
 
 def test_two_owners_at_once_are_found_where_no_checker_looked(tmp_path: Path) -> None:
-    """Both are named; a checker's own list stands alone."""
+    """The page lists only the checker's findings if a checker ran."""
     story = Story()
     story.work(1_000, "a", ResourceSet({"orders": [3]}))
     story.work(2_500, "b", ResourceSet({"orders": [3]}))
@@ -106,7 +102,7 @@ def test_two_owners_at_once_are_found_where_no_checker_looked(tmp_path: Path) ->
 
 
 def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
-    """Neither of groups, members and topics nor of what a leader says."""
+    """Groups, members, topics and errors of a leader may contain markup."""
     evil = "</script><script>document.title='x'</script>"
     story = Story(evil)
     for client in (evil, "b"):
@@ -121,7 +117,7 @@ def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_text_are_shown_as_what_they_are(tmp_path: Path) -> None:
-    """A record may hold half a character."""
+    """A record may contain half a character."""
     story = Story("\ud800")
     story.work(5, "c\udfff", ResourceSet({"t": [0]}))
     write_history_page(story.envelopes, tmp_path / "page.html", title="Group \ud800")
@@ -130,7 +126,6 @@ def test_names_that_are_no_text_are_shown_as_what_they_are(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("partitions", [0, 1])
 def test_page_of_next_to_nothing_is_a_page(tmp_path: Path, partitions: int) -> None:
-    """No partition at all, or one at one moment."""
     story = Story()
     story.work(5, "a", share(partitions, 1, 0))
     write_history_page(story.envelopes, tmp_path / "page.html", title="x")
@@ -139,7 +134,6 @@ def test_page_of_next_to_nothing_is_a_page(tmp_path: Path, partitions: int) -> N
 
 
 def test_run_page_shows_measures_and_seed(tmp_path: Path) -> None:
-    """A scenario without a description is called by its name."""
     write_run_page(run(seed=7), tmp_path / "run.html")
     words = seen((tmp_path / "run.html").read_text())
     assert words.startswith("rolling bounce: deferred rolling bounce: deferred 6 partitions")
@@ -148,14 +142,12 @@ def test_run_page_shows_measures_and_seed(tmp_path: Path) -> None:
 
 
 def test_run_page_lists_violations(tmp_path: Path) -> None:
-    """With checker and time."""
     broken = SimpleNamespace(checker="single owner", at_ms=12_345, message="orders 3 has two")
     write_run_page(run(violations=(broken,)), tmp_path / "run.html")
     assert "12.345 s single owner orders 3 has two" in seen((tmp_path / "run.html").read_text())
 
 
 def test_comparison_page_has_each_policy(tmp_path: Path) -> None:
-    """Measures over seeds, a timeline of the first, and violations of any."""
     broken = SimpleNamespace(checker="c", at_ms=1, message="bad")
     runs = {
         "eager": [run("eager", seed=seed) for seed in (1, 2, 6)],
@@ -171,20 +163,17 @@ def test_comparison_page_has_each_policy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("runs", [{}, {"simple": []}])
 def test_comparison_of_nothing_is_refused(tmp_path: Path, runs: dict[str, Any]) -> None:
-    """In one line."""
     with pytest.raises(ConfigurationError, match="expected a run of each policy"):
         write_comparison_page(runs, tmp_path / "page.html")
 
 
 def test_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """A folder that is not there, say."""
     path = tmp_path / "none" / "page.html"
     with pytest.raises(ConfigurationError, match="expected a file that can be written: No such"):
         write_history_page(rolling_bounce(2, 2), path, title="x")
 
 
 def test_missing_bokeh_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to install."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(CoopgroupError, match=r"pip install 'coopgroup\[report\]'$"):
         write_history_page([], tmp_path / "page.html", title="x")
@@ -193,7 +182,7 @@ def test_missing_bokeh_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bokeh_has_nothing_to_complain_about(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It would log models that do not fit together."""
+    """Bokeh logs models that do not fit together."""
     logging.getLogger("bokeh").propagate = True
     with caplog.at_level(logging.WARNING):
         write_run_page(run(), tmp_path / "run.html")
