@@ -96,7 +96,7 @@ def test_deferred_when_a_member_bounces_is_as_in_the_document() -> None:
 def test_deferred_when_the_leader_is_another_one_goes_by_what_members_know(
     remaining: int | None, timeout_ms: int
 ) -> None:
-    """The delay continues without `state`. 0 means that it has just ended; null starts a new one."""
+    """The delay continues without `state`. 0 means that it has ended; null starts a new one."""
     caller = Caller("deferred")
     told = caller.ask(
         9, {"A": [1], "B": [2], "C": [3]}, B={"remaining_delay_ms": remaining}, C={"rack": None}

@@ -1,4 +1,4 @@
-"""Advice made up for tests of words and pages: no replay behind it."""
+"""Hand-made advice for tests of words and pages, without a replay."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNAVAILABLE_S = (90.0, 80.0, 40.0, 200.0)
 
 
 def option(policy: Choice, mean: float, peak: float = 6.0) -> Option:
-    """A setting with intervals of a tenth around its figures."""
+    """Return a setting whose intervals are a tenth around its figures."""
     around = Estimate(mean=mean, low=0.9 * mean, high=1.1 * mean)
     return Option(
         policy=policy,
@@ -28,7 +28,7 @@ def option(policy: Choice, mean: float, peak: float = 6.0) -> Option:
 
 
 def made_advice(**changed: Any) -> Advice:  # noqa: ANN401 - any part
-    """Restarts of 12 s and one for good; to wait 30 s is best, today nobody waits."""
+    """Return advice for restarts of 12 s and one permanent loss: best 30 s, today 0 s."""
     plain: dict[str, Any] = {
         "history": history(
             [12_000] * 29 + [None],

@@ -21,29 +21,28 @@ NEVER: Final = np.inf
 
 
 def short(dice: np.random.Generator, count: int) -> Array:
-    """Restarts that take some 8 s."""
+    """Draw restarts of about 8 s."""
     return dice.lognormal(np.log(8), 0.35, count)
 
 
 def long(dice: np.random.Generator, count: int) -> Array:
-    """Machines that are replaced within some five minutes."""
+    """Draw the times of machines that are replaced within about five minutes."""
     return dice.lognormal(np.log(300), 0.5, count)
 
 
 def bimodal(dice: np.random.Generator, count: int) -> Array:
-    """Most are restarts of 15 s; of the others half are gone for long, half for good."""
+    """Draw mostly restarts of 15 s. The rest are long absences and permanent losses, half each."""
     kind = dice.random(count)
     away = dice.lognormal(np.log(15), 0.25, count)
     return np.where(kind < 0.7, away, np.where(kind < 0.85, 400 * dice.random(count) + 200, NEVER))
 
 
 def heavy_tailed(dice: np.random.Generator, count: int) -> Array:
-    """Pareto, from 4 s on, without a mean."""
+    """Draw from a Pareto distribution that starts at 4 s and has no mean."""
     return 4 * (1 - dice.random(count)) ** (-1 / 0.9)
 
 
 def never(_: np.random.Generator, count: int) -> Array:
-    """Nobody comes back."""
     return np.full(count, NEVER)
 
 
@@ -57,7 +56,7 @@ FAMILIES: Final[Mapping[str, Draw]] = {
 
 
 def on_grid(away_s: Array, grid_s: Array) -> list[int | None]:
-    """Each duration as the nearest one of a grid, in ms; beyond the grid its end, never None."""
+    """Round each duration to a grid, in ms; the end of the grid limits it, never `None`."""
     places = np.abs(np.log(np.clip(away_s, grid_s[0], grid_s[-1]))[:, None] - np.log(grid_s))
     nearest = grid_s[places.argmin(axis=1)]
     return [
@@ -67,7 +66,7 @@ def on_grid(away_s: Array, grid_s: Array) -> list[int | None]:
 
 
 def history(away_ms: Sequence[int | None], **changed: object) -> GroupHistory:
-    """A group of three whose members leave, and come back after such times."""
+    """Return a group of three members that leave, and return after the given times."""
     episodes = tuple(
         Episode(
             begin_ms=number * 3_600_000,
@@ -90,11 +89,11 @@ def history(away_ms: Sequence[int | None], **changed: object) -> GroupHistory:
 
 
 class Cells:
-    """Plays episodes, each cell once.
+    """Play episodes, each cell once.
 
     Args:
-        cost: of moves and returns.
-        seed: of the dice.
+        cost: cost of moves and returns.
+        seed: seed of the random generator.
     """
 
     def __init__(self, cost: MoveCost, seed: int) -> None:
@@ -103,13 +102,12 @@ class Cells:
         self.known: dict[tuple[Episode, str], list[float]] = {}
 
     def __call__(self, episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
-        """Figures of all cells, as `advise` wants them."""
+        """Return the figures of all cells, as `advise` expects them."""
         return np.array(
             [[self.figures(episode, policy) for policy in policies] for episode in episodes]
         )
 
     def figures(self, episode: Episode, policy: Choice) -> list[float]:
-        """Figures of one cell."""
         key = episode, str(policy)
         if key not in self.known:
             found = replay(self.group, episode, policy, seed=self.seed)

@@ -1,4 +1,4 @@
-"""Advice: the best there is on histories whose return times are known, and what it rests on."""
+"""Advice for histories with known return times, compared with the best setting."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from coopgroup.pipeline.replay_play import FIGURES
 from coopgroup.simulator.scenario import Choice
 from tests.unit.pipeline.return_times import FAMILIES, Array, Cells, history, on_grid
 
-# Between the durations, as a real time-out is: no absence takes just as long as it.
+# The time-outs lie between the durations: no absence takes exactly as long as a time-out.
 TIMEOUTS_MS = (0, 5_000, 10_000, 20_000, 40_000, 75_000)
 GRID_S = np.geomspace(2, 200, 8)
 COST = MoveCost(move_ms=20_000)
-HISTORIES = 20  # of each of the five families
+HISTORIES = 20  # per family, of five families
 ABSENCES = 100
 
 
 class MadeUp:
-    """A replay in which every episode costs the same under a setting; nothing is played.
+    """A replay without a simulation: all episodes cost the same under a setting.
 
     Args:
-        costs: partition-seconds by setting; 100 for any other.
-        moved: moves of any.
+        costs: partition-seconds by setting; 100 for other settings.
+        moved: moves of each setting.
     """
 
     def __init__(self, costs: dict[str, float], moved: float = 1.0) -> None:
@@ -38,7 +38,6 @@ class MadeUp:
         self.asked: list[str] = []
 
     def __call__(self, episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
-        """Figures of all cells."""
         self.asked += map(str, policies)
         row = [
             [self.costs.get(str(policy), 100.0), self.moved, self.peak(policy), 5.0, 0.0]
@@ -47,16 +46,15 @@ class MadeUp:
         return np.array([row for _ in episodes]).reshape(len(episodes), -1, len(FIGURES))
 
     def peak(self, policy: Choice) -> float:
-        """A ration keeps more in service."""
         ration = policy.options.get("max_moves_per_round", 6)
         assert isinstance(ration, int)
         return float(ration)
 
 
 def test_advised_time_out_is_within_five_percent_of_the_best_in_95_of_100_histories() -> None:
-    """Against an exhaustive sweep with fresh seeds, over all durations that a family has.
+    """Compare the advice with an exhaustive sweep over all durations of a family, with fresh seeds.
 
-    The whole ladder of time-outs, and groups to whom moves are free, are in the benchmark.
+    The benchmark has the whole ladder of time-outs, and groups whose moves cost nothing.
     """
     told, fresh = Cells(COST, seed=1), Cells(COST, seed=2)
     policies = [deferred(one) for one in TIMEOUTS_MS]
@@ -74,7 +72,7 @@ def test_advised_time_out_is_within_five_percent_of_the_best_in_95_of_100_histor
 
 
 def test_stateless_group_is_told_not_to_wait_and_a_stateful_one_to() -> None:
-    """The same restarts of 10 s: what a move costs makes the difference."""
+    """The restarts of 10 s are the same. Only the cost of a move differs."""
     restarts = history([10_000] * ENOUGH)
     free = advise(
         restarts,
@@ -99,19 +97,19 @@ def test_stateless_group_is_told_not_to_wait_and_a_stateful_one_to() -> None:
 
 
 def test_today_is_among_the_options_and_a_saving_counts_against_it() -> None:
-    """Even where its time-out is none that anybody would try."""
+    """Today's time-out may be a value that the advice would not try."""
     today = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 7_777})
     play = MadeUp({str(today): 50.0, "simple": 30.0})
     given = advise(history([1_000] * 40, today=today), COST, play, with_rations=False)
     assert given.current.policy == today
     assert given.advised.policy == deferred(0)
-    assert given.saving_s.mean == pytest.approx(20.0 * 40 / 10)  # of ten days
+    assert given.saving_s.mean == pytest.approx(20.0 * 40 / 10)  # ten days of history
     assert given.saving_s.low == pytest.approx(given.saving_s.high)
     assert given.near_best == 1
 
 
 def test_setting_that_is_as_good_is_not_advised_over_a_simpler_one() -> None:
-    """A percent is no reason for a longer time-out."""
+    """A difference of one percent does not justify a longer time-out."""
     play = MadeUp({"simple": 100.0, "deferred:scheduled_rebalance_timeout_ms=1000": 99.5})
     given = advise(history([1_000] * 40), COST, play, with_rations=False)
     assert given.best == given.today
@@ -119,7 +117,7 @@ def test_setting_that_is_as_good_is_not_advised_over_a_simpler_one() -> None:
 
 
 def test_ration_is_advised_where_it_costs_nothing_and_calms() -> None:
-    """The smallest of those that are as cheap as no ration."""
+    """The advised ration is the smallest that costs no more than no ration."""
     words = (
         "incremental:max_moves_per_round={},move_interval_ms={},scheduled_rebalance_timeout_ms=0"
     )
@@ -130,14 +128,12 @@ def test_ration_is_advised_where_it_costs_nothing_and_calms() -> None:
 
 
 def test_rations_when_nothing_moves_are_not_tried() -> None:
-    """There is nothing to ration."""
     play = MadeUp({}, moved=0.0)
     advise(history([1_000] * 40), COST, play)
     assert not any("incremental" in one for one in play.asked)
 
 
 def test_cell_that_cannot_be_played_speaks_for_nothing() -> None:
-    """It is counted, and the other settings are compared by the rest."""
 
     def broken(episodes: Sequence[Episode], policies: Sequence[Choice]) -> Array:
         found = MadeUp({"simple": 10.0})(episodes, policies)
@@ -150,7 +146,6 @@ def test_cell_that_cannot_be_played_speaks_for_nothing() -> None:
 
 
 def test_advice_without_episodes_or_replays_is_refused() -> None:
-    """One line each."""
     with pytest.raises(PipelineError, match=r"group g: nobody left, died or joined in 10\.0 days"):
         advise(history([]), COST, MadeUp({}))
 
@@ -162,7 +157,6 @@ def test_advice_without_episodes_or_replays_is_refused() -> None:
 
 
 def test_little_history_is_said() -> None:
-    """Twenty absences are enough, nineteen are not."""
     few = advise(history([1_000] * (ENOUGH - 1)), COST, MadeUp({}), with_rations=False)
     enough = advise(history([1_000] * ENOUGH), COST, MadeUp({}), with_rations=False)
     assert not few.is_enough
@@ -170,7 +164,6 @@ def test_little_history_is_said() -> None:
 
 
 def test_long_history_is_sampled_evenly_and_stays_as_dense() -> None:
-    """As many episodes a day as before."""
     whole = history([1_000] * 1_000)
     part = sampled(whole, 200)
     assert len(part.episodes) == 200
@@ -182,7 +175,6 @@ def test_long_history_is_sampled_evenly_and_stays_as_dense() -> None:
 
 
 def test_policy_of_today_with_options_that_do_not_exist_is_refused() -> None:
-    """By the simulator, as a replay that fails."""
     cells = Cells(COST, seed=1)
     today = Choice(name="deferred", options={"delay": 1})
     with pytest.raises(ConfigurationError, match="delay"):

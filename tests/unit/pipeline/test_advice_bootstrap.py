@@ -1,4 +1,4 @@
-"""The bootstrap: draws of episodes, intervals that hold what they promise."""
+"""Bootstrap: draws of episodes, and intervals that contain the truth as often as stated."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from coopgroup.pipeline.advice_bootstrap import CONFIDENCE, estimate, resample_c
 
 
 def test_resamples_have_as_many_episodes_as_the_history() -> None:
-    """Drawn in proportion, the same ones each time."""
     times = np.array([80, 20])
     drawn = resample_counts(times)
     assert set(drawn.sum(axis=1).tolist()) == {100}
@@ -16,7 +15,7 @@ def test_resamples_have_as_many_episodes_as_the_history() -> None:
 
 
 def test_interval_holds_the_truth_about_as_often_as_it_says() -> None:
-    """Means of a skewed cost, over 200 histories of 100 episodes."""
+    """The test takes means of a skewed cost, over 200 histories of 100 episodes."""
     dice = np.random.default_rng(7)
     costs = np.array([1.0, 5.0, 40.0])
     shares = np.array([0.6, 0.3, 0.1])
@@ -29,6 +28,5 @@ def test_interval_holds_the_truth_about_as_often_as_it_says() -> None:
 
 
 def test_one_kind_of_episode_leaves_no_doubt() -> None:
-    """Every resample is the history."""
     found = estimate(3.0, resample_counts(np.array([10])) @ np.array([0.3]))
     assert (found.mean, found.low, found.high) == pytest.approx((3, 3, 3))

@@ -1,4 +1,4 @@
-"""The closed form: what it says of known cases, its theorems, and that the simulator agrees."""
+"""Closed form of the cost: known cases, theorems, and agreement with the simulator."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,6 @@ def cost_s(
     *,
     is_static: bool = False,
 ) -> float:
-    """Estimate of one absence and one time-out."""
     absence = Absence(at_ms=0, process=1, absent_ms=absent_ms, how=how)
     (found,) = estimated_s(
         [Episode(begin_ms=0, absences=(absence,))],
@@ -43,24 +42,25 @@ def cost_s(
     ("absent_ms", "timeout_ms", "how", "is_static", "expected_s"),
     [
         (20_000, 30_000, How.CLOSE, False, 20 + 2),  # back in time
-        (20_000, 5_000, How.CLOSE, False, 1.5 + 5 + 7 + 7),  # moved there and back
-        (None, 5_000, How.CLOSE, False, 1.5 + 5 + 7),  # moved for good
-        (20_000, 5_000, How.CRASH, False, 10 + 5 + 7 + 7),  # first the session ends
-        (4_000, 5_000, How.CRASH, False, 10 + 2),  # back, but its old self is not dead yet
-        (4_000, 5_000, How.CLOSE, True, 4 + 2),  # resumes as who it was
-        (None, 5_000, How.CLOSE, True, 10 + 5 + 7),  # its session is waited for
+        (20_000, 5_000, How.CLOSE, False, 1.5 + 5 + 7 + 7),  # moved away and back
+        (None, 5_000, How.CLOSE, False, 1.5 + 5 + 7),  # moved permanently
+        (20_000, 5_000, How.CRASH, False, 10 + 5 + 7 + 7),  # the session ends first
+        # back, but the old member is still in its session
+        (4_000, 5_000, How.CRASH, False, 10 + 2),
+        (4_000, 5_000, How.CLOSE, True, 4 + 2),  # resumes as the same static member
+        (None, 5_000, How.CLOSE, True, 10 + 5 + 7),  # the session must end first
     ],
 )
 def test_estimate_follows_the_formula(
     absent_ms: int | None, timeout_ms: int, how: How, *, is_static: bool, expected_s: float
 ) -> None:
-    """Every case of the table at the top of the module."""
+    """The cases are those of the table in the docstring of the module."""
     cost = MoveCost(move_ms=7_000, return_ms=2_000)
     assert cost_s(absent_ms, timeout_ms, cost, how, is_static=is_static) == expected_s
 
 
 def test_stateless_group_does_not_wait() -> None:
-    """Where moves are free no time-out is better than none, whatever the absences."""
+    """If moves cost nothing, a time-out never helps."""
     for draw in FAMILIES.values():
         away = on_grid(draw(np.random.default_rng(5), 200), GRID_S)
         costs = estimated_s(
@@ -74,7 +74,7 @@ def test_stateless_group_does_not_wait() -> None:
 
 
 def test_break_even_never_costs_twice_the_best_in_hindsight() -> None:
-    """The ski-rental bound, for every duration; and it is tight."""
+    """The ski-rental bound holds for every duration, and it is tight."""
     cost = MoveCost(move_ms=15_000)
     timeout_ms = break_even_ms(cost)
     ratios = []
@@ -101,14 +101,14 @@ def test_best_time_out_stands_just_above_an_absence() -> None:
         for place in range(len(costs) - 1)
         if costs[place + 1] < costs[place] - 1e-9
     ]
-    assert falls == [1_500, 15_500, 62_500]  # the group hears of it after 1.5 s
+    assert falls == [1_500, 15_500, 62_500]  # the group notices the departure after 1.5 s
     assert every_ms[int(costs.argmin())] in {0, *falls}
 
 
 @pytest.mark.parametrize("how", [How.CLOSE, How.CRASH])
 @pytest.mark.parametrize("move_ms", [0, 30_000])
 def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
-    """Within a second for each partition."""
+    """The tolerance is one second per partition."""
     cells = Cells(MoveCost(move_ms=move_ms), seed=3)
     partitions = 2
     for absent_ms in (3_000, 40_000, None):
@@ -121,13 +121,12 @@ def test_simulator_agrees_with_the_estimate(how: How, move_ms: int) -> None:
 
 
 def test_worth_trying_are_the_cheapest_and_none() -> None:
-    """Ascending."""
     estimates = np.array([9.0, 3, 5, 1, 4])
     assert worth_trying(estimates, [0, 10, 20, 30, 40], 2) == (0, 10, 30)
 
 
 def test_time_out_above_the_longest_absence_leaves_room_for_longer_ones() -> None:
-    """Spread absences pass a time-out that the seen ones just keep; for good stays for good."""
+    """Longer absences in the spread exceed a time-out that just covers the observed ones."""
     away = on_grid(FAMILIES["short"](np.random.default_rng(1), 100), np.geomspace(1, 100, 2_000))
     longest_ms = max(one for one in away if one is not None)
     seen, spread = (

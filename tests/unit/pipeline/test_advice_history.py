@@ -1,4 +1,4 @@
-"""Episodes: what belongs together, who is who, and what is left out."""
+"""Episodes: grouping of absences, identity of processes, and omitted absences."""
 
 from attrs import evolve
 
@@ -22,12 +22,10 @@ SEEN = Seen(
 
 
 def made(*absences: Seen, joins: dict[int, int] | None = None) -> tuple[Episode, ...]:
-    """Episodes of absences."""
     return episodes_of(absences, joins or {}, watched_ms_min=600_000)[0]
 
 
 def test_absences_far_apart_are_episodes_of_their_own() -> None:
-    """Dates are kept, times within count from the begin."""
     later = evolve(SEEN, gone_ms=1_100_000, noticed_ms=1_109_000)
     assert made(later, SEEN) == (
         Episode(
@@ -42,7 +40,7 @@ def test_absences_far_apart_are_episodes_of_their_own() -> None:
 
 
 def test_deployment_is_one_episode() -> None:
-    """Each goes before the group has come to rest from the one before."""
+    """Each process leaves before the group has settled after the previous one."""
     rolled = [
         evolve(SEEN, process=f"p@{number}", gone_ms=1_000_000 + 40_000 * number)
         for number in range(4)
@@ -53,7 +51,7 @@ def test_deployment_is_one_episode() -> None:
 
 
 def test_process_that_goes_again_is_the_same_and_twins_are_not() -> None:
-    """Two threads of one host look alike: who is away already cannot be the one that goes."""
+    """Two threads of one host look alike, but an absent process cannot leave again."""
     again = evolve(SEEN, gone_ms=1_030_000)
     twin = evolve(SEEN, gone_ms=1_005_000)
     (episode,) = made(SEEN, again, twin)
@@ -65,7 +63,7 @@ def test_process_that_goes_again_is_the_same_and_twins_are_not() -> None:
 
 
 def test_rounding_makes_nobody_leave_before_it_is_back() -> None:
-    """Begin and length are rounded apart."""
+    """Begin and length are rounded separately."""
     again = evolve(SEEN, gone_ms=SEEN.gone_ms + 10_012)
     first = evolve(SEEN, process="q@h")
     late = evolve(SEEN, gone_ms=SEEN.gone_ms + 1_234, absent_ms=8_777)
@@ -78,7 +76,6 @@ def test_rounding_makes_nobody_leave_before_it_is_back() -> None:
 
 
 def test_absence_without_end_is_for_good_only_if_watched_for_long() -> None:
-    """The others are left out and counted."""
     gone = evolve(SEEN, absent_ms=None)
     unknown = evolve(gone, watched_ms=599_999)
     episodes, left_out = episodes_of([gone, unknown], {}, watched_ms_min=600_000)
@@ -87,7 +84,6 @@ def test_absence_without_end_is_for_good_only_if_watched_for_long() -> None:
 
 
 def test_durations_that_are_nearly_the_same_are_played_once() -> None:
-    """To a fiftieth of them."""
     spans = [(19_990, 20_000), (20_140, 20_200), (20_240, 20_200), (1_003, 1_000), (600, 600)]
     for absent_ms, rounded_ms in spans:
         (episode,) = made(evolve(SEEN, absent_ms=absent_ms))
@@ -95,14 +91,12 @@ def test_durations_that_are_nearly_the_same_are_played_once() -> None:
 
 
 def test_shape_has_no_date() -> None:
-    """Two alike cost the same."""
     first, second = made(SEEN, evolve(SEEN, gone_ms=2_000_000))
     assert first != second
     assert first.shape == second.shape
 
 
 def test_joins_are_episodes_in_order_of_time() -> None:
-    """Members that are new to the group."""
     episodes = made(SEEN, joins={500: 2, 2_000_000: 1})
     assert [(one.begin_ms, one.joined) for one in episodes] == [
         (500, 2),
@@ -112,7 +106,6 @@ def test_joins_are_episodes_in_order_of_time() -> None:
 
 
 def test_spans_are_said_in_their_own_unit() -> None:
-    """A demonstration has minutes of history."""
     spans = (14, 1, 0.5, 1 / 24, 1 / 96)
     assert [span_words(one) for one in spans] == [
         "14.0 days",

@@ -1,4 +1,4 @@
-"""What advice makes of the rows of tables, without Spark running."""
+"""Advice from table rows, without a running Spark."""
 
 import pytest
 from pyspark.sql import Row
@@ -11,7 +11,7 @@ from coopgroup.simulator.scenario import How
 def absence(
     *, gone_ms: int = 1_000_000, gone_latest_ms: int, returned_ms: int, instance_id: str | None
 ) -> Row:
-    """A row of the table `absences`, of a session of 45 s."""
+    """Return a row of the table `absences` with a session time-out of 45 s."""
     return Row(
         instance_id=instance_id,
         client_id="c",
@@ -26,7 +26,7 @@ def absence(
 
 
 def test_process_that_is_back_before_the_group_goes_on_was_not_away_for_its_session() -> None:
-    """It waits in its join until the old session ends: the round says nothing of when it came."""
+    """The process waits in its join until the old session ends, so its return time is hidden."""
     row = absence(gone_latest_ms=1_044_000, returned_ms=1_044_000, instance_id=None)
     seen = seen_of(row)
     assert seen.absent_ms == 22_000
@@ -34,7 +34,7 @@ def test_process_that_is_back_before_the_group_goes_on_was_not_away_for_its_sess
 
 
 def test_guess_of_a_return_in_time_stays_below_the_session() -> None:
-    """Also where the last sign of the process is old."""
+    """The bound holds even if the last sign of the process is old."""
     row = absence(gone_latest_ms=4_600_000, returned_ms=4_600_000, instance_id=None)
     assert seen_of(row).absent_ms == 22_500
 
@@ -45,6 +45,6 @@ def test_guess_of_a_return_in_time_stays_below_the_session() -> None:
 def test_return_that_is_seen_is_taken_as_it_is(
     gone_latest_ms: int, instance_id: str | None
 ) -> None:
-    """A round later, or of a static member, which joins at once."""
+    """The return is in a later round, or of a static member, which joins immediately."""
     row = absence(gone_latest_ms=gone_latest_ms, returned_ms=1_060_000, instance_id=instance_id)
     assert seen_of(row).absent_ms == 60_000

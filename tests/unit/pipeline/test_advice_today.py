@@ -1,4 +1,4 @@
-"""Today's policy from the rounds of its leaders."""
+"""Today's policy, derived from the rounds of its leaders."""
 
 import pytest
 from pyspark.sql import Row
@@ -8,7 +8,7 @@ from coopgroup.simulator.scenario import Choice
 
 
 def led(policy: str, *rounds: tuple[int, int]) -> list[Row]:
-    """Rounds of (lost, announced delay), oldest first, as the function takes them."""
+    """Return rounds of (lost, announced delay), oldest first, as the function takes them."""
     made = [
         Row(policy=policy, lost=lost, scheduled_rebalance_timeout_ms=waits_ms)
         for lost, waits_ms in rounds
@@ -17,18 +17,17 @@ def led(policy: str, *rounds: tuple[int, int]) -> list[Row]:
 
 
 def waiting(name: str, timeout_ms: int) -> Choice:
-    """A policy with a time-out."""
     return Choice(name=name, options={"scheduled_rebalance_timeout_ms": timeout_ms})
 
 
 def test_time_out_is_that_of_the_newest_wait_from_its_begin() -> None:
-    """Not what is left of it later, and not what was set before."""
+    """Later rounds announce only the rest of the delay."""
     rounds = led("deferred", (4, 60_000), (0, 0), (4, 12_000), (4, 7_000), (0, 0))
     assert policy_led(rounds) == (waiting("deferred", 12_000), ())
 
 
 def test_delays_where_nothing_is_lost_are_of_the_ration() -> None:
-    """They say nothing of the time-out, and the ration itself is never told."""
+    """These delays do not show the time-out, and no round reports the ration."""
     found = policy_led(led("incremental", (2, 9_000), (0, 0), (0, 60_000)))
     assert found is not None
     assert found[0] == waiting("incremental", 9_000)
@@ -39,7 +38,6 @@ def test_delays_where_nothing_is_lost_are_of_the_ration() -> None:
 def test_time_out_that_was_not_seen_is_said_to_be_a_guess(
     rounds: tuple[tuple[int, int], ...],
 ) -> None:
-    """The policy is known all the same."""
     found = policy_led(led("deferred", *rounds))
     assert found is not None
     assert found[0] == Choice(name="deferred")
@@ -48,7 +46,6 @@ def test_time_out_that_was_not_seen_is_said_to_be_a_guess(
 
 
 def test_policy_before_a_change_does_not_count() -> None:
-    """Neither its name nor its time-out."""
     rounds = led("simple", (0, 0)) + led("deferred", (3, 30_000))
     assert policy_led(rounds) == (Choice(name="simple"), ())
     rounds = led("deferred", (0, 0)) + led("incremental", (3, 30_000))
@@ -58,6 +55,5 @@ def test_policy_before_a_change_does_not_count() -> None:
 
 
 def test_policy_of_somebody_else_is_not_told() -> None:
-    """Nor is one where nobody led."""
     assert policy_led([]) is None
     assert policy_led(led("my own", (1, 1_000))) is None

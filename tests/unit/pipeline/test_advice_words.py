@@ -28,7 +28,6 @@ RATION = Choice(
 
 
 def test_reasons_say_what_happened_what_it_costs_and_what_follows() -> None:
-    """In sentences that stand alone."""
     said = reasons(made_advice())
     assert said[0] == (
         "In 10.0 days 30 absences began; 29 ended: half of them within 12 s, nine of ten within "
@@ -42,7 +41,6 @@ def test_reasons_say_what_happened_what_it_costs_and_what_follows() -> None:
 
 
 def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
-    """Two groups that should not wait, for different reasons."""
     free = reasons(made_advice(best=0, today=2, cost=MoveCost()))
     assert "So waiting for a lost member only makes an outage longer." in free
     gone = reasons(made_advice(best=0, today=2, history=history([None] * 30)))
@@ -51,7 +49,7 @@ def test_reason_not_to_wait_is_that_moves_are_free_or_nobody_returns() -> None:
 
 
 def test_difference_that_may_be_chance_is_called_that() -> None:
-    """An interval that holds 0 is no reason to change anything."""
+    """An interval that contains 0 does not justify a change."""
     unsure = made_advice(saving_s=Estimate(mean=5, low=-3, high=9))
     assert headline(unsure).endswith("if anything: it hardly matters.")
     assert reasons(unsure)[-1].endswith("so the difference may be chance.")
@@ -61,14 +59,12 @@ def test_difference_that_may_be_chance_is_called_that() -> None:
 
 
 def test_setting_of_today_that_is_best_is_kept() -> None:
-    """And said to be so."""
     kept = made_advice(today=2)
     assert headline(kept) == "Keep the deferred policy, which waits 30 s for a lost member."
     assert reasons(kept)[-1] == "No other setting would have cost less than the 40.0 of today."
 
 
 def test_ration_is_explained_by_its_worst_moment() -> None:
-    """Against the same time-out without a ration."""
     options = (*made_advice().options, option(RATION, 40.2, peak=2))
     advised = made_advice(options=options, best=4)
     assert setting_words(RATION) == (
@@ -81,14 +77,12 @@ def test_ration_is_explained_by_its_worst_moment() -> None:
 
 
 def test_too_little_history_is_said_first() -> None:
-    """With what one does who knows nothing."""
     few = notes(made_advice(is_enough=False))
     assert few[0].startswith("Too little history: 30 absences in 10.0 days, and 20 are needed")
     assert "here 40 s, never costs more than twice" in few[0]
 
 
 def test_notes_tell_what_was_left_out_and_what_failed() -> None:
-    """Nothing is dropped in silence."""
     said = notes(
         made_advice(
             failed=2, violations=1, history=history([1_000] * 30, left_out=3, notes=("Also.",))
@@ -101,7 +95,6 @@ def test_notes_tell_what_was_left_out_and_what_failed() -> None:
 
 
 def test_snippet_is_python_with_the_policy_and_the_group() -> None:
-    """It compiles, and makes the policy with those options."""
     text = snippet(made_advice(history=history([12_000] * 30, group='it\'s "g"')))
     compile(text, "snippet", "exec")
     assert '"group.id": "it\'s \\"g\\""' in text
@@ -115,7 +108,6 @@ def test_snippet_is_python_with_the_policy_and_the_group() -> None:
 
 
 def test_json_has_everything_as_plain_values() -> None:
-    """It can be written and read again."""
     found = json.loads(json.dumps(advice_json(made_advice())))
     assert found["group"] == "g"
     assert found["advised"]["options"] == {"scheduled_rebalance_timeout_ms": 30_000}

@@ -1,4 +1,4 @@
-"""Jars of the Kafka source: the user's, those of the cache, or a line that says what is missing."""
+"""Jars of the Kafka source: given by the user, cached, or missing with a one-line error."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from coopgroup.testing.errors import KafkaFetchError
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache."""
     monkeypatch.setenv("COOPGROUP_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
 def test_jars_of_the_user_are_taken_as_they_are(tmp_path: Path) -> None:
-    """Files have to exist; what has a scheme is Spark's to fetch."""
+    """The user's files must exist, but Spark fetches URLs."""
     jar = tmp_path / "one.jar"
     jar.touch()
     given = (str(jar), "hdfs://cluster/two.jar")
@@ -31,7 +30,6 @@ def test_jars_of_the_user_are_taken_as_they_are(tmp_path: Path) -> None:
 
 
 def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Maven brought stays, without the pom that it was told with."""
     calls = []
 
     def maven(command: list[str], complaint: str, timeout_s: float) -> None:
@@ -51,7 +49,6 @@ def test_jars_are_fetched_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_missing_maven_is_one_line(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It says what else there is."""
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PipelineError, match=r"Maven \(mvn\) is missing.*--jars"):
         connector_jars()
@@ -60,7 +57,6 @@ def test_a_missing_maven_is_one_line(
 def test_a_maven_that_fails_leaves_nothing_behind(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its reason is passed on, and the next one begins anew."""
 
     def maven(command: list[str], complaint: str, timeout_s: float) -> None:
         raise KafkaFetchError(f"{complaint}: no network")

@@ -1,4 +1,4 @@
-"""Columns from records: the quick way says what the codec says, and every row comes out."""
+"""Columns from records: the fast path agrees with the codec, and every record gives a row."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ GROUP = GroupValue(
 
 
 def batch(records: Sequence[tuple[bytes | None, bytes | None]]) -> pa.RecordBatch:
-    """Records as Spark hands them over."""
+    """Return the records as Spark passes them."""
     rows = [
         {
             "key": key,
@@ -57,19 +57,16 @@ def batch(records: Sequence[tuple[bytes | None, bytes | None]]) -> pa.RecordBatc
 
 
 def commits(*records: tuple[bytes | None, bytes | None]) -> list[dict[str, Any]]:
-    """The rows that come out."""
     (out,) = decode_commits([batch(records)])
     return list(out.to_pylist())
 
 
 def groups(*records: tuple[bytes | None, bytes | None]) -> list[dict[str, Any]]:
-    """The rows that come out."""
     (out,) = decode_groups([batch(records)])
     return list(out.to_pylist())
 
 
 def test_a_commit_becomes_a_row() -> None:
-    """All columns of a commit, and no reason to reject it."""
     assert commits((KEY, encode_offset_value(COMMIT))) == [
         {
             "group": "g",
@@ -93,7 +90,7 @@ def test_a_commit_becomes_a_row() -> None:
 
 
 def test_a_record_of_no_possible_time_is_rejected() -> None:
-    """Neither kind can be put on a day; the record's own time stands for it."""
+    """The record has no valid time, so its row takes the time of the Kafka record."""
     absurd = [evolve(COMMIT, commit_ms=at_ms) for at_ms in (-1, LAST_MS + 1, 2**62, LAST_MS)]
     rows = commits(*((KEY, encode_offset_value(one)) for one in absurd))
     reason = "time: not ms since 1970"
@@ -106,14 +103,13 @@ def test_a_record_of_no_possible_time_is_rejected() -> None:
 
 
 def test_a_tombstone_becomes_a_row_without_an_offset() -> None:
-    """A commit that was deleted or expired is part of the history, at the time it was written."""
+    """The deletion or expiry of a commit is part of the history."""
     (row,) = commits((KEY, None))
     assert (row["group"], row["is_tombstone"], row["reason"]) == ("g", True, None)
     assert (row["committed"], row["at_ms"]) == (None, WRITTEN_MS)
 
 
 def test_bad_records_come_out_with_a_reason_and_their_bytes() -> None:
-    """One bad record among good ones costs itself only."""
     good = encode_offset_value(COMMIT)
     rows = commits((KEY, good), (KEY, b"\0\x09"), (b"\0\1\0", good), (KEY, good))
     assert [row["committed"] for row in rows if row["reason"] is None] == [42, 42]
@@ -125,7 +121,6 @@ def test_bad_records_come_out_with_a_reason_and_their_bytes() -> None:
 
 
 def test_an_empty_batch_gives_an_empty_batch() -> None:
-    """No rows, no columns' worth of trouble."""
     assert commits() == []
     assert groups() == []
 
@@ -148,7 +143,7 @@ READ = ("reason", "committed", "leader_epoch", "metadata", "at_ms", "version")
 
 
 def one_by_one(raw: bytes) -> dict[str, Any]:
-    """What the codec reads of a value, in the columns of a row."""
+    """Return the codec's result for a value, as the columns of a row."""
     try:
         value = decode_offset_value(raw)
     except DecodeError as error:
@@ -161,13 +156,13 @@ def one_by_one(raw: bytes) -> dict[str, Any]:
 
 @given(st.lists(st.one_of(values, damaged, st.binary(max_size=45)), max_size=20))
 def test_the_quick_way_says_what_the_codec_says(raws: list[bytes]) -> None:
-    """Common shapes are not decoded one by one, and nobody can tell."""
+    """The fast path decodes common shapes in bulk, and must give the same rows."""
     for raw, row in zip(raws, commits(*((KEY, raw) for raw in raws)), strict=True):
         assert {name: row[name] for name in READ} == one_by_one(raw)
 
 
 def test_a_slice_of_a_batch_is_read_from_its_begin() -> None:
-    """Arrow's slices share the bytes of the whole."""
+    """Arrow slices share the buffers of the whole batch."""
     other = evolve(COMMIT, committed=43)
     whole = batch([(KEY, encode_offset_value(COMMIT)), (KEY, encode_offset_value(other))])
     (out,) = decode_commits([whole.slice(1)])
@@ -175,7 +170,6 @@ def test_a_slice_of_a_batch_is_read_from_its_begin() -> None:
 
 
 def test_a_group_becomes_a_row_with_members() -> None:
-    """Subscriptions and assignments are decoded too."""
     (row,) = groups((encode_key(GroupKey(group="g")), encode_group_value(GROUP)))
     assert row["generation"] == 7
     assert row["member_count"] == 1
@@ -197,7 +191,6 @@ def test_a_group_becomes_a_row_with_members() -> None:
 
 
 def test_a_member_whose_messages_cannot_be_read_stays_a_member() -> None:
-    """Only what is broken is missing, and said to be."""
     broken = evolve(MEMBER, assignment=b"\0\0\0\0")
     (row,) = groups(
         (encode_key(GroupKey(group="g")), encode_group_value(evolve(GROUP, members=(broken,))))
@@ -212,7 +205,7 @@ def test_a_member_whose_messages_cannot_be_read_stays_a_member() -> None:
 
 
 def test_members_of_other_protocols_are_not_looked_into() -> None:
-    """What Connect embeds is none of a consumer's messages, and no fault."""
+    """Connect embeds its own messages, which a consumer's decoder cannot read."""
     connect = evolve(GROUP, protocol_type="connect", members=(evolve(MEMBER, assignment=b"\xff"),))
     (row,) = groups((encode_key(GroupKey(group="g")), encode_group_value(connect)))
     assert row["rejections"] == []
@@ -230,7 +223,6 @@ def test_members_of_other_protocols_are_not_looked_into() -> None:
     ],
 )
 def test_what_is_no_group_is_rejected(key: bytes | None, value: bytes, part: str) -> None:
-    """Keys of newer protocols, keys that are none and broken values have a reason each."""
     (row,) = groups((key, value))
     assert row["group"] is None
     assert [one["part"] for one in row["rejections"]] == [part]
@@ -238,7 +230,7 @@ def test_what_is_no_group_is_rejected(key: bytes | None, value: bytes, part: str
 
 
 def test_a_removed_group_becomes_a_tombstone() -> None:
-    """A group that expired says so with a key and no value."""
+    """An expired group leaves a key without a value."""
     (row,) = groups((encode_key(GroupKey(group="g")), None))
     assert (row["group"], row["is_tombstone"], row["generation"]) == ("g", True, None)
     assert row["at_ms"] == WRITTEN_MS

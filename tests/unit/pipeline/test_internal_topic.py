@@ -1,4 +1,4 @@
-"""Records of the internal topic: golden bytes of a real broker, every version, every truncation."""
+"""Records of the internal topic: golden bytes of a real broker, all versions, all truncations."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ GROUP = GroupValue(
     state_ms=1_730_000_000_001,
     members=(MEMBER, evolve(MEMBER, member_id="c2-77aa", instance_id=None)),
 )
-# What a version cannot say, it does not bring back.
+# A version brings back only the fields that it has.
 COMMITS = {
     0: evolve(COMMIT, leader_epoch=-1, version=0),
     1: evolve(COMMIT, leader_epoch=-1, expire_ms=1_730_000_000_009, version=1),
@@ -72,8 +72,8 @@ class Golden:
 
     Attributes:
         name: unique within its kind.
-        version: of the bytes.
-        says: what Kafka's own JSON converter reads in them.
+        version: version of the bytes.
+        says: the output of Kafka's own JSON converter for the bytes.
         content: the bytes.
     """
 
@@ -83,12 +83,10 @@ class Golden:
     content: bytes
 
     def __str__(self) -> str:
-        """What test ids show."""
         return self.name
 
 
 def vectors(kind: str) -> list[Golden]:
-    """Golden vectors of a kind."""
     return [
         Golden(
             name=row["name"],
@@ -102,13 +100,13 @@ def vectors(kind: str) -> list[Golden]:
 
 
 def topic_id(said: str | None) -> UUID | None:
-    """An id as Kafka spells it: base 64 for URLs, without padding; zero for none."""
+    """Return an id in Kafka's spelling: URL-safe base 64 without padding; zero means null."""
     found = UUID(bytes=urlsafe_b64decode(f"{said}==")) if said is not None else UUID(int=0)
     return found if found.int else None
 
 
 def test_keys_are_as_kafka_writes_them() -> None:
-    """Version, then the classic types; a commit's key has two versions that say the same."""
+    """Two versions of the commit key have the same fields."""
     for one in vectors("offset_key"):
         assert decode_key(one.content) == OffsetKey(**one.says)
         assert encode_key(OffsetKey(**one.says), version=one.version) == one.content
@@ -119,7 +117,7 @@ def test_keys_are_as_kafka_writes_them() -> None:
 
 @pytest.mark.parametrize("one", vectors("offset_value"), ids=str)
 def test_commits_are_as_kafka_writes_them(one: Golden) -> None:
-    """What a version does not say has the value for unknown."""
+    """Fields that a version lacks have the value for unknown."""
     says = one.says
     expected = OffsetValue(
         committed=says["offset"],
@@ -136,7 +134,7 @@ def test_commits_are_as_kafka_writes_them(one: Golden) -> None:
 
 @pytest.mark.parametrize("one", vectors("group_value"), ids=str)
 def test_groups_are_as_kafka_writes_them(one: Golden) -> None:
-    """With members and with nobody left; v0 has one time-out for both."""
+    """v0 has one time-out for the session and the rebalance."""
     says = one.says
     members = tuple(
         GroupMember(
@@ -165,7 +163,6 @@ def test_groups_are_as_kafka_writes_them(one: Golden) -> None:
 
 
 def test_vectors_are_of_every_version() -> None:
-    """Those that a group coordinator ever wrote."""
     found = {
         kind: {one.version for one in vectors(kind)} for kind in ("offset_value", "group_value")
     }
@@ -174,13 +171,12 @@ def test_vectors_are_of_every_version() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_commits_of_all_versions_come_back(version: int) -> None:
-    """What a version can say is read as it was written."""
     assert decode_offset_value(encode_offset_value(COMMITS[version])) == COMMITS[version]
 
 
 @pytest.mark.parametrize("version", range(5))
 def test_groups_of_all_versions_come_back(version: int) -> None:
-    """What a version can say is read as it was written; v0 has one time-out for both."""
+    """v0 has one time-out for the session and the rebalance."""
     assert decode_group_value(encode_group_value(GROUPS[version])) == GROUPS[version]
 
 
@@ -194,7 +190,6 @@ def test_lengths_beyond_a_byte_come_back() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_every_truncation_is_refused(version: int) -> None:
-    """Bytes that end too early are no record, wherever they end."""
     commit, group = encode_offset_value(COMMITS[version]), encode_group_value(GROUPS[version])
     for raw, decode in ((commit, decode_offset_value), (group, decode_group_value)):
         for cut in range(len(raw)):
@@ -205,7 +200,6 @@ def test_every_truncation_is_refused(version: int) -> None:
 
 
 def test_every_truncation_of_a_key_is_refused() -> None:
-    """The same for keys."""
     for raw in (encode_key(KEY), encode_key(GroupKey(group="billing"))):
         for cut in range(len(raw)):
             with pytest.raises(DecodeError):
@@ -214,7 +208,6 @@ def test_every_truncation_of_a_key_is_refused() -> None:
 
 @pytest.mark.parametrize("version", [-1, 5, 99])
 def test_unknown_versions_are_refused(version: int) -> None:
-    """What is not known is not guessed at."""
     raw = version.to_bytes(2, signed=True)
     with pytest.raises(DecodeError, match=f"version: {version} "):
         decode_key(raw + b"\0\0")
@@ -236,15 +229,15 @@ def test_tagged_fields_of_newer_brokers_are_skipped() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        "ff ff ff ff ff 01",  # a varint that never ends
+        "ff ff ff ff ff 01",  # an endless varint
         "80",  # ends within a varint
         "ff ff ff ff 0f",  # a length of four thousand million
-        "00",  # null, where null is not allowed
-        "03 ff fe",  # no UTF-8
+        "00",  # null for a non-nullable field
+        "03 ff fe",  # invalid UTF-8
     ],
 )
 def test_broken_compact_strings_are_refused(raw: str) -> None:
-    """No length is believed before it is checked."""
+    """A wrong length must not cause a read or an allocation."""
     head = encode_offset_value(evolve(COMMIT, metadata=""))[:14]
     with pytest.raises(DecodeError):
         decode_offset_value(head + bytes.fromhex(raw) + bytes(9))

@@ -31,7 +31,7 @@ with job_lock(sys.argv[1], "history", "lag", "telemetry"):
 def test_a_second_process_is_told_in_a_line_until_the_first_is_killed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each job of the first one is locked, no other; nothing is left to be cleared away."""
+    """The lock covers only the jobs of the first process, and needs no cleanup after a kill."""
     folder = str(tmp_path / "tables")
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -58,7 +58,7 @@ def test_a_second_process_is_told_in_a_line_until_the_first_is_killed(
 
 
 def test_a_job_that_fails_holds_no_lock(tmp_path: Path) -> None:
-    """Also where it could not have all of its locks."""
+    """The job may fail before it has all its locks."""
     with job_lock(str(tmp_path), "lag"):
         with pytest.raises(PipelineError), job_lock(str(tmp_path), "lag", "history"):
             pass
@@ -69,7 +69,7 @@ def test_a_job_that_fails_holds_no_lock(tmp_path: Path) -> None:
 def test_a_folder_of_elsewhere_is_not_locked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There is no lock to be had, and no file of this machine is made."""
+    """A remote folder has no locks. The job must not create a local file with its name."""
     monkeypatch.chdir(tmp_path)
     with job_lock("s3a://bucket/history", "lag"), job_lock("s3a://bucket/history", "lag"):
         pass
@@ -77,7 +77,6 @@ def test_a_folder_of_elsewhere_is_not_locked(
 
 
 def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path) -> None:
-    """A file stands where the folder should be."""
     (tmp_path / "file").touch()
     said = pytest.raises(ConfigurationError, match=r"--tables: got .*a folder to write in")
     with said, job_lock(str(tmp_path / "file"), "lag"):
@@ -88,7 +87,7 @@ def test_a_folder_that_cannot_be_written_is_a_line(tmp_path: Path) -> None:
 def test_where_the_file_system_has_no_locks_the_job_goes_on_and_says_so(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Some that are mounted from elsewhere have none."""
+    """Some network file systems have no locks."""
     monkeypatch.setattr(fcntl, "flock", _refusing(number))
     place = Place(folder=str(tmp_path), master="local[1]", jars=(), settings={})
     with place.locked("lag", "history"):
@@ -103,7 +102,6 @@ def test_where_the_file_system_has_no_locks_the_job_goes_on_and_says_so(
 def test_another_failure_of_the_lock_is_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The job does not go on."""
     monkeypatch.setattr(fcntl, "flock", _refusing(errno.EIO))
     said = pytest.raises(PipelineError, match="cannot be locked: Input/output error")
     with said, job_lock(str(tmp_path), "lag"):

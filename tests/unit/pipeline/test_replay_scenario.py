@@ -1,4 +1,4 @@
-"""Episodes as scenarios: a group like the real one, all that happens, and time for it to end."""
+"""Episodes as scenarios: a group like the real one, all events, and enough time to finish."""
 
 import pytest
 from attrs import evolve
@@ -20,7 +20,6 @@ SIMPLE = Choice(name="simple")
 
 
 def episode(*processes: int, joined: int = 0) -> Episode:
-    """Processes that go one after the other."""
     return Episode(
         begin_ms=77,
         absences=tuple(
@@ -32,7 +31,6 @@ def episode(*processes: int, joined: int = 0) -> Episode:
 
 
 def test_small_group_is_played_as_it_is() -> None:
-    """Members, partitions, load and what a move costs."""
     group = ReplayedGroup.of(history([], members=5, partitions=20), COST)
     scenario = scenario_of(group, episode(1, 2), SIMPLE)
     check_scenario(scenario)
@@ -45,7 +43,7 @@ def test_small_group_is_played_as_it_is() -> None:
 
 
 def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
-    """Each partition stands for several."""
+    """Each played partition represents several."""
     group = ReplayedGroup.of(history([], members=100, partitions=20_000), COST)
     assert group.members == MEMBERS_MAX
     assert group.partitions == MEMBERS_MAX * 50
@@ -53,13 +51,12 @@ def test_large_group_is_played_smaller_and_counts_for_what_it_is() -> None:
 
 
 def test_uneven_partitions_are_accounted_for() -> None:
-    """Ten partitions of four members: each plays three and counts for 2.5."""
+    """Four members share ten partitions: each member plays three, which count for 2.5."""
     group = ReplayedGroup.of(history([], members=4, partitions=10), COST)
     assert group.partitions / group.members * group.partition_factor == pytest.approx(2.5)
 
 
 def test_deployment_of_more_than_the_group_is_thinned() -> None:
-    """Those that are left stand for all."""
     group = ReplayedGroup.of(history([], members=3, partitions=6), COST)
     whole = episode(*range(1, 9))
     kept, factor = played_absences(group, whole)
@@ -70,7 +67,6 @@ def test_deployment_of_more_than_the_group_is_thinned() -> None:
 
 
 def test_kinds_of_absence_and_joins_become_events() -> None:
-    """A killed process, one that never comes back, two that are new; static ids."""
     group = ReplayedGroup.of(history([], is_static=True), COST)
     happens = Episode(
         begin_ms=0,
@@ -88,7 +84,7 @@ def test_kinds_of_absence_and_joins_become_events() -> None:
 
 
 def test_run_lasts_until_all_time_outs_and_rations_are_over() -> None:
-    """Or what is still out of service at its end would count for nothing."""
+    """Partitions that are out of service at the end would count for nothing."""
     group = ReplayedGroup.of(history([]), COST)
     waits = Choice(
         name="incremental",
@@ -105,13 +101,13 @@ def test_run_lasts_until_all_time_outs_and_rations_are_over() -> None:
 
 
 def test_short_session_gets_a_faster_heartbeat() -> None:
-    """Or no member would live through it."""
+    """Otherwise every member would lose its session."""
     group = evolve(ReplayedGroup.of(history([]), COST), session_timeout_ms=6_000)
     check_scenario(scenario_of(group, episode(1), SIMPLE))
 
 
 def test_policy_without_options_is_waited_for_by_its_defaults() -> None:
-    """A minute, in the case of deferred."""
+    """The default of deferred is one minute."""
     group = ReplayedGroup.of(history([]), COST)
     plain = scenario_of(group, episode(1), SIMPLE)
     waits = scenario_of(group, episode(1), Choice(name="deferred"))

@@ -1,4 +1,4 @@
-"""What is missing is said before Spark says it in Java."""
+"""Missing requirements are reported before Spark reports them in Java."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coopgroup.pipeline.session import build_session, require_spark
 
 
 def _java(folder: Path, version: str) -> None:
-    """Put a program there that says what a Java of some version says."""
+    """Write a program that prints the output of a Java of that version."""
     program = folder / "bin" / "java"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -22,19 +22,16 @@ def _java(folder: Path, version: str) -> None:
 
 @pytest.mark.parametrize("master", ["", "locl[2]", "local[x]", "http://spark:7077"])
 def test_master_when_none_is_refused(master: str) -> None:
-    """A word that is no master of Spark is refused by name."""
     with pytest.raises(ConfigurationError, match="--master"):
         build_session(master=master)
 
 
 def test_jar_when_missing_is_refused(tmp_path: Path) -> None:
-    """A jar that does not exist is named."""
     with pytest.raises(ConfigurationError, match=r"none\.jar"):
         build_session(jars=[str(tmp_path / "none.jar")])
 
 
 def test_setting_when_not_of_spark_is_refused() -> None:
-    """A further setting must be one of Spark's."""
     with pytest.raises(ConfigurationError, match="memory"):
         build_session(extra={"memory": "1g"})
 
@@ -43,7 +40,6 @@ def test_setting_when_not_of_spark_is_refused() -> None:
 def test_package_when_missing_names_the_extra(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who has not installed the extra reads its name."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(PipelineError, match=rf"{package} is missing.*coopgroup\[spark\]"):
         require_spark()
@@ -53,7 +49,7 @@ def test_package_when_missing_names_the_extra(
 def test_java_when_old_is_refused(
     version: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark 4 needs Java 17: an older one is named with its version."""
+    """Spark 4 needs Java 17."""
     _java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(PipelineError, match=said):
@@ -64,14 +60,12 @@ def test_java_when_old_is_refused(
 def test_java_when_new_enough_is_taken(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Java 17 and newer ones do."""
     _java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     require_spark()
 
 
 def test_java_when_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without Java there is one line that says so."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PipelineError, match=r"Java \(java\) is missing"):

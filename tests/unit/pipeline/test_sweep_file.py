@@ -1,4 +1,4 @@
-"""Sweep files: what they can say, and how what is wrong is named."""
+"""Sweep files: contents and error messages."""
 
 from pathlib import Path
 
@@ -29,13 +29,11 @@ session_timeout_ms = 20_000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a scenario."""
     (tmp_path / "small.toml").write_text(SMALL)
     return tmp_path
 
 
 def test_file_is_read_whole(folder: Path) -> None:
-    """Each key to its part."""
     path = folder / "full.toml"
     path.write_text(FULL)
     sweep = read_sweep(path)
@@ -52,7 +50,6 @@ def test_file_is_read_whole(folder: Path) -> None:
 
 
 def test_file_without_grid_is_the_scenario_itself(folder: Path) -> None:
-    """A number of seeds counts them from 1."""
     sweep = parse_sweep('scenarios = "small.toml"\nseeds = 2', file=str(folder / "s.toml"))
     assert sweep.seeds == (1, 2)
     assert len(cells_of(sweep)) == 2
@@ -103,7 +100,6 @@ def test_file_without_grid_is_the_scenario_itself(folder: Path) -> None:
 def test_file_when_wrong_is_refused_by_file_line_and_key(
     folder: Path, text: str, place: str, expected: str
 ) -> None:
-    """One line, as for scenario files."""
     file = str(folder / "bad.toml")
     with pytest.raises(ConfigurationError) as refused:
         parse_sweep(text, file=file)
@@ -113,21 +109,18 @@ def test_file_when_wrong_is_refused_by_file_line_and_key(
 
 
 def test_scenario_when_wrong_is_refused_by_its_own_file(folder: Path) -> None:
-    """The line is that of the scenario."""
     (folder / "small.toml").write_text("duration_ms = 0")
     with pytest.raises(ConfigurationError, match=r"small\.toml:1: "):
         parse_sweep('scenarios = "small.toml"', file=str(folder / "s.toml"))
 
 
 def test_file_when_missing_is_refused(tmp_path: Path) -> None:
-    """No traceback."""
     with pytest.raises(ConfigurationError, match=r"sweep file: .*a file to read"):
         read_sweep(tmp_path / "gone.toml")
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)
 def test_sweeps_of_the_repository_can_be_read(path: Path) -> None:
-    """Each says what it is to show, and has more than one setting."""
     sweep = read_sweep(path)
     assert sweep.description
     assert len(cells_of(sweep)) > len(sweep.seeds)

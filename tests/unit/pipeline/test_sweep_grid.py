@@ -1,4 +1,4 @@
-"""Cells of a sweep: which there are, what names them, what they play."""
+"""Cells of a sweep: combinations, names and scenarios."""
 
 import json
 from typing import Any
@@ -56,23 +56,20 @@ every_ms = 1000
 
 
 def base() -> Scenario:
-    """A scenario with everything that a size changes."""
+    """Return a scenario that has every part that a size changes."""
     return parse_scenario(SCENARIO, file="small.toml")
 
 
 def sweep(**changed: Any) -> Sweep:  # noqa: ANN401 - any part
-    """A sweep of the scenario with two seeds."""
     plain = Sweep(name="s", scenarios=(SweptScenario(scenario=base(), digest="d"),), seeds=(1, 2))
     return evolve(plain, **changed)
 
 
 def rows(made: Sweep) -> list[dict[str, Any]]:
-    """Parameters of the cells."""
     return [json.loads(cell.parameters) for cell in cells_of(made)]
 
 
 def test_cells_are_every_combination_and_seeds_vary_fastest() -> None:
-    """In the order of the grid."""
     made = sweep(
         policies=(Choice(name="simple"), Choice(name="eager")),
         settings={"session_timeout_ms": (10_000, 20_000)},
@@ -96,7 +93,7 @@ def test_cells_are_every_combination_and_seeds_vary_fastest() -> None:
 
 
 def test_cells_when_policy_lacks_an_option_are_made_once() -> None:
-    """Simple knows no time-out: one cell a seed, however many time-outs the grid has."""
+    """The policy simple has no time-out: the grid's time-outs give only one cell per seed."""
     made = sweep(
         policies=(Choice(name="simple"), Choice(name="deferred")),
         options={"scheduled_rebalance_timeout_ms": (0, 5), "max_moves_per_round": (1, 2, 3)},
@@ -110,7 +107,6 @@ def test_cells_when_policy_lacks_an_option_are_made_once() -> None:
 
 
 def test_policy_by_name_has_the_options_of_the_scenario() -> None:
-    """As on the command line."""
     (row,) = rows(sweep(policies=(Choice(name="deferred"),), seeds=(1,)))
     assert row["policy"] == {
         "name": "deferred",
@@ -119,7 +115,7 @@ def test_policy_by_name_has_the_options_of_the_scenario() -> None:
 
 
 def test_keys_when_anything_changes_differ() -> None:
-    """A result is never taken for that of another cell: of another text, size or seed."""
+    """A result must never be taken for another cell's: the text, the size or the seed differ."""
     sweeps = [
         sweep(),
         sweep(seeds=(3, 4)),
@@ -133,7 +129,6 @@ def test_keys_when_anything_changes_differ() -> None:
 
 
 def test_scenario_of_cell_has_its_parameters() -> None:
-    """Everything that a row says, and what the scenario has beside it."""
     (row,) = rows(
         sweep(
             policies=(Choice(name="deferred"),),
@@ -152,7 +147,6 @@ def test_scenario_of_cell_has_its_parameters() -> None:
 
 
 def test_resized_scenario_has_more_of_everything_in_the_same_time() -> None:
-    """A set without a count stays one process."""
     larger = resized(base(), 3)
     assert larger.topics[0].rate_per_s == (1.0, 2.0) * 3
     assert [(one.count, one.start_every_ms) for one in larger.members] == [(9, 300), (None, 0)]
@@ -163,6 +157,5 @@ def test_resized_scenario_has_more_of_everything_in_the_same_time() -> None:
 
 
 def test_check_when_a_cell_cannot_be_played_refuses_all() -> None:
-    """Before anything is played."""
     with pytest.raises(ConfigurationError, match="heartbeat_interval_ms"):
         check_cells(sweep(settings={"session_timeout_ms": (10_000, 2_000)}))

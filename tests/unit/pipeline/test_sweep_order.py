@@ -1,4 +1,4 @@
-"""Which cells go out first, and with which they share a task."""
+"""Order of the cells, and the grouping of cells into tasks."""
 
 import pytest
 
@@ -13,7 +13,7 @@ SCENARIOS = {"small": parse_scenario(SMALL, file="small.toml")}
 
 
 def cells(*, sizes: tuple[int, ...] = (1, 10), seeds: int = 100) -> tuple[Cell, ...]:
-    """A kind for each size and each of two policies."""
+    """Return cells of one kind for each size and each of two policies."""
     sweep = Sweep(
         name="s",
         scenarios=(SweptScenario(scenario=SCENARIOS["small"], digest="d"),),
@@ -25,24 +25,21 @@ def cells(*, sizes: tuple[int, ...] = (1, 10), seeds: int = 100) -> tuple[Cell, 
 
 
 def backlog(given: tuple[Cell, ...], spent: dict[Kind, tuple[int, float]] | None = None) -> Backlog:
-    """Of two cores."""
+    """Return a backlog for two cores."""
     made = Backlog.of(given, SCENARIOS, CORES)
     made.learn(spent or {})
     return made
 
 
 def kind(size: int, policy: str) -> Kind:
-    """Of a cell."""
     return "small", size, policy, "sticky"
 
 
 def kinds(tasks: Tasks) -> list[Kind]:
-    """Of the cells of tasks, in order."""
     return [kind_of(cell) for task in tasks for cell in task]
 
 
 def test_every_cell_goes_out_once_whatever_they_take() -> None:
-    """From the first few to the end."""
     given = cells()
     made = backlog(given)
     found: list[Cell] = []
@@ -56,7 +53,6 @@ def test_every_cell_goes_out_once_whatever_they_take() -> None:
 
 
 def test_first_cells_are_few_and_of_different_kinds() -> None:
-    """Each is a task of its own; what has most to simulate comes first."""
     tasks = backlog(cells(sizes=(1, 3, 10))).take()
     assert [len(task) for task in tasks] == [1] * 2 * CORES
     assert [one[1] for one in kinds(tasks)] == [10, 10, 3, 3]
@@ -64,30 +60,30 @@ def test_first_cells_are_few_and_of_different_kinds() -> None:
 
 
 def test_longest_cells_go_out_first() -> None:
-    """By what their kind took, or else by how much there is to simulate."""
+    """The time of a kind is measured, or estimated by the work to simulate."""
     told = {kind(1, "deferred"): (2, 4.0), kind(1, "simple"): (2, 0.02)}
     made = backlog(cells(seeds=6), told)
     found: list[Kind] = []
     while not made.is_empty:
         found += sorted(set(kinds(made.take())))
     order = list(dict.fromkeys(found))
-    # Ten times the size takes ten times the mean of what is known, so some ten seconds.
+    # Ten times the size takes ten times the known mean, so about ten seconds.
     assert order[-1] == kind(1, "simple")
     assert {one[1] for one in order[:2]} == {10}
 
 
 def test_tasks_are_of_some_seconds_and_end_together() -> None:
-    """A batch of ten seconds for each core, in tasks of two and a half."""
+    """A batch takes ten seconds per core, in tasks of two and a half."""
     made = backlog(cells(sizes=(1,), seeds=500), {kind(1, "simple"): (10, 2.5)})
     tasks = made.take()
     counts = [len(task) for task in tasks]
     assert len(tasks) == 8
-    assert sum(counts) == 80  # of 0.25 s
+    assert sum(counts) == 80  # 0.25 s each
     assert max(counts) - min(counts) <= 1
 
 
 def test_tasks_are_shorter_in_the_end() -> None:
-    """So that no core waits long for another."""
+    """Short tasks keep every core busy until the end."""
     made = backlog(cells(sizes=(1,), seeds=20), {kind(1, "simple"): (10, 2.5)})
     tasks = made.take()  # 40 cells of 0.25 s
     assert made.is_empty
@@ -96,7 +92,7 @@ def test_tasks_are_shorter_in_the_end() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 50])
 def test_cells_are_dealt_evenly_the_longest_first(count: int) -> None:
-    """Nobody has more than the mean and one cell; nothing is empty."""
+    """No task has more than the mean and one cell, and no task is empty."""
     given = [(1.0 + number % 7, cell) for number, cell in enumerate(cells(sizes=(1,), seeds=10))]
     seconds = {cell: cost for cost, cell in given}
     tasks = dealt(given, count)

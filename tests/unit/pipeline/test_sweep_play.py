@@ -1,4 +1,4 @@
-"""Playing a cell: the simulator's own figures, or why there are none."""
+"""Playing a cell: the simulator's figures, or the reason why they are missing."""
 
 import json
 
@@ -44,7 +44,6 @@ SCENARIOS = {"small": SCENARIO}
 
 @pytest.fixture
 def cells() -> tuple[Cell, ...]:
-    """Two seeds of one setting."""
     sweep = Sweep(
         name="s",
         scenarios=(SweptScenario(scenario=SCENARIO, digest="d"),),
@@ -56,7 +55,6 @@ def cells() -> tuple[Cell, ...]:
 
 
 def test_cell_costs_what_the_simulator_says(cells: tuple[Cell, ...]) -> None:
-    """Every measure, with the parameters beside it."""
     row = play_cell(cells[1], SCENARIOS)
     policy = Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": 9_000})
     measures = simulate(SCENARIO, policy=policy, seed=2).measures
@@ -74,7 +72,6 @@ def test_cell_costs_what_the_simulator_says(cells: tuple[Cell, ...]) -> None:
 
 
 def test_cell_when_it_cannot_be_played_says_why(cells: tuple[Cell, ...]) -> None:
-    """And has its parameters all the same."""
     parameters = json.loads(cells[0].parameters)
     broken = Cell.of(parameters | {"assignor": {"name": "gone", "options": {}}})
     row = play_cell(broken, SCENARIOS)
@@ -84,7 +81,6 @@ def test_cell_when_it_cannot_be_played_says_why(cells: tuple[Cell, ...]) -> None
 
 
 def test_tasks_have_a_row_for_each_of_their_cells(cells: tuple[Cell, ...]) -> None:
-    """With all columns, in the order in which the tasks came; the time of each is told."""
     told: list[tuple[Kind, float]] = []
     batches = play_tasks(
         iter([pa.RecordBatch.from_pydict({"id": [1, 0]})]),

@@ -1,4 +1,4 @@
-"""What a worker of Spark does before a task."""
+"""The preparation of a Spark worker before a task."""
 
 import gc
 import sys
@@ -15,7 +15,7 @@ from coopgroup.pipeline import workers
 def test_worker_forgets_archives_before_each_task_and_keeps_modules_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Importers of folders stay; what comes in goes through the task."""
+    """Importers of folders stay. The input passes through the task unchanged."""
     frozen: list[bool] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
     monkeypatch.setattr(sys, "path_importer_cache", {})
