@@ -1,4 +1,4 @@
-"""No record is lost between librdkafka and the hand-out, whatever interrupts."""
+"""No record is lost between librdkafka and the hand-out, even if a fetch is interrupted."""
 
 import time
 
@@ -14,7 +14,7 @@ HELD = ResourceSet({"t": [0, 1]})
 
 
 def begun(*messages: Message) -> tuple[Fetching, FakeLibrdkafka]:
-    """Two partitions are fetched, from a stored offset and from 50."""
+    """Fetch two partitions, from a stored offset and from 50."""
     librdkafka = FakeLibrdkafka()
     fetching = Fetching(librdkafka, starts())
     fetching.begin(BOTH)
@@ -24,17 +24,16 @@ def begun(*messages: Message) -> tuple[Fetching, FakeLibrdkafka]:
 
 
 def positions(fetching: Fetching) -> list[int]:
-    """Of both partitions."""
     return [one.offset for one in fetching.positions(BOTH)]
 
 
 def ready(fetching: Fetching) -> list[tuple[int | None, int | None]]:
-    """What is to be handed out next."""
+    """Return (partition, offset) of the records to hand out next."""
     return [(one.partition(), one.offset()) for one in fetching.hand_out.ready]
 
 
 def test_fetch_when_one_record_will_do_gets_others_ahead() -> None:
-    """Positions are those of the first record that waits."""
+    """A position is the offset of the first record that is not handed out."""
     fetching, _ = begun(record(0, 7), record(1, 50), record(0, 8))
     assert positions(fetching) == [-1001, -1001]
     fetching.fetch(1, 0)
@@ -46,7 +45,7 @@ def test_fetch_when_one_record_will_do_gets_others_ahead() -> None:
 
 
 def test_fetch_when_records_are_large_takes_few_ahead() -> None:
-    """What waits is bounded in bytes, too."""
+    """The prefetched records are bounded in bytes, too."""
     large = Message(topic="t", partition=0, offset=0, value=bytes(2_000_000))
     fetching, librdkafka = begun(*[large] * 100)
     fetching.fetch(1, 0)
@@ -57,7 +56,7 @@ def test_fetch_when_records_are_large_takes_few_ahead() -> None:
 
 @pytest.mark.parametrize("wanted", [1, 100])
 def test_fetch_when_interrupted_fetches_again_what_was_dropped(wanted: int) -> None:
-    """Exactly from where the hand-out ends; what was not begun yet, from its first offset."""
+    """From the end of the hand-out; a partition without a hand-out restarts at its first offset."""
     fetching, librdkafka = begun(record(0, 7), record(0, 8))
     fetching.fetch(2, 0)
     librdkafka.feed([record(0, 9), record(1, 50), record(0, 10)])
@@ -80,7 +79,7 @@ def test_fetch_when_interrupted_fetches_again_what_was_dropped(wanted: int) -> N
 
 
 def test_fetch_when_interrupted_without_records_changes_nothing() -> None:
-    """The usual Ctrl-C: it waited in vain."""
+    """The usual Ctrl-C arrives while no record comes."""
     fetching, librdkafka = begun()
     librdkafka.failure = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -89,7 +88,7 @@ def test_fetch_when_interrupted_without_records_changes_nothing() -> None:
 
 
 def test_positions_when_asked_while_a_batch_is_under_way_are_those_before_it() -> None:
-    """From another thread: librdkafka is ahead already, the hand-out does not have them yet."""
+    """Another thread asks: librdkafka is already ahead, the hand-out lacks the records."""
     fetching, librdkafka = begun(record(0, 7))
     fetching.fetch(2, 0)
     fetching.hand_out.take(1)
@@ -101,7 +100,7 @@ def test_positions_when_asked_while_a_batch_is_under_way_are_those_before_it() -
 
 
 def test_end_when_paused_wakes_librdkafka_before_it_lets_go() -> None:
-    """It would stay paused when the partition comes back."""
+    """Otherwise it would stay paused when the partition returns."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     fetching.fetch(2, 0)
     fetching.pause([TopicPartition("t", 0), TopicPartition("t", 5)], HELD)
@@ -112,7 +111,7 @@ def test_end_when_paused_wakes_librdkafka_before_it_lets_go() -> None:
 
 
 def test_begin_when_paused_before_pauses_in_librdkafka() -> None:
-    """`pause` in `on_assign`."""
+    """`on_assign` may call `pause`."""
     librdkafka = FakeLibrdkafka()
     fetching = Fetching(librdkafka, starts())
     fetching.pause([TopicPartition("t", 0)], HELD)
@@ -125,7 +124,7 @@ def test_begin_when_paused_before_pauses_in_librdkafka() -> None:
 
 
 def test_seek_forgets_what_waits_and_the_position() -> None:
-    """Until the next record nobody knows it, as in librdkafka."""
+    """The position is unknown until the next record, as in librdkafka."""
     fetching, _ = begun(record(0, 7), record(1, 50))
     fetching.fetch(2, 0)
     fetching.seek(TopicPartition("t", 0, 100))
@@ -133,7 +132,7 @@ def test_seek_forgets_what_waits_and_the_position() -> None:
 
 
 def test_close_hands_out_nothing_more() -> None:
-    """And ends librdkafka."""
+    """The call also closes librdkafka's consumer."""
     fetching, librdkafka = begun(record(0, 7))
     fetching.fetch(2, 0)
     fetching.close()
@@ -144,12 +143,12 @@ def test_close_hands_out_nothing_more() -> None:
 
 
 class _TopicsOnly:
-    """librdkafka's consumer, as far as topics are concerned.
+    """The look-up of topics of librdkafka's consumer.
 
     Attributes:
         asked: topics that were looked up, None for all.
         is_connected: whether look-ups are answered.
-        delay_s: how long an answer takes.
+        delay_s: time that an answer takes.
     """
 
     def __init__(self, delay_s: float = 0.0) -> None:
@@ -158,7 +157,7 @@ class _TopicsOnly:
         self.delay_s = delay_s
 
     def list_topics(self, topic: str | None = None, *, timeout: float) -> None:
-        """Answer, or raise as without a connection."""
+        """Answer, or raise the error of a missing connection."""
         if not self.is_connected:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001
         assert timeout > 0
@@ -168,14 +167,14 @@ class _TopicsOnly:
         self.asked.append(topic)
 
     def incremental_assign(self, _partitions: list[TopicPartition]) -> None:
-        """Fetch."""
+        pass
 
     def incremental_unassign(self, _partitions: list[TopicPartition]) -> None:
-        """Fetch no longer."""
+        pass
 
 
 def test_a_topic_that_was_not_fetched_is_looked_up_before_it_is() -> None:
-    """It would begin to look at its next tick only; what is fetched it knows already."""
+    """Otherwise librdkafka waits for its next tick. It already knows fetched topics."""
     consumer = _TopicsOnly()
     fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition("a", 0), TopicPartition("a", 1)])
@@ -184,7 +183,7 @@ def test_a_topic_that_was_not_fetched_is_looked_up_before_it_is() -> None:
 
 
 def test_a_topic_is_looked_up_again_when_nothing_of_it_was_fetched_meanwhile() -> None:
-    """What librdkafka knew of it may have gone out of date."""
+    """The metadata of the topic in librdkafka may be out of date."""
     consumer = _TopicsOnly()
     fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition("a", 0)])
@@ -194,7 +193,7 @@ def test_a_topic_is_looked_up_again_when_nothing_of_it_was_fetched_meanwhile() -
 
 
 def test_many_topics_are_looked_up_at_once() -> None:
-    """A request for each of a thousand topics would take longer than one for all."""
+    """A thousand requests for one topic each would take longer than one request for all."""
     consumer = _TopicsOnly()
     Fetching(consumer, starts()).begin([TopicPartition(str(number), 0) for number in range(1_000)])
     assert consumer.asked == [None]
@@ -210,7 +209,7 @@ def test_partitions_are_fetched_all_the_same_when_there_is_no_connection() -> No
 
 
 def test_slow_look_ups_of_topics_share_one_limit() -> None:
-    """The application waits in `poll` meanwhile: for a second, and not for one a topic."""
+    """The application waits in `poll`: one second in total, not one per topic."""
     consumer = _TopicsOnly(delay_s=0.3)
     fetching = Fetching(consumer, starts())
     fetching.begin([TopicPartition(topic, 0) for topic in "abcde"])
@@ -219,7 +218,7 @@ def test_slow_look_ups_of_topics_share_one_limit() -> None:
 
 
 def test_fetch_past_when_the_batch_is_full_gives_it_straight_away() -> None:
-    """Nothing waits in the hand-out then; it counts as handed out when it has left."""
+    """No record stays in the hand-out; the batch counts as handed out once it was returned."""
     fetching, _ = begun(record(0, 7), record(1, 50), record(0, 8))
     batch = fetching.fetch_past(3, 0, lambda: True)
     assert [(one.partition(), one.offset()) for one in batch] == [(0, 7), (1, 50), (0, 8)]
@@ -234,7 +233,7 @@ def test_fetch_past_when_the_batch_is_full_gives_it_straight_away() -> None:
 def test_fetch_past_when_the_batch_may_not_leave_keeps_it(
     count: int, is_paused: bool, may_leave: bool
 ) -> None:
-    """Not full, perhaps of a paused partition, or the group has something to say."""
+    """The batch is not full, a partition may be paused, or a notice is pending."""
     fetching, _ = begun(record(0, 7), record(1, 50))
     if is_paused:
         fetching.pause([TopicPartition("t", 1)], HELD)
@@ -245,7 +244,7 @@ def test_fetch_past_when_the_batch_may_not_leave_keeps_it(
 
 @pytest.mark.parametrize("inside", [True, False])
 def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool) -> None:
-    """While librdkafka gives the batch, and right after."""
+    """The signal arrives while librdkafka returns the batch, or right after."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     librdkafka.failure = KeyboardInterrupt() if inside else None
 
@@ -265,7 +264,7 @@ def test_fetch_past_when_interrupted_fetches_again_what_was_dropped(inside: bool
 
 @pytest.mark.parametrize("wanted", [1, 2, 100])
 def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
-    """It would hang or crash; and what librdkafka gives then belongs to nobody."""
+    """Without the wait librdkafka hangs or crashes. Records of that fetch are not handed out."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     seen: list[object] = []
 
@@ -283,7 +282,7 @@ def test_close_inside_a_fetch_waits_for_its_end(wanted: int) -> None:
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_close_inside_a_batch_waits_for_its_end(leaves: bool) -> None:
-    """The same for large batches; those that may leave do not either."""
+    """The same holds for large batches, also for batches that could skip the hand-out."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
 
     def close() -> None:
@@ -297,7 +296,7 @@ def test_close_inside_a_batch_waits_for_its_end(leaves: bool) -> None:
 
 
 def test_exception_of_who_gave_up_partitions_inside_a_fetch_comes_out_as_it_is() -> None:
-    """The handler of a signal that unsubscribes and exits; the rest is fetched again."""
+    """The handler of a signal unsubscribes and exits; the other partition is fetched again."""
     fetching, librdkafka = begun(record(0, 7), record(1, 50))
     librdkafka.on_fetch = lambda: fetching.end(ResourceSet({"t": [0]}))
     librdkafka.failure = SystemExit(0)
@@ -314,7 +313,7 @@ def test_exception_of_who_gave_up_partitions_inside_a_fetch_comes_out_as_it_is()
 def test_positions_are_asked_for_anew_only_where_they_moved_far(
     few: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To ask for 1,000 is slow. Either way they say from where to fetch an interrupted batch."""
+    """1,000 positions are slow to read. An interrupted batch is fetched again in either case."""
     asked: list[int] = []
     position = FakeLibrdkafka.position
 

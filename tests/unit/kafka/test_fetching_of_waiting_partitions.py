@@ -1,4 +1,4 @@
-"""librdkafka gets explicit offsets only; a partition without one waits, and never for ever."""
+"""librdkafka gets explicit offsets only. A partition without an offset waits, but not forever."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ZERO = TopicPartition("t", 0)
 
 
 class _Noting(FakeLibrdkafka):
-    """Keeps what it was told to assign as it is."""
+    """Record the assigned partitions unchanged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,13 +37,13 @@ class _Noting(FakeLibrdkafka):
 
 
 def silent(reset: str = "earliest") -> tuple[Fetching, _Noting, FakeCoordinator]:
-    """A coordinator that does not answer by itself."""
+    """Return parts whose coordinator does not answer by itself."""
     coordinator, librdkafka = FakeCoordinator(is_silent=True), _Noting()
     return Fetching(librdkafka, starts(coordinator, reset)), librdkafka, coordinator
 
 
 def answer(coordinator: FakeCoordinator) -> None:
-    """Answer all that waits, and what is asked then."""
+    """Answer all pending requests, including those that an answer causes."""
     coordinator.is_silent = False
     for request, hear in coordinator.waiting:
         hear(coordinator.answer(request))
@@ -51,7 +51,7 @@ def answer(coordinator: FakeCoordinator) -> None:
 
 
 def begin(reset: str, found: CommittedOffset) -> tuple[Fetching, _Noting]:
-    """Begin a partition of which the coordinator says something."""
+    """Begin a partition with this answer of the coordinator."""
     fetching, librdkafka, coordinator = silent(reset)
     coordinator.committed["t", 0] = found
     fetching.begin([ZERO])
@@ -64,20 +64,20 @@ def begin(reset: str, found: CommittedOffset) -> tuple[Fetching, _Noting]:
     ("reset", "offset"), [("earliest", OFFSET_BEGINNING), ("latest", OFFSET_END)]
 )
 def test_without_a_commit_it_begins_as_auto_offset_reset_says(reset: str, offset: int) -> None:
-    """Explicitly: librdkafka would look for a commit first."""
+    """The offset is explicit; without it librdkafka would look for a commit first."""
     _, librdkafka = begin(reset, CommittedOffset(-1))
     assert [one.offset for one in librdkafka.assigned] == [offset]
 
 
 def test_with_a_commit_it_begins_there_with_epoch_and_note() -> None:
-    """The epoch lets librdkafka see that the log was truncated (KIP-320)."""
+    """With the epoch librdkafka detects a truncated log (KIP-320)."""
     _, librdkafka = begin("latest", CommittedOffset(7, 3, "note"))
     (one,) = librdkafka.assigned
     assert (one.offset, one.leader_epoch, one.metadata) == (7, 3, "note")
 
 
 def test_without_a_commit_where_that_is_an_error_the_application_gets_it() -> None:
-    """The event of librdkafka; the partition stands still until `seek`."""
+    """The application gets librdkafka's event; the partition waits for `seek`."""
     fetching, librdkafka = begin("error", CommittedOffset(-1))
     (event,) = fetching.hand_out.ready
     error = event.error()
@@ -91,7 +91,7 @@ def test_without_a_commit_where_that_is_an_error_the_application_gets_it() -> No
 
 
 def test_a_refused_partition_is_told_once_and_begins_when_it_may() -> None:
-    """It is never silently unfetched."""
+    """A partition is never silently unfetched."""
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     fetching, librdkafka = begin("earliest", CommittedOffset(-1, error_code=code))
     (event,) = fetching.hand_out.ready
@@ -110,7 +110,7 @@ def test_a_refused_partition_is_told_once_and_begins_when_it_may() -> None:
 
 @pytest.mark.parametrize("offset", [OFFSET_INVALID, OFFSET_STORED])
 def test_a_partition_waits_while_others_flow(offset: int) -> None:
-    """It has no position, and librdkafka does not know it."""
+    """The partition has no position, and librdkafka does not know it."""
     fetching, librdkafka, coordinator = silent()
     fetching.begin([TopicPartition("t", 0, offset), TopicPartition("t", 1, 50)])
     assert librdkafka.calls == [("assign", [(1, 50)])]
@@ -126,10 +126,10 @@ def test_a_partition_waits_while_others_flow(offset: int) -> None:
 
 
 def test_seek_begins_a_partition_that_waits() -> None:
-    """What the coordinator says then comes too late."""
+    """The coordinator's later answer does not count."""
     fetching, librdkafka, coordinator = silent()
     fetching.begin([ZERO])
-    fetching.seek(ZERO)  # librdkafka goes on as if nothing was said
+    fetching.seek(ZERO)  # librdkafka also continues after the event
     assert librdkafka.assigned == []
     fetching.seek(TopicPartition("t", 0, 9))
     answer(coordinator)
@@ -138,7 +138,7 @@ def test_seek_begins_a_partition_that_waits() -> None:
 
 
 def test_pause_holds_for_a_partition_that_waits() -> None:
-    """Until `resume`, also after it has begun."""
+    """The pause lasts until `resume`, also after the start of the partition."""
     fetching, librdkafka, coordinator = silent()
     fetching.begin([ZERO])
     fetching.pause([ZERO], HELD)
@@ -150,7 +150,7 @@ def test_pause_holds_for_a_partition_that_waits() -> None:
 
 @pytest.mark.parametrize("is_paused", [True, False])
 def test_a_partition_that_is_given_up_while_it_waits_never_begins(*, is_paused: bool) -> None:
-    """Librdkafka would remember its pause until it comes back."""
+    """Otherwise librdkafka would remember the pause until the partition returns."""
     fetching, librdkafka, coordinator = silent()
     fetching.begin([ZERO])
     if is_paused:

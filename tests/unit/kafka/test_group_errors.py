@@ -42,7 +42,7 @@ def test_errors_of_connections_are_told_and_steps_of_a_rebalance_are_not(
     errors = GroupErrors(told.append, inbox)
     errors.hear(StateChanged(before="a", after="b", cause="c"))
     errors.hear(refused(error))
-    assert told == []  # not on the group's thread
+    assert told == []  # not called on the group's thread
     served(inbox)
     assert [one.code() for one in told] == ([] if code is None else [code])
     for one in told:

@@ -1,4 +1,4 @@
-"""Events for the group's thread: answers first, everything else in its order."""
+"""Events for the group's thread: answers first, other events in their order."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FAILURE = RequestFailed(request_id=2, code=-2, message="cut off")
 
 
 def test_answers_when_commits_wait_are_taken_first() -> None:
-    """A heartbeat's answer renews the lease, however many commits were asked for before."""
+    """A heartbeat's answer renews the lease, however many commits were requested before."""
     events = GroupEvents()
     for event in (COMMIT, STOPPED, ANSWER, FAILURE, LEAVE):
         events.put(event)
     events.end()
     taken = [events.take(0.0) for _ in range(8)]
-    # A token of an answer that was taken before its turn wakes the thread for nothing.
+    # If an answer was taken early, its token later wakes the thread for nothing.
     assert taken == [ANSWER, FAILURE, COMMIT, STOPPED, Woken(), Woken(), LEAVE, None]
 
 

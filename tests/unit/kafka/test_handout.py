@@ -9,19 +9,17 @@ EOF = Message(topic="t", partition=1, offset=5, error=KafkaError(KafkaError._PAR
 
 
 def filled(*messages: Message) -> HandOut:
-    """A hand-out with records."""
     hand_out = HandOut()
     hand_out.add(messages)
     return hand_out
 
 
 def places(messages: list[Message]) -> list[tuple[int | None, int | None]]:
-    """(partition, offset) of each."""
+    """Return (partition, offset) of each record."""
     return [(one.partition(), one.offset()) for one in messages]
 
 
 def rest(hand_out: HandOut) -> list[tuple[int | None, int | None]]:
-    """What is ready."""
     return places(list(hand_out.ready))
 
 
@@ -31,7 +29,7 @@ def test_partition_of_an_error_of_no_partition_is_none_of_any_topic() -> None:
 
 
 def test_peek_when_records_are_not_taken_gives_them_again() -> None:
-    """Only `take` lets them go, from the front."""
+    """Only `take` removes records, from the front."""
     hand_out = filled(record(0, 0), record(1, 0), record(0, 1))
     assert places(hand_out.peek(2)) == [(0, 0), (1, 0)]
     assert places(hand_out.peek(9)) == [(0, 0), (1, 0), (0, 1)]
@@ -42,7 +40,7 @@ def test_peek_when_records_are_not_taken_gives_them_again() -> None:
 
 
 def test_ready_stays_the_same_object_whatever_happens() -> None:
-    """The hot path keeps it."""
+    """The hot path keeps a reference to it."""
     hand_out = filled(record(0, 0), record(1, 0))
     ready = hand_out.ready
     hand_out.pause([("t", 0)])
@@ -53,7 +51,7 @@ def test_ready_stays_the_same_object_whatever_happens() -> None:
 
 
 def test_pause_puts_what_waits_aside_and_what_comes_too() -> None:
-    """Resumed, it is older than what came later of others, and in its order."""
+    """After `resume`, the records precede later ones of other partitions, in their order."""
     hand_out = filled(record(0, 0), record(1, 0), record(0, 1))
     hand_out.pause([("t", 0), ("t", 0)])
     hand_out.add([record(0, 2), record(1, 1)])
@@ -65,7 +63,7 @@ def test_pause_puts_what_waits_aside_and_what_comes_too() -> None:
 
 
 def test_drop_forgets_records_events_and_the_pause() -> None:
-    """The next owner reads them again."""
+    """The next owner reads the records again."""
     hand_out = filled(record(0, 0), record(1, 0), EOF)
     hand_out.pause([("t", 0)])
     hand_out.drop([("t", 0), ("t", 1)])
@@ -74,7 +72,7 @@ def test_drop_forgets_records_events_and_the_pause() -> None:
 
 
 def test_skip_forgets_records_and_keeps_the_pause() -> None:
-    """A seek in a paused partition does not wake it."""
+    """A seek does not resume a paused partition."""
     hand_out = filled(record(0, 0), record(1, 0))
     hand_out.pause([("t", 0)])
     hand_out.skip(("t", 0))
@@ -86,7 +84,7 @@ def test_skip_forgets_records_and_keeps_the_pause() -> None:
 
 
 def test_first_and_last_waiting_leave_events_out() -> None:
-    """Of what is ready and of what waits aside."""
+    """They count ready records and those of paused partitions."""
     hand_out = filled(record(0, 3), record(0, 4), EOF, record(1, 5), record(1, 6))
     hand_out.pause([("t", 1)])
     first = {key: one.offset() for key, one in hand_out.first_waiting().items()}

@@ -1,4 +1,4 @@
-"""Slots of a state directory: who takes which, and what is kept in them."""
+"""Slots of a state directory: which consumer takes which slot, and their content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.programs import output_of
 from tests.unit.kafka.slots import ANNA, take
 
 BERT = KeptIdentity(member_id="bert-1", generation=2**31 - 1, topics=())
-# Holds a slot until its input ends; says which, and who was kept in it.
+# Holds a slot until its input ends; prints the slot and its content.
 HOLDER = """
 import sys
 from coopgroup.kafka.identity import take_slot
@@ -28,7 +28,7 @@ slot = take_slot(sys.argv[1], sys.argv[2], print)
 print(slot.path.name, slot.kept, flush=True)
 sys.stdin.read()
 """
-# A process that forks and dies, while its child lives on with all that it inherited.
+# A process that forks and dies; its child keeps all inherited descriptors.
 FORKER = """
 import os, sys, time
 from coopgroup.kafka.identity import take_slot
@@ -46,7 +46,6 @@ sys.stdin.read()
 
 
 def held_by_a_process(folder: Path) -> subprocess.Popen[str]:
-    """A process that holds a slot."""
     return subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(folder), "g"],
         stdin=subprocess.PIPE,
@@ -56,19 +55,18 @@ def held_by_a_process(folder: Path) -> subprocess.Popen[str]:
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
-    """What a process said."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Kill a process, as SIGKILL does."""
+    """Kill a process with SIGKILL."""
     process.kill()
     process.communicate(timeout=30)
 
 
 def test_slot_is_empty_when_nobody_had_it(tmp_path: Path, slots: list[IdentitySlot]) -> None:
-    """Its directory is made."""
+    """The directory is created."""
     folder = tmp_path / "of" / "mine"
     slots.append(take(folder))
     assert slots[0].kept is None
@@ -79,7 +77,7 @@ def test_slot_is_empty_when_nobody_had_it(tmp_path: Path, slots: list[IdentitySl
 def test_slot_gives_back_what_was_kept_in_it(
     tmp_path: Path, slots: list[IdentitySlot], identity: KeptIdentity
 ) -> None:
-    """The last that was written, also where something longer stood before."""
+    """The last write counts, even over a longer one."""
     first = take(tmp_path)
     first.keep(KeptIdentity(member_id="m" * 99, generation=1, topics=("t" * 249,)))
     first.keep(identity)
@@ -99,7 +97,7 @@ def test_slot_gives_back_what_was_kept_in_it(
 def test_slot_gives_back_what_a_leader_saw(
     tmp_path: Path, slots: list[IdentitySlot], seen: SeenTopics
 ) -> None:
-    """Topics that did not exist as well."""
+    """Missing topics are included."""
     first = take(tmp_path)
     first.keep(ANNA, seen)
     first.release()
@@ -111,7 +109,7 @@ def test_slot_gives_back_what_a_leader_saw(
 def test_slot_gives_back_when_a_leader_was_to_ask_for_a_round(
     tmp_path: Path, slots: list[IdentitySlot], in_ms: int | None
 ) -> None:
-    """Else its next life would not, and nobody else knows."""
+    """Otherwise the next process would not request it, and no other member knows of it."""
     first = take(tmp_path)
     first.keep(ANNA, SeenTopics(), in_ms)
     first.release()
@@ -123,7 +121,7 @@ def test_slot_gives_back_when_a_leader_was_to_ask_for_a_round(
 def test_slot_leaves_out_what_a_leader_saw_in_part(
     tmp_path: Path, slots: list[IdentitySlot], indices: list[int]
 ) -> None:
-    """A topic with a gap was not wholly seen."""
+    """A topic with a gap was not seen completely."""
     first = take(tmp_path)
     first.keep(ANNA, SeenTopics(topics=("t",), partitions=ResourceSet({"t": indices})))
     first.release()
@@ -134,7 +132,7 @@ def test_slot_leaves_out_what_a_leader_saw_in_part(
 def test_slot_is_empty_when_nobody_is_kept_any_more(
     tmp_path: Path, slots: list[IdentitySlot]
 ) -> None:
-    """A member that left, or whose id the group refused."""
+    """The member has left, or the group has refused its id."""
     first = take(tmp_path)
     first.keep(ANNA)
     first.keep(None)
@@ -146,7 +144,7 @@ def test_slot_is_empty_when_nobody_is_kept_any_more(
 def test_consumers_of_one_process_take_a_slot_each(
     tmp_path: Path, slots: list[IdentitySlot]
 ) -> None:
-    """Locks of POSIX do not tell them apart; and releasing one keeps the others locked."""
+    """POSIX locks do not separate them; and the release of one slot keeps the others locked."""
     slots += [take(tmp_path) for _ in range(3)]
     assert len({slot.path for slot in slots}) == 3
     slots[1].keep(ANNA)
@@ -159,7 +157,6 @@ def test_consumers_of_one_process_take_a_slot_each(
 
 
 def test_threads_take_a_slot_each(tmp_path: Path, slots: list[IdentitySlot]) -> None:
-    """Though they come at the same time."""
     threads = [threading.Thread(target=lambda: slots.append(take(tmp_path))) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -171,7 +168,7 @@ def test_threads_take_a_slot_each(tmp_path: Path, slots: list[IdentitySlot]) -> 
 def test_slot_of_a_process_that_lives_is_never_taken(
     tmp_path: Path, slots: list[IdentitySlot]
 ) -> None:
-    """And is free as soon as it was killed."""
+    """The slot is free as soon as the process was killed."""
     first, second = held_by_a_process(tmp_path), held_by_a_process(tmp_path)
     names = {line_of(first).split()[0], line_of(second).split()[0]}
     slots.append(take(tmp_path))
@@ -185,7 +182,7 @@ def test_slot_of_a_process_that_lives_is_never_taken(
 def test_slot_in_which_somebody_is_kept_goes_first(
     tmp_path: Path, slots: list[IdentitySlot]
 ) -> None:
-    """Else a process would come back as nobody, because another member had left before."""
+    """If another member had left before, the process would otherwise rejoin as a new member."""
     three = [take(tmp_path) for _ in range(3)]
     three[2].keep(ANNA)
     for slot in three:
@@ -199,7 +196,7 @@ def test_slot_in_which_somebody_is_kept_goes_first(
 def test_fork_neither_keeps_the_slot_of_its_parent_nor_writes_into_it(
     tmp_path: Path, slots: list[IdentitySlot]
 ) -> None:
-    """The child takes one of its own; when the parent dies, its slot is free."""
+    """The child takes its own slot; when the parent dies, its slot is free."""
     parent = subprocess.Popen(
         [sys.executable, "-c", FORKER, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -216,11 +213,11 @@ def test_fork_neither_keeps_the_slot_of_its_parent_nor_writes_into_it(
     assert slots[0].kept == KeptIdentity(member_id="parent", generation=1, topics=())
     for pipe in (parent.stdin, parent.stdout):
         assert pipe is not None
-        pipe.close()  # which ends the child
+        pipe.close()  # ends the child
 
 
 def test_groups_do_not_share_slots(tmp_path: Path, slots: list[IdentitySlot]) -> None:
-    """Not even those whose names a file system could take for one."""
+    """This includes names that a file system could take for the same."""
     names = ["g", "G", "a/b", "a_b", "..", "\0", "\ud800", "ä", "a" * 300, "a" * 301]
     slots += [take(tmp_path, name) for name in names]
     assert len({slot.path.name.lower() for slot in slots}) == len(names)
@@ -236,7 +233,7 @@ def test_groups_do_not_share_slots(tmp_path: Path, slots: list[IdentitySlot]) ->
 def test_slot_that_was_released_is_not_written_any_more(
     tmp_path: Path, slots: list[IdentitySlot]
 ) -> None:
-    """It may be somebody else's by then; releasing twice is no error."""
+    """Another consumer may own the slot by then; a second release is harmless."""
     first = take(tmp_path)
     first.release()
     first.release()
@@ -251,7 +248,7 @@ def test_slot_that_was_released_is_not_written_any_more(
 def test_slots_of_one_group_have_an_end(
     tmp_path: Path, slots: list[IdentitySlot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever starts so many on one host does so by mistake."""
+    """A user with that many consumers on one host has made a mistake."""
     monkeypatch.setattr("coopgroup.kafka.identity._SLOTS_MAX", 2)
     slots += [take(tmp_path), take(tmp_path)]
     with pytest.raises(ConfigurationError, match="it has the 2 files that a group may have"):
@@ -265,7 +262,7 @@ def test_slots_of_one_group_have_an_end(
 
 
 def consumer(folder: Path, **more: Any) -> CooperativeConsumer:  # noqa: ANN401  (configuration)
-    """One that reaches no broker."""
+    """Return a consumer that reaches no broker."""
     state = {"coopgroup.state.dir": str(folder), "bootstrap.servers": "127.0.0.1:1"}
     return CooperativeConsumer(state | {"group.id": "g", "log_level": 0} | more)
 
@@ -273,7 +270,7 @@ def consumer(folder: Path, **more: Any) -> CooperativeConsumer:  # noqa: ANN401 
 def test_consumer_holds_a_slot_until_it_is_closed(
     tmp_path: Path, slots: list[IdentitySlot]
 ) -> None:
-    """Whether it ever subscribed or not."""
+    """The consumer need not have subscribed."""
     with consumer(tmp_path), consumer(tmp_path):
         slots.append(take(tmp_path))
         assert slots[0].path == slot_path(str(tmp_path), "g", 2)
@@ -282,7 +279,7 @@ def test_consumer_holds_a_slot_until_it_is_closed(
 
 
 def test_consumer_that_is_refused_holds_nothing(tmp_path: Path, slots: list[IdentitySlot]) -> None:
-    """What was opened for it is closed."""
+    """All files opened for it are closed."""
     with pytest.raises(ConfigurationError):
         consumer(tmp_path, **{"fetch.min.bytes": -4})
     slots.append(take(tmp_path))
@@ -290,13 +287,13 @@ def test_consumer_that_is_refused_holds_nothing(tmp_path: Path, slots: list[Iden
 
 
 def test_static_consumer_takes_no_slot(tmp_path: Path) -> None:
-    """It proves by its id who it is."""
+    """A static member proves its identity with its instance id."""
     with consumer(tmp_path, **{"group.instance.id": "one"}):
         assert list(tmp_path.iterdir()) == []
 
 
 def test_programs_that_keep_nothing_make_no_files(tmp_path: Path) -> None:
-    """The directory is the user's wish."""
+    """Only a user's setting creates the directory."""
     program = f"""
 import os
 os.chdir({str(tmp_path)!r})

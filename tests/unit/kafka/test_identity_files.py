@@ -1,4 +1,4 @@
-"""The files of a state directory: what is written, what is damaged, and what cannot be one."""
+"""The files of a state directory: their content, damage, and refused files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from tests.unit.kafka.slots import ANNA, take
 
 
 class Warnings(list[str]):
-    """What was warned of, in one line each."""
+    """Record warnings, one line each."""
 
     def __call__(self, event: str, **fields: object) -> None:
-        """Take a note."""
         self.append(f"{event} {fields}")
 
 
 def _changed(**fields: object) -> bytes:
-    """What was written, with other fields under the old checksum."""
+    """Return a written slot with other fields under the old checksum."""
     return json.dumps(json.loads(_written()) | fields).encode()
 
 
@@ -60,7 +59,7 @@ def _written() -> bytes:
 def test_slot_that_is_damaged_is_empty_and_warns(
     tmp_path: Path, slots: list[IdentitySlot], content: bytes
 ) -> None:
-    """It is no reason not to start; it is whole again after the next round."""
+    """Damage does not prevent the start; the next round writes the slot again."""
     path = slot_path(str(tmp_path), "g", 0)
     path.write_bytes(content)
     warnings = Warnings()
@@ -76,7 +75,7 @@ def test_slot_that_is_damaged_is_empty_and_warns(
 
 
 def test_slot_is_written_as_ever(tmp_path: Path) -> None:
-    """Another release of coopgroup reads it, and what a longer line left behind is no damage."""
+    """Other releases of coopgroup read it. It accepts the rest of a longer old line."""
     slot = take(tmp_path)
     slot.keep(ANNA)
     slot.release()
@@ -92,7 +91,7 @@ def test_slot_is_written_as_ever(tmp_path: Path) -> None:
 def test_slot_of_another_version_or_group_is_empty(
     tmp_path: Path, slots: list[IdentitySlot], other: bytes
 ) -> None:
-    """Whole, but not ours: a file that somebody copied."""
+    """The file is intact but foreign: somebody copied it."""
     names = {b"1": "h", b"2": "other"}
     theirs = take(tmp_path, names[other])
     theirs.keep(ANNA)
@@ -111,7 +110,7 @@ def test_write_that_is_cut_off_leaves_no_identity_at_all(
     monkeypatch: pytest.MonkeyPatch,
     broken_at: int,
 ) -> None:
-    """Of two identities, half each, none is right; nothing written leaves the old one."""
+    """A mixture of two identities is always wrong; a write of 0 bytes leaves the old identity."""
     slot = take(tmp_path)
     slot.keep(ANNA)
     whole = os.pwrite
@@ -133,7 +132,7 @@ def test_write_that_is_cut_off_leaves_no_identity_at_all(
 def test_identity_that_is_too_large_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could not be read; a group has a member of a million topics more likely by mistake."""
+    """A reader would refuse it. A member with a million topics is probably a mistake."""
     monkeypatch.setattr("coopgroup.kafka.identity._BYTES_MAX", 100)
     slot = take(tmp_path)
     with pytest.raises(OSError, match="large"):
@@ -150,7 +149,7 @@ def test_identity_that_is_too_large_is_not_written(
     ],
 )
 def test_directory_that_cannot_be_is_refused_in_one_line(folder: str, reason: str) -> None:
-    """By the consumer's constructor."""
+    """The consumer's constructor raises the error."""
     with pytest.raises(ConfigurationError) as caught:
         CooperativeConsumer(
             {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "coopgroup.state.dir": folder}
@@ -162,7 +161,7 @@ def test_directory_that_cannot_be_is_refused_in_one_line(folder: str, reason: st
 
 
 def refusal(folder: Path) -> str:
-    """Why a directory is refused; nothing of it stays held."""
+    """Return the reason for refusing a directory; no lock stays held."""
     with pytest.raises(ConfigurationError) as caught:
         take(folder)
     said = str(caught.value)
@@ -174,7 +173,7 @@ def refusal(folder: Path) -> str:
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o722])
 def test_directory_that_other_users_may_write_to_is_refused(tmp_path: Path, mode: int) -> None:
-    """They could make two processes one member; a folder inside it is made safely."""
+    """Other users could make two processes one member. A new folder inside it gets a safe mode."""
     folder = tmp_path / "shared"
     folder.mkdir()
     folder.chmod(mode)
@@ -189,14 +188,14 @@ def test_directory_that_other_users_may_write_to_is_refused(tmp_path: Path, mode
 
 
 def test_directory_that_others_may_read_is_taken(tmp_path: Path) -> None:
-    """The files in it are for their owner only."""
+    """The mode of the files keeps other users out."""
     tmp_path.chmod(0o755)
     take(tmp_path).release()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 def test_directory_and_file_of_another_user_are_refused(tmp_path: Path) -> None:
-    """Their owner can write to them, whatever the mode says."""
+    """Their owner can write to them, whatever the mode."""
     theirs, mine = tmp_path / "theirs", tmp_path / "mine"
     theirs.mkdir(mode=0o700)
     os.chown(theirs, 12_345, -1)
@@ -210,7 +209,7 @@ def test_directory_and_file_of_another_user_are_refused(tmp_path: Path) -> None:
 
 
 def test_directory_that_is_a_symbolic_link_is_refused(tmp_path: Path) -> None:
-    """Also with a slash behind it, which would have it followed."""
+    """A trailing slash would follow the link."""
     target, link = tmp_path / "target", tmp_path / "link"
     target.mkdir(mode=0o700)
     link.symlink_to(target)
@@ -244,7 +243,7 @@ def test_file_that_is_a_link_is_refused_and_its_target_stays_as_it_is(tmp_path: 
 
 @pytest.mark.parametrize("mode", [0o606, 0o660])
 def test_file_that_other_users_may_write_to_is_refused(tmp_path: Path, mode: int) -> None:
-    """What is in it may be of anybody."""
+    """Any user may have written its content."""
     slot = take(tmp_path)
     slot.keep(ANNA)
     slot.release()
@@ -254,7 +253,7 @@ def test_file_that_other_users_may_write_to_is_refused(tmp_path: Path, mode: int
 
 
 def test_slot_that_was_found_free_is_let_go_when_a_later_file_is_refused(tmp_path: Path) -> None:
-    """The next try of the same process would find it held."""
+    """The next attempt of the same process would find the slot locked."""
     take(tmp_path).release()
     second = slot_path(str(tmp_path), "g", 1)
     second.symlink_to("anywhere")
@@ -268,7 +267,7 @@ def test_slot_that_was_found_free_is_let_go_when_a_later_file_is_refused(tmp_pat
 def test_file_system_without_locks_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slots: list[IdentitySlot]
 ) -> None:
-    """Two processes could be one member there."""
+    """Two processes could be one member on such a file system."""
 
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -283,7 +282,7 @@ def test_file_system_without_locks_is_refused(
 def test_identity_of_another_protocol_is_kept_so_that_earlier_releases_pass_it_over(
     tmp_path: Path,
 ) -> None:
-    """They would read what the group stores for the member as an assignment of ours."""
+    """They would read the group's stored assignment as one of ours."""
     foreign = KeptIdentity(member_id="m", generation=3, topics=("T",), protocol="range")
     slot = take_slot(str(tmp_path), "g", print)
     slot.keep(foreign)

@@ -1,4 +1,4 @@
-"""Looks at the lags: off the group's thread, one at a time, and never at anybody's cost."""
+"""Lag checks run off the group's thread, one at a time, and never delay a round."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ UNEVEN = Lags.from_mapping({"T": {0: 500, 1: 500}})
 
 
 def duty(number: int = 1) -> CheckLags:
-    """A look that is due."""
+    """Return a due check."""
     watch = LagWatch(rule=RULE, group=GROUP, asked=False, moved=False)
     return CheckLags(number=number, watch=watch)
 
 
 @define
 class Watched:
-    """A watcher, and what it posted and warned of.
+    """A watcher, with its posts and warnings.
 
     Attributes:
-        looks: what a look-up comes to, one after the other; the last one stays.
-        timeout_ms: of a round, and so of a look.
-        looked: the thread of each.
+        looks: results of the look-ups in order; the last one repeats.
+        timeout_ms: time limit of a round, and so of a check.
+        looked: thread of each check.
     """
 
     looks: list[Callable[[], Lags]] = field(factory=lambda: [lambda: UNEVEN])
@@ -60,7 +60,6 @@ class Watched:
     watcher: LagWatcher = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Make it."""
         unused: Any = None
         lookup: Any = SimpleNamespace(lags=self._lags)
         sink: Any = SimpleNamespace(warn=self._warn)
@@ -84,12 +83,12 @@ class Watched:
         self.warned.put((event, fields))
 
     def look(self, number: int = 1) -> None:
-        """Look, and wait for the end of it."""
+        """Run one check to its end."""
         self.watcher.start(duty(number))
         self.wait()
 
     def wait(self) -> None:
-        """Wait for the end of the look under way."""
+        """Wait for the end of the running check."""
         deadline = time.monotonic() + WAIT_S
         while any(thread.name == "coopgroup-lag-watcher" for thread in threading.enumerate()):
             assert time.monotonic() < deadline
@@ -98,19 +97,17 @@ class Watched:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """Lets look-ups go that wait for it; open at the end."""
+    """Release the look-ups that wait for the event; it is set at the end of the test."""
     opened = threading.Event()
     yield opened
     opened.set()
 
 
 def failing() -> Lags:
-    """A look-up that fails."""
     raise TimeoutError("no answer")
 
 
 def test_look_is_posted_from_a_thread_of_its_own() -> None:
-    """With what it came to."""
     watched = Watched()
     watched.look(number=5)
     checked = watched.posted.get(timeout=WAIT_S)
@@ -121,7 +118,7 @@ def test_look_is_posted_from_a_thread_of_its_own() -> None:
 
 
 def test_look_when_it_fails_says_so_once_and_the_next_one_counts() -> None:
-    """Nothing is posted, and nobody is woken every few seconds by a cluster that is away."""
+    """A cluster that is down posts nothing, and does not wake the group's thread each time."""
     watched = Watched(looks=[failing, failing, lambda: UNEVEN, failing])
     watched.look()
     watched.look()
@@ -138,7 +135,7 @@ def test_look_when_it_fails_says_so_once_and_the_next_one_counts() -> None:
 
 
 def test_look_when_the_last_one_is_still_under_way_is_left_out(gate: threading.Event) -> None:
-    """They must not gather."""
+    """Checks must not pile up."""
 
     def waiting() -> Lags:
         gate.wait(WAIT_S)
@@ -154,7 +151,7 @@ def test_look_when_the_last_one_is_still_under_way_is_left_out(gate: threading.E
 
 
 def test_look_when_a_round_is_being_decided_is_left_out() -> None:
-    """An assignor need not be fit for two threads, and a round must not wait for a look."""
+    """An assignor may not be thread-safe, and a round must not wait for a check."""
     watched = Watched()
     with watched.watcher.leader.turn:
         watched.look()
@@ -166,7 +163,7 @@ def test_look_when_a_round_is_being_decided_is_left_out() -> None:
 def test_look_when_it_takes_longer_than_a_round_may_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was so then is not so now."""
+    """The result is out of date."""
     clock = SimpleNamespace(now_s=0.0)
 
     def slow() -> Lags:
@@ -181,7 +178,7 @@ def test_look_when_it_takes_longer_than_a_round_may_is_forgotten(
 
 
 def test_look_when_no_thread_is_to_be_had_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The group's thread goes on."""
+    """The group's thread continues."""
 
     def no_thread(_: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -196,7 +193,7 @@ def test_look_when_no_thread_is_to_be_had_is_left_out(monkeypatch: pytest.Monkey
 
 
 def test_stop_ends_what_is_under_way_and_lets_nothing_begin(gate: threading.Event) -> None:
-    """A closed look-up fails at once; that is nobody's concern any more."""
+    """A closed look-up fails immediately; that failure is not reported."""
 
     def closed() -> Lags:
         gate.wait(WAIT_S)

@@ -1,4 +1,4 @@
-"""Warnings of a group's thread that ran too late, also with a real hold of the GIL."""
+"""Warnings about a late group thread, also with a real hold of the GIL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SESSION_MS = 4_000
 
 
 class _Watched:
-    """A thread at a time that the test sets, and its warnings."""
+    """A thread on a clock that the test sets, and its warnings."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1_000.0
@@ -35,7 +35,7 @@ class _Watched:
         self.warned.append(fields)
 
     def late(self, late_s: float, *, after_s: float = 1.0) -> list[tuple[int, int]]:
-        """Be late, and give (late_ms, left_out) of the warning, if any."""
+        """Make the thread late, and return (late_ms, left_out) of each warning."""
         self.now_s += after_s
         self.warned.clear()
         self.thread.look(self.now_s - late_s)
@@ -45,7 +45,7 @@ class _Watched:
 def test_delay_from_a_quarter_of_the_session_on_is_warned_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The warning comes before the delay costs anything."""
+    """The warning comes before the delay causes damage."""
     watched = _Watched(monkeypatch)
     assert watched.late(-math.inf) == []
     assert watched.late(0.999) == []
@@ -57,7 +57,7 @@ def test_delay_from_a_quarter_of_the_session_on_is_warned_of(
 def test_delay_that_may_cost_the_membership_is_warned_of_though_a_lesser_one_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The two kinds of warnings are limited apart."""
+    """The two kinds of warnings have separate rate limits."""
     watched = _Watched(monkeypatch)
     assert watched.late(3.999) == [(3_999, 0)]
     assert watched.late(4.0) == [(4_000, 0)]
@@ -68,7 +68,7 @@ def test_delay_that_may_cost_the_membership_is_warned_of_though_a_lesser_one_was
 def test_warnings_come_once_a_minute_and_count_what_they_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A call that repeats must not fill the log."""
+    """A repeated call must not fill the log."""
     watched = _Watched(monkeypatch)
     assert watched.late(2.0) == [(2_000, 0)]
     assert [watched.late(2.5) for _ in range(3)] == [[]] * 3
@@ -79,7 +79,7 @@ def test_warnings_come_once_a_minute_and_count_what_they_left_out(
 def test_short_session_is_no_reason_to_warn_of_a_busy_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Half a second is the least."""
+    """The minimum delay is half a second."""
     watched = _Watched(monkeypatch)
     watched.thread.session_timeout_ms = 1_000
     assert watched.late(0.49) == []
@@ -87,7 +87,7 @@ def test_short_session_is_no_reason_to_warn_of_a_busy_machine(
 
 
 def hold_the_gil(duration_s: float) -> None:
-    """Sleep in C without letting any other thread of Python run."""
+    """Sleep in C and keep the GIL."""
     before_s = time.monotonic()
     ctypes.PyDLL(None).usleep(round(duration_s * 1e6))
     assert time.monotonic() - before_s >= duration_s
@@ -96,7 +96,7 @@ def hold_the_gil(duration_s: float) -> None:
 def test_driver_warns_when_a_c_call_holds_the_gil(
     driver_and_group: DriverAndGroup, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For longer than its session of 600 ms: the lease is lost, and the log says why."""
+    """The session timeout is 600 ms: the lease is lost, and the log gives the reason."""
     driver, _ = driver_and_group
     subscribe(driver)
     hold_the_gil(1.0)
@@ -107,7 +107,7 @@ def test_driver_warns_when_a_c_call_holds_the_gil(
 def test_driver_does_not_warn_of_a_short_hold(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A hold far below the session timeout costs nothing."""
+    """A hold far below the session timeout is harmless."""
     patient = {"session.timeout.ms": 60_000, "max.poll.interval.ms": 60_000}
     with running(monkeypatch, more=patient) as (driver, _):
         subscribe(driver)

@@ -1,4 +1,4 @@
-"""The leader's duty: one decision at a time, always an answer, and an end when told to."""
+"""The leader's work: one decision at a time, always an answer, and an end when it is stopped."""
 
 import logging
 import threading
@@ -32,27 +32,23 @@ EXISTING = ResourceSet({"orders": [0, 1]})
 
 
 class _Lookup:
-    """A cluster with one topic."""
-
     def __init__(self) -> None:
         self.is_closed = False
 
     def metadata(self, _topics: object) -> TopicMetadata:
-        """What exists."""
         return TopicMetadata(resources=EXISTING)
 
     def close(self) -> None:
-        """Remember it."""
         self.is_closed = True
 
 
 class _Gate:
-    """The sticky assignor, which waits until it is let go.
+    """The sticky assignor, blocked until the test opens it.
 
     Attributes:
-        opened: lets it go.
-        inside: how many decisions are in it.
-        inside_max: how many were at most.
+        opened: unblocks the assignor.
+        inside: number of decisions in it.
+        inside_max: highest number of decisions in it.
     """
 
     name = "gate"
@@ -64,7 +60,6 @@ class _Gate:
         self.inside_max = 0
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Wait, then assign."""
         self.inside += 1
         self.inside_max = max(self.inside_max, self.inside)
         self.opened.wait(WAIT_S_MAX)
@@ -95,19 +90,18 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def gate() -> _Gate:
-    """An assignor that waits."""
     return _Gate()
 
 
 @pytest.fixture
 def posted() -> list[RoundLed | RejoinRequested]:
-    """What the leader gave to the driver."""
+    """Return the list of events that the leader posts to the driver."""
     return []
 
 
 @pytest.fixture
 def leader(gate: _Gate, posted: list[RoundLed | RejoinRequested]) -> RoundLeader:
-    """A leader that has 50 ms for a round."""
+    """Return a leader with a time limit of 50 ms per round."""
     return RoundLeader(
         assignor=gate,
         policy=SimplePolicy(),
@@ -125,7 +119,7 @@ def _leader_threads() -> list[threading.Thread]:
 def test_never_two_decisions_at_once_when_an_assignor_hangs(
     leader: RoundLeader, gate: _Gate, posted: list[RoundLed | RejoinRequested]
 ) -> None:
-    """Every round is answered in time; threads do not pile up behind the one that hangs."""
+    """Every round is answered in time; no threads pile up behind the hanging one."""
     for generation in (1, 2, 3):
         leader.start(_duty(generation))
         _wait(lambda: len(_answers(posted)) == generation)  # noqa: B023  (waited for at once)
@@ -144,14 +138,14 @@ def test_never_two_decisions_at_once_when_an_assignor_hangs(
 def test_no_thread_is_left_when_it_is_stopped(
     leader: RoundLeader, gate: _Gate, posted: list[RoundLed | RejoinRequested]
 ) -> None:
-    """Also the one that waits to ask for another round; look-ups are told to end."""
+    """This includes the thread that waits to request another round; look-ups are told to end."""
     leader.start(_duty(1))
     _wait(lambda: len(_answers(posted)) == 1)
     gate.opened.set()
     leader.stop()
     assert _leader_threads() == []
     assert cast("_Lookup", leader.lookup).is_closed
-    assert len(posted) == 1  # no other round is asked for any more
+    assert len(posted) == 1  # no other round is requested
 
 
 def _answers(posted: list[RoundLed | RejoinRequested]) -> list[RoundLed]:
@@ -162,12 +156,11 @@ def _answers(posted: list[RoundLed | RejoinRequested]) -> list[RoundLed]:
 
 
 class _NoLagsAssignor:
-    """Forgets to say whether it needs lags."""
+    """An assignor that does not state whether it needs lags."""
 
     name = "forgetful"
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Never asked."""
         return StickyAssignor().assign(group, lags)
 
 
@@ -175,43 +168,40 @@ class _NamelessPolicy:
     """The simple policy without a name."""
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        """As the simple policy does."""
         return SimplePolicy().offer(group, context)
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        """As the simple policy does."""
         return SimplePolicy().stage(group, target, context)
 
 
 class _StatelessPolicy(_NamelessPolicy):
-    """Returns a state that is none."""
+    """Return an invalid state."""
 
     name = "stateless"
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        """As the simple policy does, but for the state."""
         plan = SimplePolicy().stage(group, target, context).plan
         return StagedRound(plan=plan, state=cast("PolicyState", {"anything": 1}))
 
 
 class _QuittingAssignor(_NoLagsAssignor):
-    """Ends its thread."""
+    """Exit from its thread."""
 
     needs_lags = False
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """As a script does that knows nothing of threads."""
+        """Exit, as a script may that ignores threads."""
         raise SystemExit(f"{len(group.members)} members, {len(lags)} lags")
 
 
 @frozen
 class _BrokenHandler:
-    """What an application may have put onto the logger."""
+    """A log handler that an application may have installed."""
 
     level: int = logging.NOTSET
 
     def handle(self, record: logging.LogRecord) -> None:
-        """Fail as a log server that is gone."""
+        """Fail like the handler of an unreachable log server."""
         raise OSError(f"cannot write {record.name}")
 
 
@@ -234,7 +224,7 @@ def _leader_of(
 
 
 def _refusal(answer: RoundLed) -> str:
-    """Why nothing moves."""
+    """Return the reason why no resource moves."""
     (record,) = (one for one in answer.led.records if isinstance(one, RoundRefused))
     (reason,) = record.violations
     return reason
@@ -253,7 +243,7 @@ def _refusal(answer: RoundLed) -> str:
 def test_round_when_anything_is_raised_moves_nothing(
     posted: list[RoundLed | RejoinRequested], assignor: object, policy: object, reason: str
 ) -> None:
-    """At once, not when the time is over; the record says why, and the members keep all."""
+    """The answer is immediate. The record has the reason, and the members keep their resources."""
     leader = _leader_of(posted, assignor=assignor, policy=policy)
     leader.start(_duty(2, owned=EXISTING))
     _wait(lambda: bool(_answers(posted)))
@@ -269,7 +259,7 @@ def test_round_when_anything_is_raised_moves_nothing(
 def test_round_when_the_memory_is_broken_moves_nothing(
     posted: list[RoundLed | RejoinRequested],
 ) -> None:
-    """A state that no policy can have made; the next round begins without one."""
+    """No policy can have made this state; the next round begins without a state."""
     leader = _leader_of(posted)
     leader.start(_duty(2, owned=EXISTING, state=cast("PolicyState", object())))
     _wait(lambda: bool(_answers(posted)))
@@ -283,7 +273,7 @@ def test_round_when_the_memory_is_broken_moves_nothing(
 def test_round_when_the_members_cannot_be_read_leaves_all_as_it_is(
     posted: list[RoundLed | RejoinRequested],
 ) -> None:
-    """One id twice: no member is told anything, which each takes for "keep what you hold"."""
+    """A duplicate id: the assignments are empty, and each member keeps its owned partitions."""
     leader = _leader_of(posted)
     duty = _duty(2)
     leader.start(LeadRound(generation=2, members=duty.members * 2, context=duty.context))
@@ -317,7 +307,7 @@ def test_round_when_reading_the_members_takes_too_long_is_answered(
 def test_round_when_no_thread_is_to_be_had_is_answered(
     posted: list[RoundLed | RejoinRequested], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By whoever asked for it; and another round is asked for."""
+    """The calling thread answers, and another round is requested."""
     leader = _leader_of(posted)
 
     def refuse(_thread: threading.Thread) -> None:
@@ -335,7 +325,7 @@ def test_round_when_no_thread_is_to_be_had_is_answered(
 def test_round_when_the_log_cannot_be_written_is_decided(
     posted: list[RoundLed | RejoinRequested], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A warning of lags that are missing must not cost the round."""
+    """A warning about missing lags must not cost the round."""
     logger = logging.getLogger("coopgroup")
     monkeypatch.setattr(logger, "handlers", [_BrokenHandler()])
     leader = _leader_of(posted, assignor=_NeedyAssignor())
@@ -346,7 +336,7 @@ def test_round_when_the_log_cannot_be_written_is_decided(
 
 
 class _NeedyAssignor(_NoLagsAssignor):
-    """Needs lags, which `_Lookup` does not know."""
+    """Need lags, which `_Lookup` does not provide."""
 
     needs_lags = True
 
@@ -357,7 +347,7 @@ def test_nothing_is_launched_when_it_was_stopped(
     posted: list[RoundLed | RejoinRequested],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No thread of a stopped leader may be torn out of NumPy when the interpreter ends."""
+    """A stopped leader's thread could crash inside NumPy when the interpreter exits."""
     monkeypatch.setattr(leading_module, "_STOP_TIMEOUT_S", 0.01)
     leader.start(_duty(1))
     _wait(lambda: gate.inside == 1)
@@ -372,7 +362,7 @@ def test_nothing_is_launched_when_it_was_stopped(
 def test_seen_is_replaced_only_where_no_round_was_led_meanwhile(
     posted: list[RoundLed | RejoinRequested],
 ) -> None:
-    """Topics and partitions always belong to one look-up."""
+    """Topics and partitions always belong to the same look-up."""
     leader = _leader_of(posted)
     before = leader.seen
     leader.start(_duty(1))
@@ -402,7 +392,7 @@ def test_leader_that_came_back_looks_its_topics_over(
     has_notes: bool,
     asks: bool,
 ) -> None:
-    """What it finds is what it compares with from then on; what changed meanwhile needs a round."""
+    """It compares later checks with this look-up; a change in between needs a round."""
     leader.look_over(_duty(1).members, shared_digest, has_notes=has_notes)
     _wait(lambda: leader.seen != SeenTopics())
     assert leader.seen == SeenTopics(topics=("orders",), partitions=EXISTING)
@@ -414,7 +404,7 @@ def test_leader_that_came_back_looks_its_topics_over(
 def test_leader_that_came_back_to_no_metadata_asks_for_a_round_later(
     leader: RoundLeader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has seen nothing, and whatever it sees next is new."""
+    """The leader has seen no topics, so its next look-up counts as a change."""
 
     def unavailable(*_: object) -> None:
         raise OSError("no broker")
@@ -428,7 +418,7 @@ def test_leader_that_came_back_to_no_metadata_asks_for_a_round_later(
 def test_leader_that_came_back_leaves_alone_what_it_saw_when_it_led(
     leader: RoundLeader, gate: _Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round that was led meanwhile knows more."""
+    """A round led in between knows more."""
     gate.opened.set()
     looked = threading.Event()
     whole = _Lookup.metadata
@@ -449,7 +439,7 @@ def test_leader_that_came_back_leaves_alone_what_it_saw_when_it_led(
 def test_leader_that_cannot_read_the_members_only_warns(
     leader: RoundLeader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its membership is worth more than the watch."""
+    """The membership is worth more than the watch."""
     unreadable = JoinedMember(member_id="a", group_instance_id=None, metadata=None)  # type: ignore[arg-type]
     leader.look_over((unreadable,), None, has_notes=True)
     _wait(lambda: bool(caplog.records))

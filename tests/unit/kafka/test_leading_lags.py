@@ -1,4 +1,4 @@
-"""A leader's lags: those of one moment for all rounds of a rebalance, or it never ends."""
+"""A leader uses the lags of one moment for all rounds of a rebalance, or it never ends."""
 
 import time
 from random import Random
@@ -28,36 +28,34 @@ ANSWER_S = 10.0
 
 @define
 class BusyTopic:
-    """A topic whose lags are small and different at every look, as those of a group at rest are."""
+    """A topic with small lags that differ in each look-up, as in a group at rest."""
 
     partitions: int = 17
     looks: int = 0
     random: Random = field(factory=lambda: Random(1))
 
     def metadata(self, _topics: object) -> TopicMetadata:
-        """Return what exists."""
         return TopicMetadata(resources=ResourceSet({"orders": range(self.partitions)}))
 
     def lags(self, resources: ResourceSet) -> Lags:
-        """Draw lags."""
         self.looks += 1
         values = [self.random.randrange(6) for _ in resources]
         return Lags(resources=resources, values=np.array(values, dtype=np.int64))
 
     def close(self) -> None:
-        """Do nothing."""
+        pass
 
 
 @define
 class Group:
-    """Six members that do what they are told at once, and their leader.
+    """Six members that follow each assignment immediately, and their leader.
 
     Attributes:
-        topic: what they share.
-        owned: what each owns.
-        policy: says when.
-        now_ms: moves on by the pauses that the leader announces.
-        generation: of the last round.
+        topic: the topic that they share.
+        owned: owned partitions of each member.
+        policy: policy of the leader.
+        now_ms: clock; each pause that the leader announces advances it.
+        generation: generation of the last round.
     """
 
     topic: BusyTopic
@@ -80,7 +78,7 @@ class Group:
         )
 
     def play_round(self) -> bool:
-        """Play a round; returns whether another one follows."""
+        """Play a round; return whether another one follows."""
         self.generation += 1
         duty = LeadRound(
             generation=self.generation,
@@ -106,7 +104,7 @@ class Group:
         return follows
 
     def rebalance(self) -> int:
-        """Play rounds until none follows; returns how many it took."""
+        """Play rounds until none follows; return their number."""
         for count in range(1, ROUNDS_MAX + 1):
             if not self.play_round():
                 return count

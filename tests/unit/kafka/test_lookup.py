@@ -1,4 +1,4 @@
-"""Look-ups where there is no controller, and answers that are not believed at once."""
+"""Look-ups without a controller, and answers that need a confirmation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONNECTION = read_connection_settings({"bootstrap.servers": "127.0.0.1:1"})
 
 
 def test_metadata_when_there_is_no_controller_is_listed() -> None:
-    """Partitions without racks; the controller is waited for once only."""
+    """Partitions have no racks; the look-up waits for the controller only once."""
     with open_stage("mock", 4, lambda _line: None) as stage:
         config = dict(stage.client_config)
         producer = Producer(config)
@@ -39,14 +39,14 @@ class _Topics:
     """An admin client whose answers are set by the test.
 
     Attributes:
-        topics: partitions by topic, as the broker asked knows them.
+        topics: partitions by topic, as the queried broker knows them.
     """
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicMetadataOfClient] = {}
 
     def list_topics(self, *, timeout: float) -> _Topics:
-        """The client's answer is the client itself: it has the one attribute that is read."""
+        """Return the client itself: it has the one attribute that callers read."""
         assert timeout > 0
         return self
 
@@ -54,7 +54,7 @@ class _Topics:
 def test_a_topic_is_looked_for_a_little_longer_when_an_answer_lacks_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One broker that is behind must not cost everybody a topic; two seconds of absence do."""
+    """A single lagging broker must not remove a topic; two seconds of absence do."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
     admin = _Topics()
@@ -65,11 +65,11 @@ def test_a_topic_is_looked_for_a_little_longer_when_an_answer_lacks_it(
     orders.partitions = {0: PartitionMetadata(), 1: PartitionMetadata()}
     there, gone = ResourceSet({"orders": [0, 1]}), ResourceSet()
     story: tuple[tuple[float, dict[str, TopicMetadataOfClient], ResourceSet, bool], ...] = (
-        (0.0, {}, gone, False),  # never seen: it does not exist yet
+        (0.0, {}, gone, False),  # never seen, so it does not exist
         (1.0, {"orders": orders}, there, False),
         (1.0, {}, there, True),
         (1.5, {}, there, True),
-        (0.1, {"orders": orders}, there, False),  # the doubt is over
+        (0.1, {"orders": orders}, there, False),  # the absence is refuted
         (9.0, {}, there, True),
         (2.0, {}, gone, False),
     )
@@ -81,10 +81,10 @@ def test_a_topic_is_looked_for_a_little_longer_when_an_answer_lacks_it(
 
 
 class _Described:
-    """An admin client that describes topics; what a broker says of each is set by the test.
+    """An admin client that describes topics.
 
     Attributes:
-        said: an error by topic; a topic without one has the partition 0.
+        said: error by topic; a topic without an error has partition 0.
         asked: the names of each request.
     """
 
@@ -95,7 +95,6 @@ class _Described:
     def describe_topics(
         self, topics: TopicCollection, *, request_timeout: float
     ) -> dict[str, Future[SimpleNamespace]]:
-        """Answer at once."""
         assert request_timeout > 0
         self.asked.append(list(topics.topic_names))
         answers: dict[str, Future[SimpleNamespace]] = {}
@@ -109,14 +108,14 @@ class _Described:
         return answers
 
     def list_topics(self, *, timeout: float) -> SimpleNamespace:
-        """List what can be described."""
+        """List the topics that can be described."""
         assert timeout > 0
         return SimpleNamespace(topics={"orders": TopicMetadataOfClient()})
 
 
 @pytest.fixture
 def described(monkeypatch: pytest.MonkeyPatch) -> _Described:
-    """The client of every look-up of the test."""
+    """Replace the client of every look-up in the test."""
     admin = _Described()
     monkeypatch.setattr(ClusterLookup, "_client", lambda _: admin)
     return admin
@@ -126,7 +125,7 @@ def described(monkeypatch: pytest.MonkeyPatch) -> _Described:
     "name", ["", ".", "..", "orders\0", "a b", "é", "a/b", "x" * 250, "x" * 32_000, "orders\n"]
 )
 def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, name: str) -> None:
-    """One such name failed the request for all names: "" and, beside orders, orders with NUL."""
+    """One such name failed the request for all names, e.g. "" or a name with NUL beside orders."""
     lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     assert lookup.metadata([name, "orders"]).resources == ResourceSet({"orders": [0]})
     assert lookup.metadata([name]).resources == ResourceSet()
@@ -143,7 +142,7 @@ def test_name_that_no_topic_can_have_is_not_looked_up(described: _Described, nam
     ],
 )
 def test_topic_that_is_refused_leaves_the_others_alone(described: _Described, code: int) -> None:
-    """A member may subscribe to what the leader may not see."""
+    """A member may subscribe to topics that the leader may not see."""
     lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     described.said["secret"] = KafkaError(code)
     assert lookup.metadata(["orders", "secret"]).resources == ResourceSet({"orders": [0]})
@@ -152,7 +151,7 @@ def test_topic_that_is_refused_leaves_the_others_alone(described: _Described, co
 def test_topic_that_may_exist_is_what_it_was(
     described: _Described, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that cannot tell takes no topic away; without a memory the look-up fails."""
+    """An unclear answer removes no topic; without an earlier answer the look-up fails."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
     lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
@@ -173,7 +172,7 @@ def test_topic_that_may_exist_is_what_it_was(
 
 
 def test_names_when_there_are_very_many_are_listed_first(described: _Described) -> None:
-    """It took librdkafka 5 s to describe 20,000 names, and the round of the group waited."""
+    """To describe 20,000 names, librdkafka took 5 s, and the group's round waited."""
     lookup = ClusterLookup({}, "billing", "earliest", 500, CONNECTION)
     names = ["orders", *(f"none-{number}" for number in range(5_000))]
     assert lookup.metadata(names).resources == ResourceSet({"orders": [0]})
@@ -183,7 +182,7 @@ def test_names_when_there_are_very_many_are_listed_first(described: _Described) 
 def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A pattern must not let go of a topic for one broker that is behind; nothing is kept of it."""
+    """A single lagging broker must not remove a topic from a pattern. Metadata is not kept."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
     admin = _Topics()
@@ -193,10 +192,10 @@ def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
         (0.0, "ab", ("a", "b"), False),
         (300.0, "b", ("a", "b"), True),
         (1.0, "bc", ("a", "b", "c"), True),
-        (0.9, "abc", ("a", "b", "c"), False),  # the doubt is over
+        (0.9, "abc", ("a", "b", "c"), False),  # the absence is refuted
         (300.0, "", ("a", "b", "c"), True),
         (2.0, "b", ("b",), False),
-        (1.0, "ab", ("a", "b"), False),  # made anew
+        (1.0, "ab", ("a", "b"), False),  # recreated
         (1.0, "b", ("a", "b"), True),
     )
     for wait_s, names, expected, is_in_doubt in story:
@@ -204,14 +203,14 @@ def test_names_are_looked_for_a_little_longer_when_an_answer_lacks_them(
         admin.topics = {name: TopicMetadataOfClient() for name in names}
         assert lookup.topic_names() == expected
         assert lookup.is_in_doubt is is_in_doubt
-    lookup.forget_names()  # the pattern is given up, and nobody will ask for "a" any more
+    lookup.forget_names()  # the pattern was withdrawn, so no look-up needs "a"
     assert not lookup.is_in_doubt
 
 
 def test_look_up_after_close_fails_at_once_and_keeps_no_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client that outlived its consumer would go on trying to reach brokers that are gone."""
+    """A client that outlives its consumer would keep reconnecting to brokers that are gone."""
     clients: weakref.WeakSet[_Topics] = weakref.WeakSet()
 
     def admin_client(_config: object) -> _Topics:
@@ -230,7 +229,7 @@ def test_look_up_after_close_fails_at_once_and_keeps_no_client(
 
 
 def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) -> None:
-    """Those of a look-up with the next one at the latest: nothing gathers."""
+    """Lines of a look-up appear with the next one at the latest, so they do not pile up."""
     configuration = {
         "bootstrap.servers": "127.0.0.1:1",
         "logger": logging.getLogger("test-lookup-logger"),
@@ -248,7 +247,7 @@ def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) 
 def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Unknown at first; a second look right after says nothing new, nor does a topic made anew."""
+    """The rate is unknown at first, right after a look-up, and for a recreated topic."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
     ends: dict[tuple[str, int], int] = {}

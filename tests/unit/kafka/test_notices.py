@@ -1,4 +1,4 @@
-"""What the group says, carried out whatever callbacks raise; commits on the way."""
+"""Notices of the group are handled even if callbacks raise, and commits on the way."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.telemetry import CommitFailed, ResourcesStarted, ResourcesStopped, StopReason
 from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, revoked
 
-PENDING = 1_500  # more than Python's calls may nest
+PENDING = 1_500  # exceeds Python's recursion limit
 
 
 def test_grant_calls_back_then_fetches_then_says_so() -> None:
-    """In this order: the callback may set where to begin."""
+    """The order matters: the callback may set the starting offset."""
     stage = Stage()
     stage.driver.inbox.put(GrantResources(resources=BOTH))
     stage.notices.serve()
@@ -32,7 +32,7 @@ def test_grant_calls_back_then_fetches_then_says_so() -> None:
 
 
 def test_grant_when_the_callback_raises_begins_all_the_same() -> None:
-    """What it began by itself stays, and the exception comes out."""
+    """Partitions that the callback began stay begun, and the exception is raised."""
     stage = Stage()
 
     def begin_one(_: object, partitions: list[TopicPartition]) -> None:
@@ -48,7 +48,7 @@ def test_grant_when_the_callback_raises_begins_all_the_same() -> None:
 
 
 def test_revocation_calls_back_commits_stops_and_answers() -> None:
-    """Only the partitions that go."""
+    """Only the revoked partitions are committed and stopped."""
     stage = Stage()
     stage.hold(BOTH)
     stage.driver.inbox.put(RevokeResources(resources=ONE))
@@ -64,7 +64,7 @@ def test_revocation_calls_back_commits_stops_and_answers() -> None:
 
 
 def test_revocation_when_the_callback_raises_is_completed_and_the_rest_waits() -> None:
-    """The group must not wait for ever; the next notice is for the next poll."""
+    """The group must not wait forever; the next poll handles the next notice."""
     stage = Stage()
     stage.hold(BOTH)
     stage.notices.callbacks = Callbacks(on_revoke=stage.hearing("revoke", LookupError("no")))
@@ -79,7 +79,7 @@ def test_revocation_when_the_callback_raises_is_completed_and_the_rest_waits() -
 
 
 def test_revocation_when_librdkafka_fails_is_completed() -> None:
-    """Not even then may the answer be missing."""
+    """The answer to the group must never be missing."""
     stage = Stage()
     stage.hold(BOTH)
     stage.driver.code = 22
@@ -93,7 +93,7 @@ def test_revocation_when_librdkafka_fails_is_completed() -> None:
 
 @pytest.mark.parametrize("has_on_lost", [True, False])
 def test_loss_calls_on_lost_else_on_revoke_and_commits_nothing(has_on_lost: bool) -> None:
-    """Somebody else may have it already."""
+    """Another member may own the partitions already."""
     stage = Stage()
     stage.hold(BOTH)
     if not has_on_lost:
@@ -107,7 +107,7 @@ def test_loss_calls_on_lost_else_on_revoke_and_commits_nothing(has_on_lost: bool
 
 
 def test_loss_when_the_callback_raises_is_answered() -> None:
-    """Else the member would never join again."""
+    """Otherwise the member would never rejoin."""
     stage = Stage()
     stage.hold(BOTH)
     stage.notices.callbacks = Callbacks(on_lost=stage.hearing("lost", LookupError("no")))
@@ -118,7 +118,7 @@ def test_loss_when_the_callback_raises_is_answered() -> None:
 
 
 def test_loss_of_what_was_never_granted_calls_nobody_back() -> None:
-    """The application does not know of it; the group still needs the answer."""
+    """The application does not know of them; the group still needs the answer."""
     stage = Stage()
     stage.driver.inbox.put(GrantResources(resources=ZERO))
     stage.driver.inbox.put(LoseResources(resources=ZERO, cause="fenced"))
@@ -127,7 +127,7 @@ def test_loss_of_what_was_never_granted_calls_nobody_back() -> None:
 
 
 def test_failure_is_raised_by_every_poll_after_the_queue_is_served() -> None:
-    """Until the group is left."""
+    """Polls raise it until the application leaves the group."""
     stage = Stage()
     stage.hold(BOTH)
     stage.driver.inbox.put(FailMember(code=30, message="group g: not authorised"))
@@ -147,7 +147,7 @@ def test_failure_is_raised_by_every_poll_after_the_queue_is_served() -> None:
 
 
 def test_give_up_when_callbacks_raise_stops_everything() -> None:
-    """A revocation that waits is carried out, a grant is not begun any more."""
+    """A pending revocation is handled; a pending grant does not begin."""
     stage = Stage()
     stage.hold(BOTH)
     stage.notices.callbacks = Callbacks(on_revoke=stage.hearing("revoke", LookupError("no")))
@@ -164,7 +164,7 @@ def test_give_up_when_callbacks_raise_stops_everything() -> None:
 
 
 def test_give_up_inside_a_revocation_takes_its_partitions_along() -> None:
-    """`close` in `on_revoke`: nothing is stopped or committed twice."""
+    """`close` inside `on_revoke` stops or commits no partition twice."""
     stage = Stage()
     stage.hold(BOTH)
 
@@ -187,7 +187,7 @@ def test_give_up_inside_a_revocation_takes_its_partitions_along() -> None:
 
 
 def test_serve_inside_a_callback_is_refused() -> None:
-    """A callback that polls."""
+    """The callback calls `poll`."""
     stage = Stage()
     stage.notices.callbacks = Callbacks(lambda *_: stage.notices.serve())
     stage.driver.inbox.put(GrantResources(resources=BOTH))
@@ -213,7 +213,7 @@ def test_serve_calls_when_one_raises_runs_the_others() -> None:
 
 
 def test_serve_calls_when_thousands_wait_runs_them_all() -> None:
-    """Each a commit of an application that did not poll for a while; the first error comes out."""
+    """Many commits may end between two polls. The first error is raised."""
     stage = Stage()
     ran: list[int] = []
 
@@ -229,7 +229,7 @@ def test_serve_calls_when_thousands_wait_runs_them_all() -> None:
 
 
 def test_serve_calls_when_interrupted_says_so_after_the_rest_ran() -> None:
-    """An error of a callback does not hide Ctrl-C, in whichever order they come."""
+    """An error of a callback does not hide Ctrl-C, in either order."""
     for errors in ([LookupError(), KeyboardInterrupt()], [KeyboardInterrupt(), LookupError()]):
         stage = Stage()
         left = list(errors)
@@ -245,7 +245,7 @@ def test_serve_calls_when_interrupted_says_so_after_the_rest_ran() -> None:
 
 
 def test_give_up_when_thousands_of_notices_wait_hears_them_all() -> None:
-    """Every revocation is carried out, and the first error comes out."""
+    """Every revocation is handled, and the first error is raised."""
     stage = Stage()
     heard: list[int] = []
 
@@ -264,7 +264,7 @@ def test_give_up_when_thousands_of_notices_wait_hears_them_all() -> None:
 
 @pytest.mark.parametrize("wrong", [1, [1], None])
 def test_callbacks_own_calls_refuse_what_is_no_list_of_partitions(wrong: Any) -> None:  # noqa: ANN401
-    """As confluent_kafka."""
+    """The same as in confluent_kafka."""
     stage = Stage()
     for call in (stage.notices.begin_assigned, stage.notices.accept_revoked):
         with pytest.raises(TypeError, match="requires list of TopicPartition"):
@@ -272,7 +272,7 @@ def test_callbacks_own_calls_refuse_what_is_no_list_of_partitions(wrong: Any) ->
 
 
 def test_accept_revoked_in_the_callback_changes_nothing() -> None:
-    """`incremental_unassign` of older applications."""
+    """Older applications call `incremental_unassign`."""
     stage = Stage()
     stage.hold(BOTH)
     stage.notices.callbacks = Callbacks(
@@ -289,7 +289,7 @@ def test_accept_revoked_in_the_callback_changes_nothing() -> None:
 def test_callback_that_leaves_the_group_ends_without_a_word_to_it(
     told: RevokeResources | None,
 ) -> None:
-    """`unsubscribe` in `on_revoke` or `on_lost`: there is no member any more to hear it."""
+    """`unsubscribe` in `on_revoke` or `on_lost` ends the member, so the group needs no answer."""
     stage = Stage()
     stage.hold(BOTH)
 
@@ -312,7 +312,7 @@ def test_callback_that_leaves_the_group_ends_without_a_word_to_it(
 def test_leaving_waits_for_queued_commits_within_the_time_of_the_last_one(
     code: int | None, is_left: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Outside the group they would be refused; the last commit and the queue share one limit."""
+    """After the leave they would be refused; the last commit and the queue share one limit."""
     monkeypatch.setattr(notices_module, "_CLOSE_COMMIT_S", 0.2)
     stage = Stage()
     stage.hold(BOTH)

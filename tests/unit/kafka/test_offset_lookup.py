@@ -1,4 +1,4 @@
-"""Committed offsets are asked for until they are there, wherever the coordinator goes."""
+"""Committed offsets are fetched until they are known, even if the coordinator moves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ class Stage:
     lookup: OffsetLookup = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Put them together."""
         self.lookup = OffsetLookup(
             self.coordinator,
             "g",
@@ -49,28 +48,27 @@ class Stage:
 
     @property
     def asked(self) -> list[tuple[str, int | None]]:
-        """Kinds of requests so far, and where they went."""
+        """Return the kinds of requests so far, with their destinations."""
         return [
             ("find" if isinstance(one, FindCoordinatorRequest) else "fetch", node)
             for one, node in self.coordinator.requests
         ]
 
     def advance(self, by_s: float) -> float:
-        """Some time later."""
         self.at_s += by_s
         return self.lookup.advance()
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """A look-up at 100 s."""
+    """Return a look-up at 100 s."""
     made = Stage()
     monkeypatch.setattr("coopgroup.kafka.offset_lookup.now_s", lambda: made.at_s)
     return made
 
 
 def test_all_partitions_are_asked_for_in_one_request(stage: Stage) -> None:
-    """At the coordinator that the member knows, with stable offsets only."""
+    """It goes to the member's coordinator and asks for stable offsets only."""
     stage.told = HERE
     stage.lookup.ask([B, A])
     request = FetchOffsetsRequest(group_id="g", partitions=(A, B), require_stable=True)
@@ -81,7 +79,7 @@ def test_all_partitions_are_asked_for_in_one_request(stage: Stage) -> None:
 
 
 def test_the_coordinator_is_looked_up_when_the_member_knows_none(stage: Stage) -> None:
-    """`committed` before the group is joined."""
+    """`committed` works before the consumer joins."""
     stage.lookup.ask([A])
     assert stage.asked == [("find", None), ("fetch", 1)]
 
@@ -102,7 +100,7 @@ def test_the_coordinator_is_looked_up_when_the_member_knows_none(stage: Stage) -
     ],
 )
 def test_a_coordinator_that_moved_is_followed(stage: Stage, failure: Any) -> None:  # noqa: ANN401
-    """The member still believes in the old one, and does not bring the look-up back there."""
+    """The member's outdated coordinator does not redirect the look-up."""
     stage.told = THERE
     stage.coordinator.override = lambda _: failure if stage.asked[-1] == ("fetch", 2) else None
     stage.lookup.ask([A])
@@ -120,7 +118,7 @@ def test_a_coordinator_that_moved_is_followed(stage: Stage, failure: Any) -> Non
     ],
 )
 def test_a_coordinator_that_cannot_say_yet_is_asked_again(stage: Stage, code: int) -> None:
-    """With a back-off that doubles up to a second, for as long as it takes."""
+    """The back-off doubles up to one second; retries continue as long as needed."""
     stage.told = HERE
     stage.coordinator.code = code
     stage.lookup.ask([A])
@@ -137,7 +135,7 @@ def test_a_coordinator_that_cannot_say_yet_is_asked_again(stage: Stage, code: in
 
 
 def test_a_partition_in_an_open_transaction_waits_alone(stage: Stage) -> None:
-    """UNSTABLE_OFFSET_COMMIT (KIP-447) is of one partition: the other one begins."""
+    """UNSTABLE_OFFSET_COMMIT (KIP-447) concerns one partition: the other one begins."""
     stage.told = HERE
     unstable = CommittedOffset(-1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     stage.coordinator.committed[A] = unstable
@@ -151,7 +149,7 @@ def test_a_partition_in_an_open_transaction_waits_alone(stage: Stage) -> None:
 
 @pytest.mark.parametrize("of_the_group", [True, False])
 def test_a_refusal_is_told_and_asked_about_again_later(stage: Stage, *, of_the_group: bool) -> None:
-    """Rights may be granted while the partition is held."""
+    """Rights may be granted while the consumer owns the partition."""
     stage.told = HERE
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if of_the_group:
@@ -168,7 +166,7 @@ def test_a_refusal_is_told_and_asked_about_again_later(stage: Stage, *, of_the_g
 
 
 def test_a_group_that_is_not_there_has_committed_nothing(stage: Stage) -> None:
-    """No error: it begins as `auto.offset.reset` says."""
+    """The partition begins as `auto.offset.reset` says."""
     stage.told = HERE
     stage.coordinator.code = ErrorCode.GROUP_ID_NOT_FOUND
     stage.lookup.ask([A])
@@ -177,7 +175,7 @@ def test_a_group_that_is_not_there_has_committed_nothing(stage: Stage) -> None:
 
 
 def test_an_answer_to_an_earlier_question_does_not_count(stage: Stage) -> None:
-    """The partition was lost and came back: its owner in between has committed."""
+    """The partition was lost and returned; its owner in between may have committed."""
     stage.told, stage.coordinator.is_silent = HERE, True
     stage.lookup.ask([A])
     stage.lookup.drop([A])
@@ -190,17 +188,17 @@ def test_an_answer_to_an_earlier_question_does_not_count(stage: Stage) -> None:
 
 
 def test_what_was_found_is_forgotten_when_it_is_asked_for_anew(stage: Stage) -> None:
-    """The same, where the answer came before the loss."""
+    """The same holds if the answer preceded the loss."""
     stage.told = HERE
     stage.lookup.ask([A])
     stage.coordinator.committed[A] = SEVEN
-    stage.lookup.want([A])  # is known
+    stage.lookup.want([A])  # already known
     stage.lookup.ask([A])
     assert stage.lookup.take([A]) == {A: SEVEN}
 
 
 def test_an_answer_for_what_was_dropped_is_nothing(stage: Stage) -> None:
-    """Revoked while it waits."""
+    """The partition was revoked in the meantime."""
     stage.told, stage.coordinator.is_silent = HERE, True
     stage.lookup.ask([A, B])
     stage.lookup.drop([A])
@@ -213,7 +211,7 @@ def test_an_answer_for_what_was_dropped_is_nothing(stage: Stage) -> None:
 
 
 def test_a_question_at_a_frozen_broker_follows_the_member(stage: Stage) -> None:
-    """The member's heartbeats find the new coordinator long before the request is over time."""
+    """The member's heartbeats find the new coordinator long before the request times out."""
     stage.told, stage.coordinator.is_silent = HERE, True
     stage.lookup.ask([A])
     stage.told, stage.coordinator.is_silent = THERE, False
@@ -223,7 +221,7 @@ def test_a_question_at_a_frozen_broker_follows_the_member(stage: Stage) -> None:
 
 
 def test_an_offset_is_read_after_the_commits_that_were_under_way(stage: Stage) -> None:
-    """`on_assign` may commit where to begin, twice: the last one counts."""
+    """`on_assign` may commit a starting offset, twice: the last one counts."""
     stage.told = HERE
     stage.lookup.ask([A, B])
     first, second = stage.lookup.hold([A, ("u", 0)]), stage.lookup.hold([A])
@@ -236,7 +234,7 @@ def test_an_offset_is_read_after_the_commits_that_were_under_way(stage: Stage) -
 
 
 def test_a_closed_transport_is_a_failure_and_no_error(stage: Stage) -> None:
-    """The consumer closes: nothing is raised on the threads that still ask."""
+    """The consumer closes; threads that still wait see a failure, not an exception."""
     stage.told = HERE
 
     def closed(_request: object) -> Any:  # noqa: ANN401  (never returns)
@@ -248,7 +246,7 @@ def test_a_closed_transport_is_a_failure_and_no_error(stage: Stage) -> None:
 
 
 def test_what_waits_long_is_named_once(stage: Stage) -> None:
-    """With the reason of the last failure, for the log."""
+    """The log also gets the reason of the last failure."""
     stage.told = HERE
     stage.coordinator.override = lambda _: NO_ANSWER
     stage.lookup.ask([A])
@@ -270,7 +268,7 @@ def _read(coordinator: FakeCoordinator, **more: Any) -> dict[Any, Any]:  # noqa:
 
 
 def test_read_offsets_waits_for_all() -> None:
-    """It finds the coordinator, and asks again."""
+    """It finds the coordinator, and retries."""
     coordinator = FakeCoordinator(committed={A: FIVE})
     failures = [FetchOffsetsAnswer(error_code=ErrorCode.NOT_COORDINATOR, offsets={})] * 2
     fetches: Callable[[Any], Any] = lambda request: (  # noqa: E731
@@ -281,14 +279,14 @@ def test_read_offsets_waits_for_all() -> None:
 
 
 def test_read_offsets_when_refused_says_so() -> None:
-    """In the words of confluent_kafka."""
+    """The error has the words of confluent_kafka."""
     coordinator = FakeCoordinator(code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     with pytest.raises(KafkaException, match="committed offsets: Broker: Group authorization fail"):
         _read(coordinator)
 
 
 def test_read_offsets_when_no_coordinator_may_be_named_says_so() -> None:
-    """FindCoordinator is refused where the group may not be described."""
+    """FindCoordinator is refused without the right to describe the group."""
     coordinator = FakeCoordinator()
     coordinator.override = lambda _: FindCoordinatorAnswer(
         error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, error_message="", coordinator=None
@@ -299,7 +297,7 @@ def test_read_offsets_when_no_coordinator_may_be_named_says_so() -> None:
 
 @pytest.mark.parametrize("more", [{"timeout_s": 0.01}, {"is_over": lambda: True}])
 def test_read_offsets_without_an_answer_ends_in_time(more: dict[str, Any]) -> None:
-    """Its request goes on: the caller's time is none for the connection."""
+    """Its request continues: the caller's time limit is not that of the connection."""
     coordinator = FakeCoordinator(is_silent=True)
     with pytest.raises(TimeoutError, match="no committed offsets of group g: no answer yet"):
         _read(coordinator, **more)

@@ -1,4 +1,4 @@
-"""Which offsets a commit commits."""
+"""The choice of offsets for a commit."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ ERROR = Message(error=KafkaError(KafkaError._PARTITION_EOF, "the end"))  # noqa:
 
 
 def store(*, automatic: bool) -> tuple[OffsetStore, FakeLibrdkafka]:
-    """A store over a fetcher that was given one record of each of two partitions."""
+    """Return a store over a fetcher with one record of each of two partitions."""
     librdkafka = FakeLibrdkafka()
     fetching = Fetching(librdkafka, starts())
     fetching.begin(to_partitions(HELD))
@@ -30,7 +30,7 @@ def store(*, automatic: bool) -> tuple[OffsetStore, FakeLibrdkafka]:
 
 
 def test_due_when_automatic_are_positions_that_are_not_committed() -> None:
-    """Of what is held, ascending."""
+    """Offsets of owned partitions, ascending."""
     offsets, _ = store(automatic=True)
     offsets.fetching.hand_out.take(2)
     assert offsets.due(HELD) == (Offset("t", 0, 10), Offset("t", 1, 5))
@@ -42,7 +42,7 @@ def test_due_when_automatic_are_positions_that_are_not_committed() -> None:
 
 
 def test_due_when_stored_by_hand_are_those() -> None:
-    """Whatever the positions are; what changes hands is forgotten."""
+    """Positions do not matter; offsets of partitions that change their owner are dropped."""
     offsets, _ = store(automatic=False)
     assert offsets.due(HELD) == ()
     offsets.store([Offset("t", 1, 3), Offset("t", 0, 2), Offset("t", 7, 1), Offset("t", 1, 4)])
@@ -62,7 +62,7 @@ def test_offsets_of_partitions_leave_out_those_without_and_keep_the_last() -> No
 
 
 def test_given_offsets_of_a_record_are_those_of_the_next_one() -> None:
-    """With the epoch of the record (KIP-320)."""
+    """The epoch is that of the record (KIP-320)."""
     assert given_offsets(record(3, 7), None, "commit") == (Offset("t", 3, 8, 4),)
     assert given_offsets(None, [], "commit") == ()
     assert given_offsets(None, None, "commit") is None
@@ -84,13 +84,12 @@ def test_given_offsets_when_wrong_are_refused_as_there(
     kind: type[Exception],
     said: str,
 ) -> None:
-    """The same kinds of exceptions, the same words."""
+    """The same exceptions with the same words."""
     with pytest.raises(kind, match=said):
         given_offsets(message, offsets, "store")
 
 
 def test_partitions_become_resources_and_back() -> None:
-    """Offsets are dropped."""
     resources = to_resources([TopicPartition("t", 1, 5), TopicPartition("a", 0)])
     assert resources == ResourceSet({"a": [0], "t": [1]})
     assert [(one.topic, one.partition, one.offset) for one in to_partitions(resources)] == [
@@ -101,7 +100,7 @@ def test_partitions_become_resources_and_back() -> None:
 
 @pytest.mark.parametrize(("instance_id", "end"), [(None, b"\1"), ("static-1", b"\0static-1\0")])
 def test_group_metadata_is_what_librdkafka_writes(instance_id: str | None, end: bytes) -> None:
-    """Its own bytes for a consumer without membership, as seen with 2.16."""
+    """The bytes of librdkafka 2.16 for a consumer without membership."""
     config = MemberConfig(group_id="g", instance_id=instance_id)
     assert encode_group_metadata(config, Fence()) == b"CGMDv2:\xff\xff\xff\xffg\0\0" + end
 
