@@ -1,4 +1,4 @@
-"""The benchmark of the assignors: its groups, its files, its judgement, its tables."""
+"""The benchmark of the assignors: its groups, files, quality figures and tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_group_file_when_read_gives_the_group_that_was_written(case: str, tmp_pa
 
 
 def test_answer_when_read_gives_the_holders_that_were_written(tmp_path: Path) -> None:
-    """Nobody is -1."""
+    """-1 means no holder."""
     write_answer(np.array([3, -1, 0], dtype=np.int32), tmp_path / "answer")
     assert read_answer(tmp_path / "answer").tolist() == [3, -1, 0]
 
@@ -42,7 +42,7 @@ def test_answer_when_read_gives_the_holders_that_were_written(tmp_path: Path) ->
 @pytest.mark.parametrize("name", ["sticky", "sticky+claims", "lag-aware", "range"])
 @pytest.mark.parametrize("case", CASES)
 def test_coopgroup_when_given_a_case_gives_everything_to_subscribers(case: str, name: str) -> None:
-    """The order of our arrays is that of the file."""
+    """Our arrays have the order of the file."""
     group = draw(CASES[case], PARTITIONS)
     timed, answer = coopgroup_worker.prepare(group, name)
     assert _judged(group, answer(timed()))["misplaced"] == 0
@@ -50,7 +50,7 @@ def test_coopgroup_when_given_a_case_gives_everything_to_subscribers(case: str, 
 
 @pytest.mark.parametrize("case", ["join", "leave", "bounce", "buckets", "skewed"])
 def test_sticky_contestants_when_somebody_joins_or_leaves_keep_what_can_be_kept(case: str) -> None:
-    """Ours and kafka-python's see the same owners."""
+    """Our worker and kafka-python's see the same owners."""
     group = draw(CASES[case], PARTITIONS)
     for prepare in (coopgroup_worker.prepare, kafka_python_worker.prepare):
         prepared = prepare(group, "sticky")
@@ -65,12 +65,12 @@ def test_sticky_contestants_when_somebody_joins_or_leaves_keep_what_can_be_kept(
 
 
 def test_kept_most_when_subscriptions_overlap_is_unknown() -> None:
-    """That would take a solver."""
+    """The exact figure needs a solver."""
     assert kept_most(draw(CASES["random"], PARTITIONS)) is None
 
 
 def test_quality_when_a_target_is_poor_says_so() -> None:
-    """One member has all but what nobody has."""
+    """One member has all partitions that have an owner."""
     group = draw(CASES["join"], PARTITIONS)
     holder = np.zeros_like(group.owner)
     holder[0] = -1
@@ -94,7 +94,7 @@ def test_quality_when_racks_are_known_counts_what_is_far_away() -> None:
 def test_serve_when_orders_come_answers_each_with_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Times, or why there are none; a run that takes too long stays the only one."""
+    """The line has times or a reason; a run that takes too long stays the only run."""
     group = draw(CASES["racks"], PARTITIONS)
     write_group(group, tmp_path / "group")
     place = f"{tmp_path / 'group'}\t{tmp_path / 'answer'}"
@@ -112,7 +112,7 @@ def test_serve_when_orders_come_answers_each_with_a_line(
 
 
 def test_growth_when_time_grows_with_the_square_is_two() -> None:
-    """One size says nothing."""
+    """A single size gives no exponent."""
     assert growth({"10": 1.0, "100": 100.0, "1000": 10_000.0}) == pytest.approx(2)
     assert growth({"10": 1.0}) is None
 
@@ -122,7 +122,7 @@ def _one(ms: float, runs: int = 5) -> dict[str, Any]:
 
 
 def test_tables_when_somebody_gave_up_leave_the_figure_out() -> None:
-    """A dash, no zero; a single run in brackets."""
+    """The cell is a dash, not a zero; a single run is in brackets."""
     none = {"runs": 0, "note": "not asked"}
     by_size = {
         "10000": {"coopgroup": _one(1.0), "claims": _one(2.0), "java": _one(20.0, runs=1)},

@@ -1,4 +1,4 @@
-"""Where benchmarks keep their results, and how the headline's stand in a page."""
+"""The results file of the benchmarks, and the headline's tables in a page."""
 
 from __future__ import annotations
 
@@ -47,14 +47,13 @@ Moves / failed commits / duplicates / double-owner time in ms:
 
 
 def test_tables_when_medians_are_given_have_a_row_a_scenario_and_a_column_a_kind() -> None:
-    """The tables as they stand in the README."""
+    """The tables have the form of the README."""
     assert tables(MEDIANS) == TABLES
 
 
 def test_write_tables_when_run_twice_replaces_only_what_is_between_the_markers(
     tmp_path: Path,
 ) -> None:
-    """The second run replaces the first one's tables."""
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- headline:begin -->\nold\n<!-- headline:end -->\nafter\n")
     expected = f"before\n<!-- headline:begin -->\n\n{TABLES}\n\n<!-- headline:end -->\nafter\n"
@@ -64,7 +63,7 @@ def test_write_tables_when_run_twice_replaces_only_what_is_between_the_markers(
 
 
 def test_write_tables_when_a_marker_is_missing_leaves_the_page_alone(tmp_path: Path) -> None:
-    """Nobody wants tables somewhere in a page."""
+    """Otherwise the tables would appear at a random place of the page."""
     page = tmp_path / "page.md"
     page.write_text("<!-- headline:end --> <!-- headline:begin -->")
     with pytest.raises(ValueError, match="has no markers"):
@@ -86,7 +85,6 @@ def _result(repeat: int, medians: dict[str, dict[str, int]]) -> dict[str, Any]:
 
 
 def test_merged_when_some_are_played_again_keeps_the_others_in_order() -> None:
-    """What is newer wins, kind by kind and scenario by scenario."""
     before = _result(3, {"eager": {"quiet": 1, "join": 2}})
     again = _result(1, {"eager": {"join": 3}, "coopgroup-deferred": {"join": 4}})
     found = merged(before, again)
@@ -104,7 +102,7 @@ def test_merged_when_the_settings_differ_refuses() -> None:
 
 
 def test_tables_when_a_kind_has_not_played_a_scenario_leaves_the_figure_out() -> None:
-    """A dash, no zero."""
+    """The cell is a dash, not a zero."""
     facts = dict.fromkeys(FACTS, 0.0)
     drawn = tables({"eager": {"join": facts}, "kip848": {"quiet": facts, "join": facts}})
     assert "| nothing happens (noise) | \N{EN DASH} | 0 |" in drawn.splitlines()

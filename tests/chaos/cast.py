@@ -1,8 +1,8 @@
-"""The members of a run, as a supervisor sees them: seats, lives, signals, and logs.
+"""The members of a run: seats, lives, signals, and logs.
 
 A seat is a member of the group: an identity, a namespace, links to the brokers. A life is one
-process in a seat. Every process is under the watch of a reaper, so no process outlives the run,
-however the run ends.
+process in a seat. A reaper watches every process, so no process outlives the run, however the run
+ends.
 """
 
 import json
@@ -32,11 +32,11 @@ class Life:
     """One process of a member.
 
     Attributes:
-        spec: what it runs.
+        spec: specification of the process.
         process: the process.
-        is_wanted: whether it should be alive; its death is then its own doing.
-        hand_outs: records that it got, as far as they were read.
-        commits: commits that it knew to be acknowledged, likewise.
+        is_wanted: whether it should be alive; a fault of the run has not ended it.
+        hand_outs: records that it got, as far as the log was read.
+        commits: commits that it knew to be acknowledged, as far as the log was read.
         freezes: when it was stopped.
         errors: error events and failed commits, by text.
     """
@@ -65,11 +65,9 @@ class Life:
         return self.path("events").exists() and self.path("events").stat().st_size > 0
 
     def path(self, suffix: str) -> Path:
-        """A file of this process."""
         return Path(self.spec.folder) / f"{self.spec.process}.{suffix}"
 
     def read(self) -> None:
-        """Read what the process has logged since the last call."""
         for event in self._reader.read_new():
             fields: dict[str, Any] = event.fields
             match event.name:
@@ -101,7 +99,7 @@ class Life:
                     pass
 
     def led_generation(self) -> int:
-        """The last generation that this process led a round of, -1 for none."""
+        """Return the last generation that this process led, -1 for none."""
         led = -1
         path = self.path("telemetry")
         for line in path.read_text().splitlines() if path.exists() else ():
@@ -118,7 +116,7 @@ class Life:
         self.frozen_since_ns = time.monotonic_ns()
 
     def thaw(self) -> None:
-        """Let a stopped process go on; does nothing if it is not stopped."""
+        """Continue a stopped process; does nothing if it runs."""
         if self.frozen_since_ns is None:
             return
         freeze = Freeze(
@@ -135,7 +133,7 @@ class Life:
         self.process.kill()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to a process that lives."""
+        """Send a signal to the process, if it is alive."""
         if self.process.is_running:
             os.kill(self.process.pid, number)
 
@@ -150,10 +148,10 @@ class Seat:
 
     Attributes:
         name: `m1` and so on.
-        spec: what each of its processes runs, but for the name of the process.
-        reaper: of the cluster.
+        spec: specification of each of its processes, except the name of the process.
+        reaper: reaper of the cluster.
         namespace: None without root.
-        links: to the brokers, in their order; none without root.
+        links: links to the brokers, in their order; none without root.
         lives: all its processes, in order.
         is_restarting: whether a fault will start the next process.
     """
@@ -168,11 +166,9 @@ class Seat:
 
     @property
     def life(self) -> Life:
-        """The present process."""
         return self.lives[-1]
 
     def start(self) -> None:
-        """Start the next process."""
         name = f"{self.name}-{len(self.lives) + 1}"
         path = Path(self.spec.folder) / name
         config: Mapping[str, Any] = self.spec.config

@@ -55,7 +55,7 @@ class HandOut:
         offset: offset of the record.
         spell: how often this process had been assigned the partition.
         began_ns: when the call of `poll` began.
-        at_ns: when it had returned.
+        at_ns: when the call had returned.
     """
 
     process: str
@@ -68,7 +68,7 @@ class HandOut:
 
 @frozen(kw_only=True)
 class Commit:
-    """A committed offset that the broker acknowledged to a process, and when the process knew."""
+    """A committed offset that the broker acknowledged to a process, and the time of the answer."""
 
     process: str
     partition: Partition
@@ -95,7 +95,7 @@ class Written:
 
 @frozen(kw_only=True)
 class Spell:
-    """The records that one process got in one ownership of one partition."""
+    """The records that a process got in one ownership of one partition."""
 
     process: str
     partition: Partition
@@ -106,19 +106,19 @@ class Spell:
 
 @frozen(kw_only=True, order=True)
 class Violation:
-    """A broken promise: a short name of its kind, and what exactly was seen."""
+    """A broken promise: a short name of its kind, and the evidence."""
 
     kind: str
     text: str
 
 
 def moment_before_freeze(hand_outs: Iterable[HandOut], freezes: Iterable[Freeze]) -> list[HandOut]:
-    """Date the one record back that a process got just before it was frozen.
+    """Correct the time of the one record that a process got just before it was frozen.
 
     A process can be stopped after `poll` returned and before it read the clock. The record then has
     a moment after the freeze, although it was handed out before. No client can prevent that. At
-    most one record in each freeze is dated back: the first one, and only if its call of `poll`
-    began before the freeze. All later records are stale if the lease was over.
+    most one record in each freeze gets an earlier time: the first one, and only if its call of
+    `poll` began before the freeze. All later records are stale if the lease was over.
     """
     by_process: dict[str, list[HandOut]] = defaultdict(list)
     for one in hand_outs:
@@ -173,8 +173,8 @@ def lost(
 def skipped(hand_outs: Iterable[HandOut], written: Iterable[Written]) -> list[Violation]:
     """Find spells that left records out.
 
-    A spell begins where a commit ended, or at an offset below one, or at 0. Within a spell offsets
-    grow by one: the topics of a run have neither transactions nor compaction.
+    A spell begins at a committed offset, below one, or at 0. Within a spell offsets grow by one:
+    the topics of a run have neither transactions nor compaction.
     """
     highest: dict[Partition, int] = defaultdict(int)
     for commit in written:
@@ -277,13 +277,13 @@ def unrest(
     processes: Collection[str],
     difference_max: int,
 ) -> list[Violation]:
-    """Find partitions without exactly one owner, then uneven shares, in a time of rest.
+    """Find partitions without exactly one owner, then uneven shares, in a group at rest.
 
     Args:
         hand_outs: records that were handed out in that time.
         partitions: partitions that had new records in that time.
         processes: processes that should share them.
-        difference_max: by how many partitions two processes may differ.
+        difference_max: largest allowed difference of two processes, in partitions.
     """
     owners: dict[Partition, set[str]] = defaultdict(set)
     for one in hand_outs:
@@ -313,9 +313,9 @@ def restless(rounds_ms: Iterable[int], begin_ms: int, end_ms: int, most: int) ->
 
     Args:
         rounds_ms: when the broker stored each generation of the group.
-        begin_ms: when the group was at rest.
-        end_ms: until when it was left alone.
-        most: how many rounds are fine: one that a policy had announced before, for example.
+        begin_ms: when the group came to rest.
+        end_ms: when the rest ended.
+        most: number of allowed rounds: a policy may have announced a round before, for example.
     """
     count = sum(begin_ms <= one < end_ms for one in rounds_ms)
     if count <= most:

@@ -1,8 +1,9 @@
 """Faults of a chaos run, drawn from a seed before the run begins.
 
 A plan is a pure function of the seed, the length, and whether there is a network to disturb. The
-same seed draws the same faults at the same moments; how a real cluster answers is not repeatable.
-A target is a number: the run picks the member or broker with it among those that can be hit.
+same seed draws the same faults at the same moments; the reaction of a real cluster is not
+repeatable. A target is a number: the run uses it to choose among the members or brokers that can be
+hit.
 """
 
 from random import Random
@@ -20,9 +21,9 @@ class Kind:
     """One kind of fault.
 
     Attributes:
-        weight: how often it is drawn, relative to the others.
+        weight: relative frequency.
         seconds: shortest and longest duration; a killed process is started again after it.
-        on: what it hits: "member", "broker", "link" or "topic".
+        on: the target: "member", "broker", "link" or "topic".
     """
 
     weight: int
@@ -67,11 +68,11 @@ class Fault:
     """One fault.
 
     Attributes:
-        at_s: when it begins, in seconds from the first moment of the faults.
+        at_s: when it begins, in seconds from the start of the faults.
         kind: key of `KINDS`.
-        seconds: how long it lasts.
-        target: number from which the run picks what is hit.
-        size: from 0 to 1: how much of delay, loss, or the clock's jump.
+        seconds: duration.
+        target: number by which the run chooses the target.
+        size: from 0 to 1: strength of the delay, the loss, or the clock's jump.
     """
 
     at_s: float
@@ -88,9 +89,9 @@ class Group:
     Attributes:
         policy: name and options, as the command line takes them.
         assignor: name and options.
-        identities: of each member: "static", "kept" or "none".
-        commits: of each member: "sync", "async" or "auto".
-        difference_max: by how many partitions two members may differ at rest.
+        identities: identity of each member: "static", "kept" or "none".
+        commits: commit style of each member: "sync", "async" or "auto".
+        difference_max: largest allowed difference of two members at rest, in partitions.
     """
 
     policy: dict[str, object]
@@ -104,8 +105,8 @@ def draw(seed: int, seconds: float, *, network: bool) -> tuple[Fault, ...]:
     """Draw the faults of a run.
 
     Args:
-        seed: of the run.
-        seconds: the last fault begins before that.
+        seed: seed of the run.
+        seconds: the last fault begins before this time.
         network: whether members are behind the proxy; without it the kinds "link" are left out.
     """
     random = Random(f"faults {seed}")
@@ -133,8 +134,7 @@ def draw(seed: int, seconds: float, *, network: bool) -> tuple[Fault, ...]:
 def draw_group(seed: int) -> Group:
     """Draw policy, assignor, identities and commit styles of a run's members.
 
-    Policy and assignor go through all combinations with six seeds in a row, so that a handful of
-    runs meets each of them.
+    Six consecutive seeds give all combinations of policy and assignor, so a few runs are enough.
     """
     random = Random(f"group {seed}")
     wait_ms = random.choice([2_000, 5_000, 9_000])

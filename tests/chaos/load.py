@@ -1,4 +1,4 @@
-"""The producer of a run: idempotent, at a steady pace, with a list of what was acknowledged."""
+"""The producer of a run: idempotent, at a steady rate, with a list of acknowledged records."""
 
 import threading
 import time
@@ -45,22 +45,22 @@ class Load:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Open topics and how many partitions of them get records."""
+        """Return the open topics and their numbers of partitions with records."""
         with self._lock:
             return dict(self._open)
 
     @property
     def partitions(self) -> set[Partition]:
-        """Partitions that get records."""
+        """Return the partitions that get records."""
         return {(topic, one) for topic, count in self.topics.items() for one in range(count)}
 
     def open(self, topic: str, partitions: int) -> None:
-        """Begin with a topic, or with further partitions of one."""
+        """Begin to produce to a topic, or to its new partitions."""
         with self._lock:
             self._open[topic] = partitions
 
     def close_topic(self, topic: str, timeout_s: float = 20.0) -> bool:
-        """End a topic; returns whether all its records were answered, so that it may be deleted."""
+        """End a topic; return whether all its records were answered, so that it may be deleted."""
         with self._lock:
             self._open.pop(topic, None)
         until = time.monotonic() + timeout_s
@@ -72,7 +72,7 @@ class Load:
         return False
 
     def finish(self, timeout_s: float) -> int:
-        """End the load; returns how many records were not answered in that time."""
+        """End the load; return the number of records without an answer in that time."""
         self._is_over.set()
         self._thread.join()
         return self._producer.flush(timeout_s)
@@ -87,13 +87,13 @@ class Load:
                 self._producer.poll(left)
 
     def produce(self, topic: str, partition: int) -> None:
-        """Produce one record; from the load's own thread once a topic is open."""
+        """Produce one record; only the load's own thread may call this once a topic is open."""
         if sum(self._outstanding.values()) >= OUTSTANDING_MAX:
-            return  # no quorum for minutes: the pace drops
+            return  # no quorum for minutes: the rate drops
         self._outstanding[topic] += 1
         try:
             self._producer.produce(topic, b"chaos", partition=partition, on_delivery=self._answer)
-        except KafkaException:  # a fatal error of the idempotent producer: go on with a new one
+        except KafkaException:  # a fatal error of the idempotent producer: continue with a new one
             self._outstanding[topic] -= 1
             self.refused += 1
             self._producer.flush(DEATH_S)

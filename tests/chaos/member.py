@@ -1,18 +1,20 @@
-"""A member of a chaos run: one process, one consumer, one loop that writes down what it got.
+"""A member of a chaos run: one process, one consumer, one loop that logs every record.
 
-Run as `python -m tests.chaos.member SPEC`, with `MemberSpec` as JSON. The application polls, writes
-each record down before it does anything else, and commits in one of three styles:
+Run as `python -m tests.chaos.member SPEC`, with `MemberSpec` as JSON. The application polls, logs
+each record first, and commits in one of three styles:
 
 - `sync`: all positions twice a second, and those of revoked partitions in `on_revoke`.
 - `async`: the same, without waiting for the answer.
 - `auto`: the consumer commits by itself.
 
-- SIGTERM closes; SIGUSR1 hands over first.
-- SIGUSR2 makes the application stop polling for the seconds in its file `.stall`.
+Signals:
+
+- SIGTERM closes the consumer; SIGUSR1 hands its partitions over first.
+- SIGUSR2 stops the polls for the seconds in the file `.stall`.
 - SIGHUP writes positions and the stacks of all threads to the logs.
 
 The file `.clock` holds seconds to add to the wall clock.
-Log lines are written with one system call each, so SIGKILL loses none that a commit covers.
+Log lines are written with one system call each, so SIGKILL loses no line that a commit covers.
 """
 
 import faulthandler
@@ -78,7 +80,7 @@ class Application:
     """The application around one consumer.
 
     Args:
-        spec: what it is.
+        spec: specification of the member.
     """
 
     def __init__(self, spec: MemberSpec) -> None:
@@ -94,7 +96,7 @@ class Application:
         self._consumer = self._build()
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Remember what the run asks for; the loop does it."""
+        """Remember the signal; the loop handles it."""
         if number == signal.SIGUSR2:
             self._stalls = True
             return
@@ -105,8 +107,8 @@ class Application:
         self._is_handing_over = number == signal.SIGUSR1
 
     def run(self) -> None:
-        """Consume until told to stop, then close."""
-        self._log.write("begun")  # from here on signals do what they say
+        """Consume until a signal asks to stop, then close."""
+        self._log.write("begun")  # from here on, signals have handlers
         self._consumer.subscribe(
             self._spec.topics,
             on_assign=self._on_assign,
@@ -143,7 +145,7 @@ class Application:
                 time.sleep(float(Path(f"{self._path}.stall").read_text()))
 
     def _explain(self) -> None:
-        """Write down where the consumer thinks that it is, for whoever reads the logs."""
+        """Write the consumer's positions to the log, for debugging."""
         held = self._consumer.assignment()
         known: dict[str, Any] = {"assignment": [(one.topic, one.partition) for one in held]}
         for name in ("position", "committed"):
@@ -183,7 +185,8 @@ class Application:
         if not offsets or self._spec.commits == "auto":
             return
         if self._spec.commits == "async":
-            self._consumer.commit(offsets=offsets, asynchronous=True)  # `_on_commit` hears of it
+            # `_on_commit` gets the answer
+            self._consumer.commit(offsets=offsets, asynchronous=True)
             return
         try:
             answers = self._consumer.commit(offsets=offsets, asynchronous=False)
@@ -206,7 +209,7 @@ class Application:
         names = [(one.topic, one.partition) for one in partitions]
         for name in names:
             self._spells[name] = self._spells.get(name, 0) + 1
-            self._positions.pop(name, None)  # another member may have committed beyond it
+            self._positions.pop(name, None)  # another member may have committed a higher offset
         self._log.write("assigned", partitions=names)
 
     def _on_revoke(self, _consumer: object, partitions: list[TopicPartition]) -> None:
@@ -253,7 +256,7 @@ def _cooperative(spec: MemberSpec, config: dict[str, Any]) -> object:
 
 
 def _forget_the_lease() -> None:
-    """Make a member that works on, however long no heartbeat was answered."""
+    """Make a member that continues without a lease, however long no heartbeat was answered."""
     from coopgroup.kafka.clock import now_ms  # noqa: PLC0415 - only this control needs it
     from coopgroup.member.member import Member  # noqa: PLC0415
 

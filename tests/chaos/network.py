@@ -1,12 +1,11 @@
-"""Network faults without help of the kernel: a namespace for each member, a proxy in front.
+"""Network faults without help of the kernel: a namespace for each member, and a proxy.
 
-A member in a network namespace has a loopback interface of its own, and nothing else. The proxy
-listens there on the very addresses that the brokers advertise, and passes bytes on to the brokers
-outside. So members need no special configuration, and cannot avoid the proxy. Neither
-netem nor iptables is needed; root is, to make namespaces.
+A member in a network namespace has its own loopback interface, and no other. The proxy listens
+there on the addresses that the brokers advertise, and forwards bytes to the brokers outside. So
+members need no special configuration, and cannot avoid the proxy. Neither netem nor iptables is
+needed. Root is needed to make namespaces.
 
-Nothing is left behind: namespaces have no names, so the last process or open file that refers to
-one ends it.
+Namespaces have no names: a namespace ends with the last process or open file that refers to it.
 """
 
 import asyncio
@@ -69,7 +68,7 @@ class Namespace:
 
     @property
     def path(self) -> str:
-        """File by which another process of this user may enter."""
+        """Return the file by which another process of this user may enter the namespace."""
         return f"/proc/{os.getpid()}/fd/{self._descriptor}"
 
     def listen(self, port: int) -> socket.socket:
@@ -82,14 +81,14 @@ class Namespace:
         return _in_thread(bind)
 
     def set_up(self, *, is_up: bool) -> None:
-        """Bring the loopback interface up or down: down, every packet is dropped."""
+        """Bring the loopback interface up or down. If it is down, every packet is dropped."""
         request = struct.pack("16sh", b"lo", 0)
         name, flags = struct.unpack("16sh", fcntl.ioctl(self._control, SIOCGIFFLAGS, request))
         flags = flags | IFF_UP if is_up else flags & ~IFF_UP
         fcntl.ioctl(self._control, SIOCSIFFLAGS, struct.pack("16sh", name, flags))
 
     def close(self) -> None:
-        """Let go of the namespace; it ends with the last process in it."""
+        """Release the namespace; it ends with the last process in it."""
         self._control.close()
         os.close(self._descriptor)
 
@@ -111,7 +110,7 @@ def _listener(port: int) -> socket.socket:
 
 
 def _in_thread(call: Callable[[], _T]) -> _T:
-    """Call in a thread of its own: a thread that changed its namespace must not be used again."""
+    """Call in a new thread: a thread that changed its namespace must not be used again."""
     answers: list[_T] = []
     errors: list[BaseException] = []
 
@@ -159,7 +158,7 @@ class Connection:
 
 @define(eq=False)
 class Link:
-    """The way of one member to one broker; only the proxy's thread touches it."""
+    """The link of one member to one broker; only the proxy's thread uses it."""
 
     port: int
     effects: list[Effect] = field(factory=list)
@@ -182,11 +181,11 @@ class Link:
 class Proxy:
     """The proxy in front of all members: one thread, one event loop.
 
-    Bytes that are held back arrive late, as retransmitted segments do, also when the sender has
-    closed its end since: a commit that timed out may still reach the broker.
+    Held bytes arrive late, as retransmitted segments do, even if the sender has closed its end. So
+    a commit that timed out may still reach the broker.
 
     Args:
-        seed: of the delays and losses.
+        seed: seed of the delays and losses.
     """
 
     def __init__(self, seed: int) -> None:
@@ -209,7 +208,7 @@ class Proxy:
         self._run(self._end(links, effect))
 
     def half_open(self, links: Sequence[Link], gone: Literal["broker", "member"]) -> None:
-        """End one side of all connections; the other side stays open and silent."""
+        """Close one end of all connections; the other end stays open and silent."""
         self._run(self._half_open(links, gone))
 
     def heal(self, links: Sequence[Link]) -> None:
@@ -275,7 +274,7 @@ class Proxy:
     async def _serve(
         self, link: Link, requests: asyncio.StreamReader, member: asyncio.StreamWriter
     ) -> None:
-        """Pass one connection on, until both sides have ended it."""
+        """Forward one connection, until both ends have closed it."""
         broker: asyncio.StreamWriter | None = None
         try:
             if any(one.refuses for one in link.effects):
@@ -334,7 +333,7 @@ class Proxy:
 
 
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """Close a connection with RST, so that the other side hears of it whatever is still unsent."""
+    """Close a connection with RST, so that the peer notices despite unsent bytes."""
     connection = writer.get_extra_info("socket")
     if connection is not None and connection.fileno() >= 0:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

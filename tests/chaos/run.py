@@ -1,8 +1,8 @@
 """`make chaos`: positive controls first, then a real cluster under the faults of each seed.
 
-A run has five parts: start, faults, rest, drain, check. At rest, each partition is handed out by
-one process, and the shares are even. Drained means that the committed offset of each partition is
-its log end offset. A run that fails leaves its logs in `build/chaos/<seed>`.
+A run has five parts: start, faults, rest, drain, check. At rest, one process hands out each
+partition, and the shares are even. Drained means that the committed offset of each partition is its
+log end offset. A run that fails leaves its logs in `build/chaos/<seed>`.
 """
 
 import argparse
@@ -51,15 +51,15 @@ SLOW_S: Final = 40.0
 REST_WINDOW_S: Final = 4.0
 DRAIN_S: Final = 45.0
 QUIET_S: Final = 6.0
-# A policy may have announced one before; a group that never comes to rest has several a second.
+# A policy may have announced a round before; a group without rest has several a second.
 QUIET_ROUNDS_MAX: Final = 3
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 CONTROL_SESSION_MS: Final = 3_000
 CONTROL_RECORDS: Final = 20
 CONTROL_BACKLOG: Final = 3_000
 CONTROL_S: Final = 40.0
-# A frozen client that wakes hears within milliseconds that it was dropped. So confluent_kafka may
-# be lucky once; coopgroup must not need luck.
+# A frozen client that wakes hears within milliseconds that it was fenced. So confluent_kafka may be
+# lucky once; coopgroup must not need luck.
 DRILLS: Final = {"coopgroup": 2, "without lease": 2, "confluent_kafka": 5}
 
 CLIENT: Final[dict[str, Any]] = {
@@ -79,16 +79,16 @@ class Report:
     """The result of a run.
 
     Attributes:
-        seed: of the run.
+        seed: seed of the run.
         group: policy, assignor, identities and commit styles.
-        faults: how many of each kind hit something.
-        records: acknowledged by the brokers.
+        faults: number of faults of each kind that hit a target.
+        records: records that the brokers acknowledged.
         handed_out: records that applications got.
-        again: of these, how many had been handed out before.
+        again: of these, records that had been handed out before.
         commits: records of the group in `__consumer_offsets`.
         refused: errors that members saw, by text.
-        rest_s: from the end of the faults until the group was at rest, None if it never was.
-        drain_s: from the end of the load until all was committed, None if it never was.
+        rest_s: time from the end of the faults until the group was at rest, None if it never was.
+        drain_s: time from the end of the load until all was committed, None if it never was.
         violations: broken promises.
         error: why the run could not be played to its end, or "".
     """
@@ -112,7 +112,7 @@ class Report:
         return not self.violations and not self.error
 
     def line(self) -> str:
-        """One line about it."""
+        """Return one line about the run."""
         found = Counter(one.kind for one in self.violations)
         kinds = ", ".join(f"{count} x {kind}" for kind, count in sorted(found.items()))
         return (
@@ -131,9 +131,9 @@ def play(seed: int, folder: Path, *, seconds: float = FAULTS_S, network: bool) -
     """Play the run of a seed.
 
     Args:
-        seed: what to play.
+        seed: seed of the run.
         folder: gets the logs; older files in it are removed.
-        seconds: how long faults go on.
+        seconds: duration of the faults.
         network: whether to disturb the network; only root can.
     """
     shutil.rmtree(folder, ignore_errors=True)
@@ -194,7 +194,7 @@ def _play_on(stage: Stage, report: Report, group: Group, seconds: float, *, netw
 
 
 def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) -> float | None:
-    """Wait until the group is at rest; otherwise the last reason why not is a violation."""
+    """Wait until the group is at rest; on a time-out, the last reason is a violation."""
     begin_ns = time.monotonic_ns()
     while True:
         stage.play(1.0)
@@ -214,7 +214,7 @@ def _await_rest(stage: Stage, group: Group, timeout_s: float, report: Report) ->
 
 
 def _await_drain(stage: Stage) -> float | None:
-    """Wait until all that was acknowledged is committed, as far as members know."""
+    """Wait until all acknowledged records are committed, as far as members know."""
     begin = time.monotonic()
     while time.monotonic() < begin + DRAIN_S:
         stage.play(0.5)
@@ -229,13 +229,13 @@ def _await_drain(stage: Stage) -> float | None:
 
 
 def _acknowledged(stage: Stage) -> dict[Partition, list[int]]:
-    """Acknowledged records of the topics that were not deleted."""
+    """Return the acknowledged records of the topics that were not deleted."""
     known = stage.load.acknowledged.items()
     return {one: offsets for one, offsets in known if one[0] not in stage.load.closed and offsets}
 
 
 def _check(stage: Stage, report: Report, quiet_ms: list[int]) -> None:
-    """Read all that was left behind, and check it."""
+    """Read all logs, and check them."""
     stage.read()
     hand_outs, commits = _evidence(stage)
     written, rounds_ms = read_log(stage)
@@ -267,7 +267,7 @@ def _evidence(stage: Stage) -> tuple[list[HandOut], list[Commit]]:
 
 
 def _reader(stage: Stage) -> Consumer:
-    """A consumer that is in no group and commits nothing."""
+    """Return a consumer without a group and without commits."""
     return Consumer(
         stage.cluster.client_config()
         | {
@@ -280,7 +280,7 @@ def _reader(stage: Stage) -> Consumer:
 
 
 def _ends(stage: Stage) -> dict[Partition, int]:
-    """Log end offsets of all partitions of the load."""
+    """Return the log end offsets of all partitions of the load."""
     reader = _reader(stage)
     try:
         return {
@@ -292,7 +292,7 @@ def _ends(stage: Stage) -> dict[Partition, int]:
 
 
 def read_log(stage: Stage) -> tuple[list[Written], list[int]]:
-    """Read what the broker stored for the group, in its order.
+    """Read the broker's records of the group, in the order of its log.
 
     Returns:
         All commits, and the moments, in ms since 1970, of all completed rounds.
@@ -327,15 +327,16 @@ def read_log(stage: Stage) -> tuple[list[Written], list[int]]:
 
 
 def control(kind: str, folder: Path, *, network: bool) -> list[Violation]:
-    """Freeze a member beyond its session, or cut it off, and return what the checkers find.
+    """Freeze a member beyond its session timeout, or cut it off; return the checkers' findings.
 
-    A healthy member is played with the same drill, so a control that is caught proves something.
+    A healthy member plays the same drill, so a control that is caught proves that the checkers
+    work.
 
     Args:
         kind: one of `member.KINDS`.
         folder: gets the logs; older files in it are removed.
-        network: whether members may be cut off. A member without a lease is: after a freeze it
-            hears within milliseconds that it was dropped, before it hands out much.
+        network: whether members may be cut off. The member without a lease is cut off: after a
+            freeze it would learn within milliseconds that it was fenced, before it hands out much.
 
     Raises:
         ClusterError: the drill could not be played.
@@ -345,8 +346,8 @@ def control(kind: str, folder: Path, *, network: bool) -> list[Violation]:
     with Stage(folder, 0, network=network, brokers=1) as stage:
         stage.cluster.create_topic("chaos-control", 4)
         stage.load.open("chaos-control", 4)
-        # The first member works slowly, so it has fetched far ahead; the second one soon has
-        # everything that the first one still has in its buffer.
+        # The first member works slowly, so it has fetched far ahead. The second member soon gets
+        # the records that are still in the first one's buffer.
         for name, work_s in (("m1", 0.002), ("m2", 0.0)):
             config = {**stage.cluster.client_config(), **CLIENT, "client.id": name}
             config |= {"session.timeout.ms": CONTROL_SESSION_MS, "heartbeat.interval.ms": 500}
@@ -402,7 +403,7 @@ def _shared(stage: Stage) -> bool:
 
 
 def _play_controls(folder: Path, *, network: bool) -> bool:
-    """Play both controls and the healthy member; returns whether the checkers tell them apart."""
+    """Play both controls and the healthy member; return whether the checkers separate them."""
     good = True
     for kind in ("coopgroup", "without lease", "confluent_kafka"):
         found = control(kind, folder / f"control-{kind.replace(' ', '-')}", network=network)
@@ -421,7 +422,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Play controls and seeds; returns 0 if all promises were kept, 1 if not."""
+    """Play controls and seeds; return 0 if all promises were kept, 1 if not."""
     parser = argparse.ArgumentParser(prog="make chaos")
     parser.add_argument("first_seed", type=int)
     parser.add_argument("seeds", type=int)
@@ -430,7 +431,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--no-controls", action="store_true")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)  # so that processes and namespaces go, too
+    signal.signal(signal.SIGTERM, _interrupt)  # so that processes and namespaces end, too
     network = can_disturb_network()
     if not network:
         print("not root: no network namespaces, so faults of the network are left out", flush=True)

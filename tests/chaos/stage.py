@@ -1,7 +1,7 @@
-"""Where a run takes place: brokers, members, load, and each fault as an action on them.
+"""The stage of a run: brokers, members, load, and each fault as an action on them.
 
-A fault that finds nothing to hit is not counted: the second broker to be killed, say, while one is
-down already. The faults of a run overlap otherwise. `heal` ends all of them.
+A fault without a target is not counted: for example, a second broker cannot be killed while a
+broker is down. Otherwise the faults of a run overlap. `heal` ends every fault.
 """
 
 import contextlib
@@ -40,13 +40,13 @@ CLOSE_S: Final = 45.0
 EXPLAIN_S: Final = 12.0
 RECOVERY_S: Final = 90.0
 LOG_LINES: Final = 15
-# A broker with a slow disk stands still most of the time: stopped, then running, in seconds.
+# A broker with a slow disk is stopped most of the time: seconds stopped, then seconds running.
 STUTTER_S: Final = (0.25, 0.12)
 CUT: Final = Effect(holds_requests=True, holds_answers=True)
 
 
 def can_disturb_network() -> bool:
-    """Whether network namespaces can be made here: on Linux, as root."""
+    """Return whether network namespaces can be made here: on Linux, as root."""
     try:
         Namespace().close()
     except (OSError, AttributeError):
@@ -59,7 +59,7 @@ class Stage:
 
     Args:
         folder: gets all logs; it exists.
-        seed: of the run.
+        seed: seed of the run.
         network: whether members are behind the proxy.
         brokers: 1 or 3.
     """
@@ -116,13 +116,13 @@ class Stage:
 
     @property
     def lives(self) -> list[Life]:
-        """All processes of all members, past ones too."""
+        """Return all processes of all members, past ones too."""
         return [life for seat in self.seats for life in seat.lives]
 
     # --- members --------------------------------------------------------------------------------
 
     def add_member(self, spec: MemberSpec) -> Seat:
-        """Give the group another member, whose name is `spec.process`, and start it."""
+        """Add a member to the group, whose name is `spec.process`, and start it."""
         namespace: Namespace | None = None
         links: Sequence[Link] = ()
         if self._network:
@@ -156,7 +156,7 @@ class Stage:
                 seat.start()
 
     def explain(self) -> None:
-        """Let every member write down its positions and stacks, for whoever reads the logs."""
+        """Let every member write its positions and stacks to the logs, for debugging."""
         for seat in self.seats:
             if seat.life.has_begun:
                 seat.life.signal(signal.SIGHUP)
@@ -198,12 +198,12 @@ class Stage:
     # --- the agenda -----------------------------------------------------------------------------
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Put an action on the agenda; actions must not take long."""
+        """Put an action on the agenda; actions must be short."""
         self._entries += 1
         heapq.heappush(self._agenda, (time.monotonic() + seconds, self._entries, action))
 
     def play(self, seconds: float) -> None:
-        """Do what the agenda says for a while."""
+        """Run the agenda for a while."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             while self._agenda and self._agenda[0][0] <= time.monotonic():
@@ -347,7 +347,7 @@ class Stage:
         self._thaw_broker(broker)
 
     def _revive(self, broker: int) -> None:
-        """Have a broker that runs and is not paused."""
+        """Ensure that a broker runs and is not paused."""
         until = time.monotonic() + RECOVERY_S
         while True:
             try:
@@ -355,21 +355,21 @@ class Stage:
                     self.cluster.resume(broker)
                     return
                 self.cluster.start_broker(broker)
-            except ClusterError:  # another broker was killed while this one started
+            except ClusterError:  # another broker was killed during this start
                 if self._over.is_set() or time.monotonic() > until:
                     raise
                 time.sleep(0.2)
 
     def _elect_preferred(self) -> None:
-        """Let the preferred replicas lead again: a planned move, of the coordinator as well."""
+        """Elect the preferred replicas: a planned move, of the coordinator as well."""
         from confluent_kafka import ElectionType  # noqa: PLC0415 - only this fault needs it
 
-        with contextlib.suppress(Exception):  # partitions that need no election are errors
+        with contextlib.suppress(Exception):  # partitions that need no election raise errors
             client = self._admin()
             client.elect_leaders(ElectionType.PREFERRED, request_timeout=10).result(12)
 
     def _coordinator(self) -> int:
-        """The group coordinator, from metadata alone: no request goes to a coordinator."""
+        """Return the group coordinator, from metadata alone: no request goes to a coordinator."""
         partition = abs(java_hash(GROUP)) % 4  # offsets.topic.num.partitions of KafkaCluster
         try:
             return self.cluster.leader_of("__consumer_offsets", partition)
@@ -429,12 +429,12 @@ class Stage:
 
     def open_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and begin to produce to it."""
-        with contextlib.suppress(ClusterError):  # `heal` looks what became of it
+        with contextlib.suppress(ClusterError):  # `heal` checks the result
             self.cluster.create_topic(topic, partitions, len(self.cluster.brokers))
             self.load.open(topic, partitions)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Let a topic grow and produce to all of it."""
+        """Add partitions to a topic, and produce to all partitions."""
         with contextlib.suppress(ClusterError):
             self.cluster.add_partitions(topic, partitions)
             self.load.open(topic, partitions)
@@ -471,7 +471,7 @@ class Stage:
 
 
 def java_hash(text: str) -> int:
-    """Return `String.hashCode` of Java: brokers derive a group's coordinator from it."""
+    """Return Java's `String.hashCode`: brokers derive a group's coordinator from it."""
     value = 0
     for character in text:
         value = (31 * value + ord(character)) & 0xFFFFFFFF

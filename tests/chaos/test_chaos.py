@@ -1,4 +1,4 @@
-"""A minute of chaos, and positive controls that prove the checkers awake."""
+"""A minute of chaos, and positive controls that prove that the checkers work."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ SEED = 20_261_122
 @pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_promises_hold_under_faults() -> None:
-    """About half of the minute are faults; `make chaos` goes on for as long as one likes.
+    """About half of the minute has faults; `make chaos` runs for any time.
 
     A failure leaves the logs of all processes in `build/chaos`.
     """
@@ -38,7 +38,7 @@ def test_promises_hold_under_faults() -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", ["coopgroup", "without lease", "confluent_kafka"])
 def test_checkers_tell_a_lease_from_none(kind: str) -> None:
-    """Two members that do work beside their successor are caught, the healthy one is not."""
+    """The two members that work beside their successor are caught; the healthy member is not."""
     network = can_disturb_network()
     if kind == "without lease" and not network:
         pytest.skip("a member is cut off by a network namespace, which needs root")
@@ -57,7 +57,7 @@ def test_checkers_tell_a_lease_from_none(kind: str) -> None:
 def test_no_process_is_left_when_a_run_is_interrupted(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    """Brokers and members end with the run, whatever ends it; namespaces have no names to leave."""
+    """Brokers and members end with the run, also after a signal; namespaces have no names."""
     mark = f"COOPGROUP_CHAOS_TEST={os.getpid()}-{number}"
     name, value = mark.split("=")
     run = subprocess.Popen(
@@ -82,7 +82,7 @@ def test_no_process_is_left_when_a_run_is_interrupted(
 
 
 def _marked(mark: str) -> list[str]:
-    """Processes that have an environment variable, which children inherit."""
+    """Return processes with this environment variable, which children inherit."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""The checkers of a chaos run: each finds the failure that it is for, and nothing in a good run."""
+"""The checkers of a chaos run: each finds its kind of failure, and no failure in a good run."""
 
 import pytest
 
@@ -24,7 +24,7 @@ P = ("orders", 0)
 
 
 def got(process: str, first: int, count: int, at: int, spell: int = 1) -> list[HandOut]:
-    """Records that a process got one after another, a nanosecond apart, from a moment on."""
+    """Return consecutive records that a process got, a nanosecond apart."""
     return [
         HandOut(
             process=process,
@@ -39,17 +39,15 @@ def got(process: str, first: int, count: int, at: int, spell: int = 1) -> list[H
 
 
 def committed(process: str, offset: int, at: int) -> Commit:
-    """A commit that was acknowledged at a moment."""
     return Commit(process=process, partition=P, offset=offset, at_ns=at)
 
 
 def log(*offsets: int | None) -> list[Written]:
-    """What the broker wrote down for the partition."""
+    """Return the broker's log of commits for the partition."""
     return [Written(partition=P, offset=offset) for offset in offsets]
 
 
 def texts(violations: list[Violation]) -> list[str]:
-    """What they say."""
     return [one.text for one in violations]
 
 
@@ -69,7 +67,7 @@ def test_nothing_is_found_in_a_run_that_kept_its_promises() -> None:
 
 
 def test_record_that_no_process_got_is_lost() -> None:
-    """Only acknowledged ones count, and none of a topic that was deleted."""
+    """Only acknowledged records count, and no record of a deleted topic."""
     hand_outs = [*got("a-1", 0, 3, at=10), *got("a-1", 5, 2, at=20)]
     assert texts(lost({P: range(7)}, hand_outs)) == [
         "orders-0: 2 acknowledged records were never handed out: 3, 4"
@@ -79,7 +77,7 @@ def test_record_that_no_process_got_is_lost() -> None:
 
 
 def test_spell_that_begins_beyond_every_commit_has_skipped_records() -> None:
-    """Even where another process had handed them out: it died before it committed."""
+    """This holds even if another process handed them out: it died before it committed."""
     hand_outs = [*got("a-1", 0, 8, at=10), *got("b-1", 8, 2, at=30)]
     assert texts(skipped(hand_outs, log(5))) == [
         "orders-0: b-1 began at 8, but the highest offset ever committed is 5"
@@ -96,7 +94,7 @@ def test_gap_within_a_spell_is_found() -> None:
 
 
 def test_owners_that_overlap_are_found() -> None:
-    """Also where one spell lies within the other, and where they share one moment only."""
+    """Cases: one spell lies within another, or two spells share one moment."""
     inside = [*got("a-1", 0, 20, at=10), *got("b-1", 5, 3, at=15)]
     touching = [*got("a-1", 0, 3, at=10), *got("b-1", 3, 3, at=12)]
     assert [one.kind for one in two_owners(inside)] == ["two owners"]
@@ -114,12 +112,12 @@ def test_owners_that_overlap_are_found_behind_a_third() -> None:
 
 
 def test_process_that_gets_its_partition_back_is_one_owner() -> None:
-    """Two spells of one process follow one another by nature."""
+    """Two spells of one process are always consecutive."""
     assert two_owners([*got("a-1", 0, 9, at=10), *got("a-1", 3, 9, at=12, spell=2)]) == []
 
 
 def test_record_that_was_committed_before_is_found() -> None:
-    """By any process, from the moment on in which the commit was known."""
+    """The commit counts for all processes, from the moment at which it was known."""
     commits = [committed("a-1", 5, 15)]
     again = handed_out_after_commit([*got("a-1", 0, 5, at=10), *got("b-1", 3, 4, at=20)], commits)
     assert texts(again) == ["orders-0: b-1 got 3, 4 after a-1 had committed beyond"]
@@ -128,13 +126,13 @@ def test_record_that_was_committed_before_is_found() -> None:
 
 
 def test_lower_commit_that_is_acknowledged_later_hides_nothing() -> None:
-    """The highest commit counts: a stale one must not excuse what comes again."""
+    """The highest commit counts: a stale commit must not excuse a repeated record."""
     commits = [committed("a-1", 5, 15), committed("a-1", 2, 16)]
     assert handed_out_after_commit(got("b-1", 3, 1, at=20), commits) != []
 
 
 def test_committed_offset_that_goes_back_is_found() -> None:
-    """Each step back by itself; a deleted topic may begin anew."""
+    """Each step back counts separately; the offsets of a deleted topic may restart."""
     assert texts(went_back(log(5, 9, 7, 8))) == ["orders-0: from 9 to 7"]
     assert went_back(log(5, None, 2)) == []
 
@@ -158,7 +156,7 @@ def test_group_that_did_not_commit_everything_is_found() -> None:
     ],
 )
 def test_group_at_rest_is_owned_once_and_evenly(owners: list[str], found: list[str]) -> None:
-    """A letter for each process that handed out records of a partition."""
+    """Each letter is a process that handed out records of a partition."""
     hand_outs = [
         HandOut(process=one, partition=("orders", number), offset=0, spell=1, began_ns=0, at_ns=1)
         for number, ones in enumerate(owners)
@@ -169,7 +167,7 @@ def test_group_at_rest_is_owned_once_and_evenly(owners: list[str], found: list[s
 
 
 def test_rounds_that_go_on_at_rest_are_found() -> None:
-    """Rounds before and after count for nothing."""
+    """Rounds before and after the rest do not count."""
     assert restless([10, 20, 30, 99], begin_ms=20, end_ms=40, most=2) == []
     assert texts(restless([20, 21, 22, 40], begin_ms=20, end_ms=40, most=2)) == [
         "3 rounds in 20 ms after the group was at rest"
@@ -177,7 +175,7 @@ def test_rounds_that_go_on_at_rest_are_found() -> None:
 
 
 def test_record_in_hand_when_the_process_is_frozen_is_dated_back() -> None:
-    """Only the first whose poll began before; what is handed out after waking is stale."""
+    """Only the first record whose poll began before the freeze; later records are stale."""
     freeze = Freeze(process="a-1", begin_ns=100, end_ns=900)
     in_hand = HandOut(process="a-1", partition=P, offset=0, spell=1, began_ns=99, at_ns=905)
     stale = HandOut(process="a-1", partition=P, offset=1, spell=1, began_ns=906, at_ns=907)
@@ -196,5 +194,4 @@ def test_poll_that_began_after_the_process_woke_is_not_dated_back() -> None:
 
 
 def test_records_that_came_again_are_counted() -> None:
-    """That is allowed, and told."""
     assert repeated([*got("a-1", 0, 5, at=10), *got("b-1", 3, 5, at=20)]) == 2

@@ -1,17 +1,17 @@
-"""Plans of faults: the same for the same seed, overlapping, and of all kinds."""
+"""Plans of faults: reproducible by seed, overlapping, and of all kinds."""
 
 from tests.chaos.faults import KINDS, draw, draw_group
 from tests.chaos.stage import Stage, java_hash
 
 
 def test_plan_is_the_same_for_the_same_seed() -> None:
-    """And another one for another seed."""
+    """Another seed gives another plan."""
     assert draw(7, 60, network=True) == draw(7, 60, network=True)
     assert draw(7, 60, network=True) != draw(8, 60, network=True)
 
 
 def test_plans_without_a_network_leave_only_its_faults_out() -> None:
-    """What members and brokers suffer needs no root."""
+    """Faults of members and brokers need no root."""
     with_network = {one.kind for seed in range(40) for one in draw(seed, 60, network=True)}
     without = {one.kind for seed in range(40) for one in draw(seed, 60, network=False)}
     assert with_network == set(KINDS)
@@ -19,7 +19,7 @@ def test_plans_without_a_network_leave_only_its_faults_out() -> None:
 
 
 def test_faults_overlap() -> None:
-    """Most faults begin while another one goes on."""
+    """Most faults begin during another fault."""
     overlapping = total = 0
     for seed in range(20):
         end_s = 0.0
@@ -32,7 +32,7 @@ def test_faults_overlap() -> None:
 
 
 def test_six_seeds_in_a_row_meet_every_policy_with_every_assignor() -> None:
-    """Members of each identity are in every group."""
+    """Every group has members of each identity."""
     groups = [draw_group(seed) for seed in range(100, 106)]
     assert len({(one.policy["name"], one.assignor["name"]) for one in groups}) == 6
     assert {tuple(sorted(one.identities)) for one in groups} == {
@@ -41,13 +41,13 @@ def test_six_seeds_in_a_row_meet_every_policy_with_every_assignor() -> None:
 
 
 def test_every_kind_of_target_has_an_action() -> None:
-    """A kind that nothing performs would count for nothing."""
+    """A kind without an action would never count."""
     assert {kind.on for kind in KINDS.values()} == {"member", "broker", "link", "topic"}
     assert all(hasattr(Stage, f"_on_{kind.on}") for kind in KINDS.values())
 
 
 def test_hash_of_a_group_is_that_of_java() -> None:
-    """Values that `String.hashCode` gives."""
+    """The values are from Java's `String.hashCode`."""
     assert [java_hash(text) for text in ("", "a", "hello", "polygenelubricants")] == [
         0,
         97,

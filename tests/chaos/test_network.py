@@ -1,4 +1,4 @@
-"""The proxy and the namespaces, with sockets of the test in the place of member and broker."""
+"""The proxy and the namespaces; sockets of the test replace member and broker."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ HELD = Effect(holds_requests=True, holds_answers=True)
 
 @define
 class Wire:
-    """A broker that answers each byte with the same byte, and a member's way to it."""
+    """A broker that echoes each byte, and a member's link to it."""
 
     namespace: Namespace
     proxy: Proxy
@@ -28,7 +28,7 @@ class Wire:
     received: bytearray = field(factory=bytearray)
 
     def connect(self) -> socket.socket:
-        """A connection from within the namespace."""
+        """Return a connection from within the namespace."""
         made: list[socket.socket] = []
 
         def run() -> None:
@@ -42,7 +42,7 @@ class Wire:
 
 
 def echo(listener: socket.socket, accepted: list[socket.socket], received: bytearray) -> None:
-    """Answer each byte, on any number of connections, until the listener is closed."""
+    """Echo each byte, on any number of connections, until the listener is closed."""
 
     def answer(connection: socket.socket) -> None:
         try:
@@ -82,7 +82,7 @@ def wire() -> Iterator[Wire]:
 
 
 def answers(connection: socket.socket, timeout_s: float) -> bytes | None:
-    """What arrives in that time; None for nothing, b"" for the end."""
+    """Return the bytes that arrive in that time; None for no byte, b"" for the end."""
     connection.settimeout(timeout_s)
     try:
         return connection.recv(100)
@@ -91,7 +91,7 @@ def answers(connection: socket.socket, timeout_s: float) -> bytes | None:
 
 
 def test_bytes_pass_in_both_directions(wire: Wire) -> None:
-    """There is no other way out of the namespace."""
+    """The proxy is the only way out of the namespace."""
     with wire.connect() as connection:
         connection.sendall(b"x")
         assert answers(connection, 5) == b"x"
@@ -101,7 +101,7 @@ def test_bytes_pass_in_both_directions(wire: Wire) -> None:
     "effect", [HELD, Effect(holds_requests=True), Effect(holds_answers=True)], ids=str
 )
 def test_held_bytes_arrive_when_the_fault_is_over(wire: Wire, effect: Effect) -> None:
-    """The connection stays open meanwhile, as after a partition of the network."""
+    """The connection stays open meanwhile, as after a network partition."""
     with wire.connect() as connection:
         connection.sendall(b"x")
         assert answers(connection, 5) == b"x"
@@ -113,7 +113,7 @@ def test_held_bytes_arrive_when_the_fault_is_over(wire: Wire, effect: Effect) ->
 
 
 def test_request_of_a_closed_connection_arrives_late(wire: Wire) -> None:
-    """TCP sends again what it accepted, also after the sender has closed."""
+    """TCP retransmits accepted bytes, even after the sender has closed."""
     with wire.connect() as connection:
         connection.sendall(b"x")
         assert answers(connection, 5) == b"x"
@@ -129,7 +129,7 @@ def test_request_of_a_closed_connection_arrives_late(wire: Wire) -> None:
 
 
 def test_faults_that_overlap_end_one_by_one(wire: Wire) -> None:
-    """The first end of two faults opens nothing."""
+    """The end of the first of two faults releases no bytes."""
     with wire.connect() as connection:
         wire.proxy.add(wire.links, HELD)
         wire.proxy.add(wire.links, Effect(holds_answers=True))
@@ -142,7 +142,7 @@ def test_faults_that_overlap_end_one_by_one(wire: Wire) -> None:
 
 @pytest.mark.parametrize("gone", ["broker", "member"])
 def test_half_open_connection_is_silent_and_a_new_one_works(wire: Wire, gone: str) -> None:
-    """One side is reset; the other one hears nothing of it."""
+    """One end is reset; the other end stays silent."""
     with wire.connect() as connection:
         connection.sendall(b"x")
         assert answers(connection, 5) == b"x"
@@ -159,7 +159,7 @@ def test_half_open_connection_is_silent_and_a_new_one_works(wire: Wire, gone: st
 
 
 def test_refused_connections_are_reset(wire: Wire) -> None:
-    """Those that were open, and those that are tried meanwhile."""
+    """Open connections and new ones are reset."""
     refusing = Effect(refuses=True)
     with wire.connect() as connection:
         connection.sendall(b"x")
@@ -176,7 +176,7 @@ def test_refused_connections_are_reset(wire: Wire) -> None:
 
 
 def test_delay_and_loss_take_time(wire: Wire) -> None:
-    """Each way takes at least half of the delay; a lost chunk waits for its retransmission."""
+    """Each direction takes at least half of the delay; a lost chunk is retransmitted later."""
     with wire.connect() as connection:
         for effect, least_s in ((Effect(delay_s=0.2), 0.2), (Effect(loss=1.0), 2 * 0.2 * 15)):
             wire.proxy.add(wire.links, effect)
@@ -188,7 +188,7 @@ def test_delay_and_loss_take_time(wire: Wire) -> None:
 
 
 def test_interface_that_is_down_drops_packets_until_it_is_up(wire: Wire) -> None:
-    """This is the fault that TCP keep-alive notices: no kernel answers for the other side."""
+    """TCP keep-alive notices this fault: no kernel answers for the other side."""
     with wire.connect() as connection:
         connection.sendall(b"x")
         assert answers(connection, 5) == b"x"
