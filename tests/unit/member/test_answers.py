@@ -1,4 +1,4 @@
-"""What a sync's answer means: when it is refused, and for how long the leader wants to wait."""
+"""Answers to a sync: when they are refused, and how long the leader wants the member to wait."""
 
 import attrs
 import pytest
@@ -15,10 +15,10 @@ from tests.support.members import CONFIG, HELD, DrivenMember, stable, syncing, s
 SYNC = RequestKind.SYNC_GROUP
 T0 = ResourceSet({"T": [0]})
 
-# A round that the coordinator ended or another member began is joined at once.
+# After these errors the member joins immediately: another round has begun.
 OF_A_ROUND = [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION]
 OF_THE_BROKER = [
-    ErrorCode.UNKNOWN_SERVER_ERROR,  # of an assignment that is too large for the broker's log
+    ErrorCode.UNKNOWN_SERVER_ERROR,  # for an assignment that is too large for the broker's log
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.INVALID_REQUEST,
@@ -27,7 +27,7 @@ OF_THE_BROKER = [
 
 
 def refused_again(driven: DrivenMember, code: int, generation: int) -> int:
-    """Have the next sync refused; how long the member waits before it joins, in ms."""
+    """Have the next sync refused. Return how long the member waits before it joins, in ms."""
     driven.join(generation).refuse(SYNC, code)
     wait_ms = max(0, driven.member.retry_at_ms - driven.now_ms)
     driven.wait(wait_ms)
@@ -37,7 +37,7 @@ def refused_again(driven: DrivenMember, code: int, generation: int) -> int:
 
 @pytest.mark.parametrize("code", OF_THE_BROKER)
 def test_sync_when_refused_for_ever_is_no_storm_of_rounds(code: int) -> None:
-    """Each refusal waits longer than the one before, though the joins between them succeed."""
+    """Each back-off is longer than the last, though the joins between the refusals succeed."""
     driven = stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     waits = [refused_again(driven, code, generation) for generation in range(2, 8)]
     assert waits == [100, 200, 400, 800, 1_000, 1_000]
@@ -46,7 +46,7 @@ def test_sync_when_refused_for_ever_is_no_storm_of_rounds(code: int) -> None:
 
 @pytest.mark.parametrize("code", OF_THE_BROKER)
 def test_sync_when_refused_by_the_broker_says_that_it_waits(code: int) -> None:
-    """Telemetry tells a refusal that will be tried again from a round that has begun."""
+    """Telemetry distinguishes a refusal with a retry from the begin of another round."""
     driven = syncing().refuse(SYNC, code)
     assert driven.sent() == []
     records = [report.record for report in driven.found(Report)]
@@ -58,27 +58,27 @@ def test_sync_when_refused_by_the_broker_says_that_it_waits(code: int) -> None:
 
 @pytest.mark.parametrize("code", OF_A_ROUND)
 def test_sync_when_another_round_began_is_joined_at_once(code: ErrorCode) -> None:
-    """However often: each of them is a round of its own, which waits for this member."""
+    """Every time: each of these rounds waits for this member."""
     driven = stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert [refused_again(driven, code, generation) for generation in range(2, 6)] == [0] * 4
 
 
 def test_sync_when_it_succeeds_ends_the_row_of_failures() -> None:
-    """The next trouble is met with short waits again."""
+    """The next failure starts with short back-offs again."""
     driven = syncing_again().refuse(SYNC, ErrorCode.UNKNOWN_SERVER_ERROR).wait(100).join(3)
     assert driven.member.attempts == 1
     assert driven.sync(HELD).member.attempts == 0
 
 
 def test_heartbeat_when_settled_ends_the_row_of_failures() -> None:
-    """A coordinator that was not heard for a moment is no reason to be slow hours later."""
+    """A short outage of the coordinator must not slow down a retry hours later."""
     driven = stable(EMPTY).heartbeat(ErrorCode.NO_ANSWER).find()
     assert driven.member.attempts == 1
     assert driven.heartbeat().member.attempts == 0
 
 
 def test_heartbeat_of_a_refused_round_does_not_end_the_row_of_failures() -> None:
-    """The coordinator is well, and the syncs are refused all the same."""
+    """The coordinator is available, and the syncs are still refused."""
     driven = syncing_again().refuse(SYNC, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert driven.heartbeat().member.attempts == 1
 
@@ -87,12 +87,12 @@ def test_heartbeat_of_a_refused_round_does_not_end_the_row_of_failures() -> None
 
 
 def told_delay_ms(driven: DrivenMember) -> int | None:
-    """What the join that the last step sent says of the remaining delay."""
+    """Return the remaining delay in the join that the last step sent."""
     return told_delays_ms(driven)[0]
 
 
 def told_delays_ms(driven: DrivenMember) -> tuple[int | None, int | None]:
-    """The same, and what it says of the wait for lost owners beside it."""
+    """Return the remaining delay and the remaining wait for lost owners."""
     request = driven.request(RequestKind.JOIN_GROUP).request
     assert isinstance(request, JoinGroupRequest)
     ours = decode_user_data(decode_subscription(request.protocols[0][1]).user_data)
@@ -101,7 +101,7 @@ def told_delays_ms(driven: DrivenMember) -> tuple[int | None, int | None]:
 
 
 def test_scheduled_rebalance_when_due_is_joined_and_told_as_over() -> None:
-    """The remaining delay travels in the user data: 0 when it has just run out."""
+    """The remaining delay is in the user data: 0 if it has just ended."""
     driven = syncing_again().sync(HELD, delay_ms=2_500)
     due = driven.now_ms + 2_500
     driven.heartbeat().heartbeat()
@@ -121,7 +121,7 @@ def test_scheduled_rebalance_when_a_round_comes_first_tells_what_remains() -> No
 
 
 def test_scheduled_rebalance_when_a_round_with_a_follow_up_says_nothing_of_it_goes_on() -> None:
-    """Such a round is not the last word: no delay can be sent in it."""
+    """Such a round cannot carry a delay."""
     driven = syncing_again().sync(HELD, delay_ms=2_500)
     due = driven.now_ms + 2_500
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, follow_up=True)
@@ -133,21 +133,21 @@ def test_scheduled_rebalance_when_a_round_with_a_follow_up_says_nothing_of_it_go
 def test_scheduled_rebalance_when_a_round_is_the_last_word_is_replaced_or_ends(
     delay_ms: int, remains_ms: int | None
 ) -> None:
-    """The leader knows what still runs."""
+    """The leader knows the remaining delay."""
     driven = syncing_again().sync(HELD, delay_ms=2_500)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD, delay_ms=delay_ms)
     assert driven.member.remaining_delay_ms(driven.now_ms) == remains_ms
 
 
 def test_scheduled_rebalance_when_it_was_told_as_over_does_not_come_back() -> None:
-    """A follow-up round would else be joined for the same delay again and again."""
+    """Otherwise a follow-up round would be joined for the same delay again and again."""
     driven = syncing_again().sync(HELD, delay_ms=700).wait(700)
     driven.join(3).sync(T0, follow_up=True)
     assert (driven.member.state, driven.member.scheduled_rejoin_ms) == (MemberState.REVOKING, None)
 
 
 def test_scheduled_rebalance_when_it_comes_due_in_a_round_with_a_follow_up_is_told() -> None:
-    """The join on its way said that some of it remained, so one more says that nothing does."""
+    """The pending join reported a remainder, so one more join reports the end."""
     driven = syncing_again().sync(HELD, delay_ms=700)
     due = driven.now_ms + 700
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3)
@@ -159,13 +159,13 @@ def test_scheduled_rebalance_when_it_comes_due_in_a_round_with_a_follow_up_is_to
 
 
 def test_pause_between_moves_when_over_is_told_as_no_loss() -> None:
-    """The regression: 0 alone means that the wait for a lost owner has run out."""
+    """Regression: 0 alone means that the wait for a lost owner has ended."""
     driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=NO_LOSS).wait(900)
     assert told_delays_ms(driven) == (0, NO_LOSS)
 
 
 def test_pause_between_moves_when_a_loss_waits_is_told_beside_what_remains_of_it() -> None:
-    """Both run, each on its own; what is due first makes the member rejoin."""
+    """Both run independently. The earlier one makes the member rejoin."""
     driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
     due_ms = driven.now_ms + 900
     assert driven.member.wants_a_round_at_ms == due_ms
@@ -176,7 +176,7 @@ def test_pause_between_moves_when_a_loss_waits_is_told_beside_what_remains_of_it
 
 
 def test_wait_for_a_loss_when_moves_begin_after_the_pause_is_what_is_left() -> None:
-    """The round that revokes can announce nothing: the member goes on with what it knows."""
+    """The revoking round can announce nothing, so the member keeps the known deadline."""
     driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
     until_ms = driven.now_ms + 30_000
     driven.wait(900).join(3).sync(HELD, follow_up=True)
@@ -185,7 +185,6 @@ def test_wait_for_a_loss_when_moves_begin_after_the_pause_is_what_is_left() -> N
 
 
 def test_wait_for_a_loss_when_told_as_over_does_not_come_back() -> None:
-    """Neither does the pause before it."""
     driven = syncing_again().sync(HELD, delay_ms=500, loss_ms=700)
     driven.now_ms += 700
     driven.wait(0).join(3).sync(HELD, follow_up=True)
@@ -193,7 +192,7 @@ def test_wait_for_a_loss_when_told_as_over_does_not_come_back() -> None:
 
 
 def test_wait_for_a_loss_ends_with_the_round_that_is_the_last_word() -> None:
-    """And with the membership: who comes again later has not waited."""
+    """It also ends with the membership: a later one has not waited."""
     driven = syncing_again().sync(HELD, delay_ms=900, loss_ms=30_000)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(3).sync(HELD)
     assert driven.member.loss_deadline_ms is None
@@ -204,7 +203,7 @@ def test_wait_for_a_loss_ends_with_the_round_that_is_the_last_word() -> None:
 
 
 def test_heartbeats_while_a_scheduled_delay_runs_are_frequent() -> None:
-    """The round of a member that returns begins at once, not at the next normal heartbeat."""
+    """The round of a returning member then begins before the next normal heartbeat."""
     driven = syncing_again().sync(HELD, delay_ms=60_000)
     paces = []
     for _ in range(3):
@@ -216,7 +215,7 @@ def test_heartbeats_while_a_scheduled_delay_runs_are_frequent() -> None:
 
 
 def test_heartbeats_in_the_window_are_never_slower_than_the_normal_ones() -> None:
-    """The setting is a pace for haste only."""
+    """The setting can only make heartbeats more frequent."""
     driven = syncing_again()
     config = attrs.evolve(CONFIG, window_heartbeat_interval_ms=5_000)
     driven.member = attrs.evolve(driven.member, config=config)

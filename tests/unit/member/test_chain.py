@@ -10,7 +10,7 @@ SIZES = (0, 1, WIDTH - 1, WIDTH, WIDTH + 1, WIDTH**2 - 1, WIDTH**2, WIDTH**2 + W
 
 
 def grown(size: int) -> Chain[int]:
-    """A chain that grew one by one."""
+    """Return a chain that grew item by item."""
     chain: Chain[int] = Chain()
     for item in range(size):
         chain = chain.append(item)
@@ -18,7 +18,7 @@ def grown(size: int) -> Chain[int]:
 
 
 def copied(before: Chain[Any], after: Chain[Any]) -> int:
-    """How many places of tuples were written to get from one chain to the next."""
+    """Return how many tuple entries were written between two chains."""
     old = {id(level) for level in before.levels}
     fresh = [level for level in after.levels if id(level) not in old]
     return len(after.levels) + sum(max(1, len(level)) for level in fresh)
@@ -26,7 +26,6 @@ def copied(before: Chain[Any], after: Chain[Any]) -> int:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_chain_holds_its_items_in_order(size: int) -> None:
-    """Grown or made at once, it is the same chain."""
     assert tuple(grown(size)) == tuple(range(size))
     assert grown(size) == Chain.of(range(size))
     assert hash(grown(size)) == hash(Chain.of(range(size)))
@@ -34,13 +33,13 @@ def test_chain_holds_its_items_in_order(size: int) -> None:
 
 
 def test_chain_when_it_grows_leaves_the_old_one_as_it_was() -> None:
-    """It is a value."""
+    """A chain is immutable."""
     chain = Chain.of("ab")
     assert (tuple(chain.append("c")), tuple(chain)) == (("a", "b", "c"), ("a", "b"))
 
 
 def test_chain_of_100_000_items_grows_at_a_constant_cost() -> None:
-    """Twice as many items are twice the work, not four times."""
+    """Twice as many items take twice the work, not four times."""
     chain: Chain[int] = Chain()
     places = 0
     for item in range(100_000):

@@ -1,4 +1,4 @@
-"""Commits: in order, merged, through rounds, never of what another member may own by now."""
+"""Commits: ordered, merged, kept through rounds, and never of another member's partitions."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -36,31 +36,31 @@ COMMIT = RequestKind.OFFSET_COMMIT
 
 
 def commit(commit_id: int, *offsets: tuple[int, int]) -> CommitRequested:
-    """A commit of partitions of T."""
+    """Return a commit of partitions of T."""
     return CommitRequested(
         commit_id=commit_id, offsets=tuple(Offset("T", p, o) for p, o in offsets)
     )
 
 
 def answer(*codes: tuple[int, int]) -> OffsetCommitAnswer:
-    """Codes of partitions of T."""
+    """Return an answer with codes of partitions of T."""
     return OffsetCommitAnswer(codes=tuple(("T", partition, code) for partition, code in codes))
 
 
 def committed(driven: DrivenMember) -> tuple[int, dict[int, int]]:
-    """Generation and offsets of the commit that the last step sent."""
+    """Return the generation and offsets of the commit that the last step sent."""
     request = driven.request(COMMIT).request
     assert isinstance(request, OffsetCommitRequest)
     return request.generation, {row[1]: row[2] for row in request.offsets}
 
 
 def joining_after_a_refused_sync() -> DrivenMember:
-    """Has joined generation 2 and does not know what it was assigned there."""
+    """The member has joined generation 2 and does not know its assignment."""
     return syncing_again().refuse(RequestKind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def test_commit_when_stable_goes_out_at_once_on_its_own_lane() -> None:
-    """With generation and member id, on the connection that no join blocks."""
+    """The commit uses the connection that no join blocks."""
     driven = stable().give(commit(1, (0, 10)))
     send = driven.request(COMMIT)
     assert send.lane is Lane.COMMIT
@@ -76,7 +76,7 @@ def test_commit_when_stable_goes_out_at_once_on_its_own_lane() -> None:
 
 
 def test_commits_when_one_is_under_way_wait_and_are_merged() -> None:
-    """One request at a time, the newest offset of a partition wins, every caller is answered."""
+    """One request at a time. The newest offset of a partition wins, every caller is answered."""
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
     assert driven.sent() == []
     driven.give(commit(3, (0, 30))).answer(COMMIT, answer((0, 0)))
@@ -90,19 +90,19 @@ def test_commits_when_one_is_under_way_wait_and_are_merged() -> None:
 
 
 def test_commit_when_retried_does_not_overtake_a_later_one() -> None:
-    """The retry carries what was asked for meanwhile."""
+    """The retry includes the offsets that were requested meanwhile."""
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20)))
     driven.answer(COMMIT, answer((0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))).wait(100)
     assert committed(driven) == (1, {0: 20})
 
 
 def test_commit_when_a_join_waits_goes_out_under_the_old_generation() -> None:
-    """Retained partitions commit right through a round."""
+    """Retained partitions commit throughout a round."""
     assert committed(rejoining().give(commit(1, (0, 10)))) == (1, {0: 10})
 
 
 def test_commit_between_join_and_sync_waits_for_the_assignment() -> None:
-    """The coordinator would answer 27: it goes out under the new generation."""
+    """The coordinator would answer 27, so the commit is sent under the new generation."""
     driven = syncing_again().give(commit(1, (0, 10)))
     assert driven.sent() == []
     assert committed(driven.sync()) == (2, {0: 10})
@@ -110,12 +110,12 @@ def test_commit_between_join_and_sync_waits_for_the_assignment() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION])
 def test_commit_when_it_meets_a_round_is_retried_for_what_is_still_owned(code: ErrorCode) -> None:
-    """Under the new generation; what went to somebody else is refused to the caller."""
+    """The retry uses the new generation. Commits of lost partitions are refused to the caller."""
     driven = rejoining().give(commit(1, (0, 10), (1, 20))).join(2)
     driven.answer(COMMIT, answer((0, code), (1, code)))
     assert driven.effects == ()
     driven.sync(ResourceSet({"T": [0]}), follow_up=True)
-    assert committed(driven) == (2, {0: 10, 1: 20})  # T-1 is its own until it has stopped it
+    assert committed(driven) == (2, {0: 10, 1: 20})  # T-1 is owned until it has stopped
     driven.answer(COMMIT, answer((0, 0), (1, 0))).give(RevocationCompleted(resources=HELD))
     assert committed(driven.give(commit(1, (0, 30), (1, 40)))) == (2, {0: 30})
     driven.join(3).answer(COMMIT, answer((0, code)))
@@ -126,7 +126,7 @@ def test_commit_when_it_meets_a_round_is_retried_for_what_is_still_owned(code: E
 
 
 def test_commit_when_nothing_of_it_is_owned_any_more_ends_unsent() -> None:
-    """A late offset must never overwrite that of the new owner."""
+    """A late offset must never overwrite the new owner's offset."""
     driven = revoking().give(RevocationCompleted(resources=HELD)).give(commit(1, (1, 20)))
     codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
@@ -141,7 +141,6 @@ def test_commit_when_the_answer_is_late_waits_only_if_a_round_still_runs() -> No
 
 
 def test_commit_when_all_is_lost_is_refused_and_not_sent() -> None:
-    """What is lost is not committed."""
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (1, 20)))
     driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
     code = int(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -170,7 +169,7 @@ def test_commit_when_not_in_the_group_is_refused_at_once() -> None:
 def test_commit_when_the_member_is_fenced_ends_the_membership(
     code: ErrorCode, state: MemberState
 ) -> None:
-    """A commit can be the first to learn it."""
+    """The commit may be the first request that reports the fence."""
     driven = stable().give(commit(1, (0, 10))).answer(COMMIT, answer((0, code)))
     assert driven.member.state is state
     assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
@@ -178,7 +177,7 @@ def test_commit_when_the_member_is_fenced_ends_the_membership(
 
 
 def test_commit_when_attempts_run_out_gives_the_last_error_to_the_caller() -> None:
-    """A broken disk is not hidden for ever, and waits grow up to their limit."""
+    """A permanent failure must reach the caller. Back-offs grow up to their limit."""
     driven = stable()
     config = attrs.evolve(driven.member.config, commit_attempts_max=6, session_timeout_ms=60_000)
     driven.member = attrs.evolve(driven.member, config=config, lease_until_ms=100_000)
@@ -195,7 +194,7 @@ def test_commit_when_attempts_run_out_gives_the_last_error_to_the_caller() -> No
 
 
 def test_commit_when_those_before_it_ran_out_of_attempts_has_all_of_its_own() -> None:
-    """One that comes in the middle of a trouble is not refused sooner than one at its beginning."""
+    """A commit that is requested during a failure gets as many attempts as the first one."""
     driven = stable()
     config = attrs.evolve(driven.member.config, commit_attempts_max=2)
     driven.member = attrs.evolve(driven.member, config=config)
@@ -210,7 +209,7 @@ def test_commit_when_those_before_it_ran_out_of_attempts_has_all_of_its_own() ->
 
 
 def test_commit_when_no_answer_comes_is_sent_again_after_the_look_up() -> None:
-    """Whether it arrived is not known, and sending it twice does no harm."""
+    """It may have arrived. Sending it twice does no harm."""
     driven = stable().give(commit(1, (0, 10))).refuse(COMMIT, ErrorCode.NO_ANSWER)
     assert driven.found(FinishCommit) == []
     assert driven.sent() == ["FindCoordinatorRequest"]
@@ -218,7 +217,7 @@ def test_commit_when_no_answer_comes_is_sent_again_after_the_look_up() -> None:
 
 
 def test_commit_of_a_partition_that_the_answer_leaves_out_is_refused() -> None:
-    """A broker that forgets a partition has not committed it."""
+    """A broker that omits a partition has not committed it."""
     driven = stable().give(commit(1, (0, 10), (1, 20))).answer(COMMIT, answer((0, 0)))
     codes = (("T", 0, 0), ("T", 1, int(ErrorCode.UNKNOWN_SERVER_ERROR)))
     assert driven.effects == (FinishCommit(commit_id=1, codes=codes),)
@@ -235,7 +234,7 @@ TIMED_OUT = int(ErrorCode.REQUEST_TIMED_OUT)
 
 
 def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
-    """Its caller was told that it timed out; those before and behind it are not touched."""
+    """Its caller was told about the timeout. The other commits are not affected."""
     driven = stable().give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))
     driven.give(commit(3, (0, 15))).give(CommitsAbandoned(commit_ids=frozenset({2})))
     codes = (("T", 0, TIMED_OUT), ("T", 1, TIMED_OUT))
@@ -247,7 +246,7 @@ def test_abandoned_commit_when_it_waits_is_not_sent() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR])
 def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCode) -> None:
-    """It cannot be taken back: it ends with its answer, good or bad."""
+    """It cannot be taken back, and ends with its answer, good or bad."""
     driven = stable().give(commit(1, (0, 10))).give(CommitsAbandoned(commit_ids=frozenset({1})))
     assert driven.effects == ()
     driven.answer(COMMIT, answer((0, code)))
@@ -256,7 +255,7 @@ def test_abandoned_commit_when_it_is_under_way_is_not_tried_again(code: ErrorCod
 
 
 def test_abandoned_commit_when_it_waits_for_another_try_is_not_sent_again() -> None:
-    """What an earlier answer said of its other partitions is kept."""
+    """The results of its other partitions are kept."""
     driven = stable().give(commit(1, (0, 10), (1, 5)))
     driven.answer(COMMIT, answer((0, 0), (1, ErrorCode.KAFKA_STORAGE_ERROR)))
     driven.give(CommitsAbandoned(commit_ids=frozenset({1})))
@@ -267,7 +266,7 @@ def test_abandoned_commit_when_it_waits_for_another_try_is_not_sent_again() -> N
 
 @pytest.mark.parametrize("state", list(MemberState))
 def test_abandoned_commit_when_it_has_ended_means_nothing(state: MemberState) -> None:
-    """In any state: the outcome and the caller's patience may cross."""
+    """In any state: the answer and the caller's timeout may cross."""
     driven = EVERY_STATE[state]()
     before = driven.member
     assert driven.give(CommitsAbandoned(commit_ids=frozenset({1}))).effects == ()
@@ -292,7 +291,7 @@ def test_queue_as_values() -> None:
 
 
 def test_commit_when_it_waits_until_another_generation_is_sent_for_what_is_owned() -> None:
-    """It waited behind another one; meanwhile its partition went to another member."""
+    """Its partition went to another member while it waited behind another commit."""
     driven = revoking().give(RevocationCompleted(resources=HELD))
     driven.give(commit(1, (0, 10))).give(commit(2, (0, 20), (1, 5)))  # T-1: late, and given up
     driven.join(3).sync(ResourceSet({"T": [0]}))
@@ -307,7 +306,7 @@ def test_commit_when_it_waits_until_another_generation_is_sent_for_what_is_owned
 def test_commit_between_two_generations_is_sent_for_what_is_owned(
     reach: Callable[[], DrivenMember],
 ) -> None:
-    """What is asked for before the assignment is known is checked like any other."""
+    """A commit before the assignment is known is checked like any other."""
     driven = reach().give(commit(1, (0, 10), (7, 5)))
     if driven.member.state is MemberState.SYNCING:
         driven.sync()
@@ -315,7 +314,7 @@ def test_commit_between_two_generations_is_sent_for_what_is_owned(
 
 
 def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -> None:
-    """Between the two somebody else may have committed more."""
+    """Another member may have committed a later offset in between."""
     driven = losing().give(LossHandled()).give(commit(1, (0, 10))).join(5).sync()
     codes = (("T", 0, int(ErrorCode.ILLEGAL_GENERATION)),)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=codes)]
@@ -323,7 +322,7 @@ def test_commit_of_an_earlier_life_is_not_sent_when_its_partition_comes_back() -
 
 
 def test_100_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> None:
-    """The queue is not copied for each, one request carries them all, and every caller is heard."""
+    """The queue is never copied. One request carries all commits, and every caller is answered."""
     count = 100_000
     commits, written = Commits(), 0
     for commit_id in range(count):
@@ -347,10 +346,10 @@ def test_100_000_commits_while_no_answer_comes_cost_as_much_each_as_a_few() -> N
 
 
 def test_commit_without_an_answer_is_waited_for_until_the_lease_is_over() -> None:
-    """A frozen coordinator may serve it after newer ones, unless their generation is another."""
+    """A frozen coordinator may serve it after newer commits of the same generation."""
     driven = stable()
     send = driven.give(commit(1, (0, 10))).request(COMMIT)
     until_ms = driven.now_ms + send.timeout_ms
-    driven.heartbeat()  # the last that is answered, sent right after the commit
+    driven.heartbeat()  # the last one that is answered, sent right after the commit
     assert until_ms >= driven.member.lease_until_ms
     assert send.timeout_ms >= driven.member.config.request_timeout_ms

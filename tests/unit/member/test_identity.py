@@ -1,4 +1,4 @@
-"""A killed process comes back as the same member: no round, nothing moves."""
+"""A killed process comes back as the same member: no round, no moves."""
 
 import attrs
 import pytest
@@ -46,17 +46,17 @@ LEAVE = LeaveRequested(reason="closed")
 
 
 def keeping() -> DrivenMember:
-    """Holds what it was assigned in generation 1, and has its identity kept."""
+    """The member has the assignment of generation 1, and its identity is kept."""
     return DrivenMember(member=new_member(KEEPING)).subscribe().join().sync()
 
 
 def kept(driven: DrivenMember) -> list[KeptIdentity | None]:
-    """What the last step asked to keep."""
+    """Return the identities that the last step asked to keep."""
     return [effect.identity for effect in driven.found(KeepIdentity)]
 
 
 def join_of(driven: DrivenMember) -> JoinGroupRequest:
-    """The join that the last step sent."""
+    """Return the join that the last step sent."""
     request = driven.request(Kind.JOIN_GROUP).request
     assert isinstance(request, JoinGroupRequest)
     return request
@@ -66,7 +66,7 @@ def join_of(driven: DrivenMember) -> JoinGroupRequest:
 
 
 def test_identity_is_kept_of_each_completed_round() -> None:
-    """Before anything is granted of it, so that a process killed at once finds it."""
+    """It is kept before any grant, so that a process killed right after can read it."""
     driven = keeping()
     assert kept(driven) == [KeptIdentity(member_id="m", generation=1, topics=("T",))]
     kinds = [type(one) for one in driven.effects if not hasattr(one, "record")]
@@ -77,7 +77,7 @@ def test_identity_is_kept_of_each_completed_round() -> None:
 
 
 def test_identity_tells_the_topics_of_its_round_not_those_wanted_since() -> None:
-    """What the group stores was assigned for the topics that the join carried."""
+    """The group's stored assignment belongs to the topics of the join."""
     driven = DrivenMember(member=new_member(KEEPING)).subscribe().join()
     driven.give(SubscriptionChanged(topics=("T", "U"))).sync()
     assert kept(driven) == [KeptIdentity(member_id="m", generation=1, topics=("T",))]
@@ -91,7 +91,7 @@ def test_identity_tells_the_topics_of_its_round_not_those_wanted_since() -> None
     [attrs.evolve(KEEPING, keeps_identity=False), attrs.evolve(KEEPING, instance_id="i-1")],
 )
 def test_identity_when_not_asked_for_or_static_is_not_kept(config: MemberConfig) -> None:
-    """A static id proves who a member is already."""
+    """An instance id already proves the identity of a member."""
     driven = DrivenMember(member=new_member(config, KEPT)).subscribe()
     assert driven.sent() == ["JoinGroupRequest"]
     assert kept(driven.join().sync()) == []
@@ -101,19 +101,19 @@ def test_identity_when_not_asked_for_or_static_is_not_kept(config: MemberConfig)
     "code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.INVALID_REQUEST]
 )
 def test_identity_when_the_id_is_over_is_kept_no_more(code: ErrorCode) -> None:
-    """The group knows the member no more, so there is nothing to come back as."""
+    """The group no longer knows the member, so a return is impossible."""
     assert kept(keeping().heartbeat(code)) == [None]
 
 
 def test_identity_when_the_application_stalls_is_kept_no_more() -> None:
-    """The member leaves the group, for others to take over what it held."""
+    """The member leaves the group, so that others take over its partitions."""
     driven = keeping().give(ApplicationStalled())
     assert (driven.sent(), kept(driven)) == (["LeaveGroupRequest"], [None])
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.NONE])
 def test_identity_when_the_generation_is_lost_still_names_the_member(code: ErrorCode) -> None:
-    """The coordinator may know the id: the group says what it is worth."""
+    """The coordinator may still know the id, and will say so."""
     driven = keeping()
     if code:
         driven.heartbeat(code)
@@ -128,7 +128,7 @@ def test_identity_when_the_generation_is_lost_still_names_the_member(code: Error
 
 
 def test_return_asks_first_and_takes_the_stored_assignment_without_a_round() -> None:
-    """As a follower, whoever led: there is no round to lead."""
+    """It comes back as a follower, even if it led: there is no round to lead."""
     driven = returning()
     assert (driven.member.state, driven.sent()) == (MemberState.RETURNING, ["HeartbeatRequest"])
     heartbeat = driven.request(Kind.HEARTBEAT)
@@ -154,12 +154,12 @@ def test_return_asks_first_and_takes_the_stored_assignment_without_a_round() -> 
     assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
     assert (driven.member.owned, driven.member.claim_generation) == (HELD, 7)
     assert (driven.member.leads, kept(driven)) == (False, [KEPT])
-    # A sync in a settled generation does not begin the session anew: the heartbeat did.
+    # A sync in a settled generation does not restart the session. The heartbeat did.
     assert driven.member.lease_until_ms == asked_at_ms + CONFIG.session_timeout_ms
 
 
 def test_return_into_a_round_joins_as_the_same_member() -> None:
-    """Nothing is claimed: the earlier life may have been told to stop some of it."""
+    """It claims nothing: its earlier life may have been told to stop some partitions."""
     driven = returning().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     subscription = decode_subscription(join_of(driven).protocols[0][1])
     assert (join_of(driven).member_id, subscription.owned, subscription.generation) == (
@@ -170,14 +170,14 @@ def test_return_into_a_round_joins_as_the_same_member() -> None:
 
 
 def test_return_into_a_later_generation_joins_as_the_same_member() -> None:
-    """The earlier life missed a round; its id may still have a place."""
+    """The earlier life missed a round. Its id may still be a member."""
     driven = returning().heartbeat(ErrorCode.ILLEGAL_GENERATION)
     assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
     assert driven.found(LoseResources) == []
 
 
 def test_return_of_a_member_that_the_group_has_dropped_joins_as_a_new_one() -> None:
-    """A dead id falls back to a new one."""
+    """The old id is invalid, so the member gets a new one."""
     driven = returning().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
     assert (join_of(driven).member_id, kept(driven)) == ("", [None])
 
@@ -193,13 +193,13 @@ def test_return_of_a_member_that_the_group_has_dropped_joins_as_a_new_one() -> N
 def test_return_when_a_round_begins_after_the_question_joins_it(
     code: ErrorCode, member_id: str
 ) -> None:
-    """The heartbeat found the group at rest, the sync does not."""
+    """At the heartbeat the group was settled, at the sync it was not."""
     driven = returning().heartbeat().refuse(Kind.SYNC_GROUP, code)
     assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, member_id)
 
 
 def test_return_with_other_topics_joins_as_the_same_member() -> None:
-    """The stored assignment is of the old ones."""
+    """The stored assignment is of the old topics."""
     driven = DrivenMember(member=new_member(KEEPING, KEPT)).subscribe("T", "U")
     assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
     driven.refuse(Kind.JOIN_GROUP, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -207,7 +207,7 @@ def test_return_with_other_topics_joins_as_the_same_member() -> None:
 
 
 def test_return_when_the_topics_change_meanwhile_joins() -> None:
-    """Even a good answer to the question is of no use then."""
+    """Even a successful answer is useless then."""
     driven = returning().give(SubscriptionChanged(topics=("T", "U")))
     assert (driven.member.state, join_of(driven).member_id) == (MemberState.JOINING, "m")
     assert driven.heartbeat().member.state is MemberState.JOINING
@@ -217,7 +217,7 @@ def test_return_when_the_topics_change_meanwhile_joins() -> None:
     "code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_SERVER_ERROR]
 )
 def test_return_when_the_coordinator_cannot_say_asks_again(code: ErrorCode) -> None:
-    """A member that joined instead would begin a round for nothing."""
+    """A join instead would begin an unnecessary round."""
     driven = returning().heartbeat(code)
     assert (driven.member.state, driven.sent()) == (MemberState.RETURNING, [])
     assert next_deadline_ms(driven.member) == driven.now_ms + CONFIG.retry_backoff_ms
@@ -225,14 +225,14 @@ def test_return_when_the_coordinator_cannot_say_asks_again(code: ErrorCode) -> N
 
 
 def test_return_when_the_coordinator_is_elsewhere_asks_there() -> None:
-    """The look-up comes first, as for anything else."""
+    """The look-up comes first, as for every request."""
     driven = returning().refuse(Kind.HEARTBEAT, ErrorCode.NO_ANSWER)
     assert driven.sent() == ["FindCoordinatorRequest"]
     assert driven.find().sent() == ["HeartbeatRequest"]
 
 
 def test_return_into_a_stored_follow_up_goes_on_with_the_rebalance() -> None:
-    """The earlier life was killed between the rounds; what it had to stop it does not hold."""
+    """The earlier life was killed between the rounds. The partitions to stop are not held."""
     driven = returning().heartbeat().sync(ResourceSet({"T": [0]}), follow_up=True)
     assert driven.found(GrantResources) == [GrantResources(resources=ResourceSet({"T": [0]}))]
     assert decode_subscription(join_of(driven).protocols[0][1]).owned.to_dict() == {"T": [0]}
@@ -242,7 +242,7 @@ def test_return_into_a_stored_follow_up_goes_on_with_the_rebalance() -> None:
 
 
 def test_leave_with_a_kept_identity_is_silent_and_the_next_life_takes_its_place() -> None:
-    """A restart within the session moves nothing, killed or closed (as KIP-345 does it)."""
+    """A restart within the session moves nothing, killed or closed (as in KIP-345)."""
     driven = keeping().give(LEAVE)
     assert (driven.member.state, driven.sent(), kept(driven)) == (MemberState.UNSUBSCRIBED, [], [])
     driven.give(SubscriptionChanged(topics=("T",)))
@@ -251,13 +251,13 @@ def test_leave_with_a_kept_identity_is_silent_and_the_next_life_takes_its_place(
 
 
 def test_leave_for_good_ends_a_kept_identity_and_is_told() -> None:
-    """Nobody comes back, so the group need not wait for the end of the session."""
+    """The member does not return, so the group need not wait for the end of the session."""
     driven = keeping().give(LeaveRequested(reason="scaled down", for_good=True))
     assert (driven.sent(), kept(driven)) == (["LeaveGroupRequest"], [None])
 
 
 def test_leave_before_the_first_round_is_told() -> None:
-    """Nothing is kept with which the next life could take the place."""
+    """No identity is kept yet, so the next life could not take the place."""
     driven = DrivenMember(member=new_member(KEEPING)).subscribe()
     refused = attrs.evolve(joined(-1), error_code=ErrorCode.MEMBER_ID_REQUIRED)
     assert driven.answer(Kind.JOIN_GROUP, refused).give(LEAVE).sent() == ["LeaveGroupRequest"]
@@ -271,7 +271,7 @@ def test_leave_before_the_first_round_is_told() -> None:
 def test_process_that_is_back_in_time_moves_nothing_and_begins_no_round(
     *, leads: bool, closes: bool
 ) -> None:
-    """Killed or closed, leader or follower: the group never learns that it was away."""
+    """Killed or closed, leader or follower: the group does not notice the restart."""
     group = played_group()
     for name in ("p1", "p2"):
         group.start(name, ("T",), identity=Identity.STATE_DIR)
@@ -295,7 +295,7 @@ def test_process_that_is_back_in_time_moves_nothing_and_begins_no_round(
 
 
 def test_process_that_is_back_too_late_joins_as_a_new_member() -> None:
-    """Its session has ended and its partitions are with another: it gets some back in a round."""
+    """Its session has ended and others own its partitions. A round gives it some back."""
     group = played_group()
     for name in ("p1", "p2"):
         group.start(name, ("T",), identity=Identity.STATE_DIR)
@@ -316,7 +316,7 @@ FENCED = ErrorCode.FENCED_INSTANCE_ID
 
 
 def static() -> DrivenMember:
-    """A static member whose first join is on its way."""
+    """Return a static member whose first join is pending."""
     config = attrs.evolve(CONFIG, instance_id="one")
     return DrivenMember(member=new_member(config)).subscribe()
 
@@ -342,7 +342,7 @@ def test_static_member_joins_anew_when_the_coordinator_forgot_its_new_id(kind: R
     join = driven.request(RequestKind.JOIN_GROUP).request
     assert isinstance(join, JoinGroupRequest)
     assert (join.member_id, join.group_instance_id) == ("", "one")
-    # Once only: whoever takes its place now is another process.
+    # Only once: the next instance in its place is another process.
     driven.join().refuse(RequestKind.SYNC_GROUP, FENCED)
     assert [one.code for one in driven.found(FailMember)] == [FENCED]
 

@@ -1,4 +1,4 @@
-"""What events mean to a member: rounds, revocations, losses, leaving, time."""
+"""Effects of events on a member: rounds, revocations, losses, leaving, time."""
 
 import attrs
 import pytest
@@ -69,20 +69,20 @@ T0, T1 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]})
 
 
 def join_of(driven: DrivenMember) -> JoinGroupRequest:
-    """The join that the last step sent."""
+    """Return the join that the last step sent."""
     request = driven.request(Kind.JOIN_GROUP).request
     assert isinstance(request, JoinGroupRequest)
     return request
 
 
 def claims_of(driven: DrivenMember) -> tuple[tuple[str, ...], ResourceSet, int]:
-    """Topics, claims and their generation in the join that the last step sent."""
+    """Return topics, claims and their generation from the join that the last step sent."""
     subscription = decode_subscription(join_of(driven).protocols[0][1])
     return tuple(subscription.topics), subscription.owned, subscription.generation
 
 
 def static(driven: DrivenMember) -> DrivenMember:
-    """The same member with a static id."""
+    """Return the same member with an instance id."""
     config = attrs.evolve(driven.member.config, instance_id="i-1")
     driven.member = attrs.evolve(driven.member, config=config)
     return driven
@@ -92,7 +92,7 @@ def static(driven: DrivenMember) -> DrivenMember:
 
 
 def test_first_join_claims_nothing_and_takes_the_id_of_the_refusal() -> None:
-    """KIP-394: 79 carries the id to join with."""
+    """KIP-394: error 79 carries the id to join with."""
     driven = joining()
     assert join_of(driven).member_id == ""
     assert claims_of(driven) == (("T",), EMPTY, -1)
@@ -110,7 +110,7 @@ def test_join_when_a_round_begins_claims_all_with_the_generation_of_the_last_syn
 
 
 def test_leader_decides_and_hands_in_its_decision() -> None:
-    """The decision of the round goes out with the leader's sync."""
+    """The leader's sync carries the decision of the round."""
     driven = leading()
     decide = driven.found(DecideRound)
     assert [(one.generation, one.completed_generation, one.member_id) for one in decide] == [
@@ -123,14 +123,14 @@ def test_leader_decides_and_hands_in_its_decision() -> None:
 
 
 def test_leader_when_told_to_skip_takes_the_stored_assignment() -> None:
-    """KIP-814: a static leader that came back asks for what the coordinator stores."""
+    """KIP-814: a static leader that came back asks for the stored assignment."""
     driven = joining().answer(Kind.JOIN_GROUP, joined(1, leads=True, skip=True))
     assert (driven.member.state, driven.sent()) == (MemberState.SYNCING, ["SyncGroupRequest"])
     assert driven.found(DecideRound) == []
 
 
 def test_decision_when_its_round_is_over_is_dropped() -> None:
-    """A slow leader's decision of generation 1 means nothing in generation 2."""
+    """A slow leader's decision of generation 1 is invalid in generation 2."""
     driven = leading()
     late = driven.decided()
     driven.decide().sync().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -141,7 +141,7 @@ def test_decision_when_its_round_is_over_is_dropped() -> None:
 
 
 def test_decision_of_another_round_of_the_same_generation_is_dropped() -> None:
-    """A coordinator that took over from an older log counts the generation once more."""
+    """A coordinator that took over from an older log repeats the generation number."""
     driven = leading()
     late = driven.decided()
     driven.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID).join(leads=True)
@@ -151,7 +151,7 @@ def test_decision_of_another_round_of_the_same_generation_is_dropped() -> None:
 
 
 def test_answer_when_its_request_was_given_up_is_dropped() -> None:
-    """Nothing that is late can move the member."""
+    """A late answer must not move the member."""
     driven = stable().wait(1_000)
     before = driven.member
     driven.give(Answered(request_id=1, answer=HeartbeatAnswer(error_code=25)))
@@ -159,7 +159,7 @@ def test_answer_when_its_request_was_given_up_is_dropped() -> None:
 
 
 def test_heartbeat_of_the_old_generation_when_a_join_is_on_its_way_is_ignored() -> None:
-    """The round ended, and the answer to the join says how; 22 says nothing more."""
+    """The round ended, and the answer to the join decides. Error 22 adds nothing."""
     driven = rejoining().heartbeat(ErrorCode.ILLEGAL_GENERATION)
     assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
     driven.wait(1_000).join(2)
@@ -168,14 +168,14 @@ def test_heartbeat_of_the_old_generation_when_a_join_is_on_its_way_is_ignored() 
 
 
 def test_heartbeat_of_the_old_generation_when_it_answers_late_starts_no_round() -> None:
-    """27 for generation 1 is old news to a member that is stable in generation 2."""
+    """Error 27 of generation 1 is outdated for a member that is stable in generation 2."""
     driven = rejoining().wait(1_000).join(2).sync()
     driven.answer(Kind.HEARTBEAT, HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
     assert driven.member.state is MemberState.STABLE
 
 
 def test_coordinator_when_it_moved_while_a_join_waits_is_joined_anew() -> None:
-    """What waits at the old coordinator waits in vain."""
+    """The old coordinator will never answer the join."""
     driven = rejoining().heartbeat(ErrorCode.NOT_COORDINATOR).find(OTHER_NODE)
     assert driven.effects[0] == CancelJoin()
     assert driven.request(Kind.JOIN_GROUP).coordinator == OTHER_NODE
@@ -190,7 +190,7 @@ def test_coordinator_when_it_moved_while_a_sync_waits_is_joined_anew() -> None:
 
 
 def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
-    """A lost heartbeat is no reason to lose one's place in the round."""
+    """A lost heartbeat is no reason to leave the round."""
     driven = rejoining().heartbeat(ErrorCode.NO_ANSWER)
     sent = driven.member.outstanding[Kind.JOIN_GROUP]
     assert driven.find().member.outstanding[Kind.JOIN_GROUP] == sent
@@ -198,7 +198,7 @@ def test_coordinator_when_it_is_the_same_leaves_the_join_alone() -> None:
 
 
 def test_retries_wait_longer_each_time() -> None:
-    """100 ms, doubled up to the limit, and from the start after a round that was completed."""
+    """100 ms, doubled up to the limit. A completed round resets it."""
     driven = joining()
     waits = []
     for _ in range(6):
@@ -214,7 +214,7 @@ def test_retries_wait_longer_each_time() -> None:
 
 
 def test_assignment_gives_only_the_difference() -> None:
-    """Retained resources are not even mentioned; what stops is told before what starts."""
+    """Retained resources are not mentioned. Stops are reported before starts."""
     more = ResourceSet({"T": [0, 7]})
     driven = syncing_again().sync(more, follow_up=True)
     told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
@@ -224,13 +224,13 @@ def test_assignment_gives_only_the_difference() -> None:
 
 
 def test_follow_up_without_a_revocation_is_joined_at_once() -> None:
-    """Empty, not null: nothing for you, but do not wait for the heartbeat."""
+    """The list is empty, not null: nothing to stop, but rejoin before the next heartbeat."""
     driven = syncing_again().sync(HELD, follow_up=True)
     assert (driven.member.state, driven.sent()) == (MemberState.JOINING, ["JoinGroupRequest"])
 
 
 def test_revocation_is_claimed_until_it_is_complete() -> None:
-    """The join that follows no longer claims it, and carries the new generation."""
+    """The next join no longer claims it, and carries the new generation."""
     driven = revoking()
     assert (driven.member.owned, driven.member.revoking, driven.sent()) == (HELD, T1, [])
     driven.give(RevocationCompleted(resources=T1))
@@ -238,7 +238,7 @@ def test_revocation_is_claimed_until_it_is_complete() -> None:
 
 
 def test_revocation_completes_only_what_was_asked_for() -> None:
-    """A host that reports more has not stopped what the member still owns."""
+    """A host that reports more has not stopped the partitions that the member still owns."""
     driven = revoking().give(RevocationCompleted(resources=HELD))
     assert driven.member.owned == T0
 
@@ -251,7 +251,7 @@ def test_revocation_when_partly_complete_waits_for_the_rest() -> None:
 
 
 def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
-    """A stored follow-up or delay costs one round at most, and what is assigned is complete."""
+    """A stored follow-up or delay costs at most one round. The assignment is complete."""
     driven = static(joining()).join(5).sync(HELD, follow_up=True)
     assert driven.found(GrantResources) == [GrantResources(resources=HELD)]
     assert driven.found(RevokeResources) == []
@@ -264,13 +264,12 @@ def test_static_member_when_its_assignment_is_replayed_is_not_harmed() -> None:
 
 
 def test_subscription_when_unchanged_means_nothing() -> None:
-    """No round for nothing."""
     driven = stable().give(SubscriptionChanged(topics=("T",)))
     assert (driven.member.state, driven.effects) == (MemberState.STABLE, ())
 
 
 def test_subscription_when_a_join_waits_takes_one_more_round() -> None:
-    """The join on its way carries the old topics."""
+    """The pending join carries the old topics."""
     driven = rejoining().give(SubscriptionChanged(topics=("T", "U"))).join(2).sync()
     assert driven.member.state is MemberState.JOINING
     assert claims_of(driven) == (("T", "U"), HELD, 2)
@@ -278,13 +277,13 @@ def test_subscription_when_a_join_waits_takes_one_more_round() -> None:
 
 @pytest.mark.parametrize("state", [MemberState.LEADING, MemberState.SYNCING, MemberState.REVOKING])
 def test_subscription_when_in_a_round_is_carried_by_the_next_join(state: MemberState) -> None:
-    """Nothing that is under way is disturbed."""
+    """Pending requests are not disturbed."""
     driven = WITH_RESOURCES[state]().give(SubscriptionChanged(topics=("U",)))
     assert (driven.member.state, driven.member.topics) == (state, ("U",))
 
 
 def test_rejoin_request_starts_a_round_with_its_reason() -> None:
-    """KIP-800: the broker's log says why."""
+    """KIP-800: the reason is in the broker's log."""
     driven = stable().give(RejoinRequested(reason="uneven lag"))
     assert join_of(driven).reason == "uneven lag"
     assert syncing().give(RejoinRequested(reason="uneven lag")).sync().sent() == [
@@ -294,7 +293,7 @@ def test_rejoin_request_starts_a_round_with_its_reason() -> None:
 
 @pytest.mark.parametrize("state", EVERY_STATE)
 def test_catalogue_when_seen_in_any_state_asks_for_nothing(state: MemberState) -> None:
-    """Only whoever leads asks for a round; the version waits for the next join."""
+    """Only the leader asks for a round. The version is sent with the next join."""
     before = EVERY_STATE[state]().member
     driven = EVERY_STATE[state]().give(CatalogueSeen(version=7))
     assert driven.member == attrs.evolve(before, catalogue_version=7)
@@ -302,7 +301,7 @@ def test_catalogue_when_seen_in_any_state_asks_for_nothing(state: MemberState) -
 
 
 def test_catalogue_when_seen_is_in_the_next_join() -> None:
-    """What the last join carried is remembered beside it."""
+    """The version in the last join is stored beside it."""
     driven = stable().give(CatalogueSeen(version=7))
     assert driven.member.joined_catalogue_version is None
     driven.give(RejoinRequested(reason="another catalogue"))
@@ -328,14 +327,14 @@ def test_connectors_when_the_group_shares_some_are_held_and_claimed() -> None:
 
 @pytest.mark.parametrize("reach", [losing, leaving, failed, DrivenMember])
 def test_rejoin_request_when_not_at_work_means_nothing(reach: type[DrivenMember]) -> None:
-    """There is nothing to rejoin."""
+    """The member is in no generation that it could rejoin."""
     driven = reach()
     before = driven.member
     assert driven.give(RejoinRequested(reason="uneven lag")).member == before
 
 
 def test_stalled_application_leaves_and_comes_back_when_it_polls() -> None:
-    """A leave at once, all lost, and no join before the application is back."""
+    """It leaves, all is lost, and it does not join before the application polls."""
     driven = stable().give(ApplicationStalled())
     assert driven.sent() == ["LeaveGroupRequest"]
     assert [lost.resources for lost in driven.found(LoseResources)] == [HELD]
@@ -345,21 +344,21 @@ def test_stalled_application_leaves_and_comes_back_when_it_polls() -> None:
 
 
 def test_stalled_application_when_it_holds_nothing_still_has_to_come_back() -> None:
-    """aiokafka#1187: a member with nothing must not be stuck outside, nor join for nobody."""
+    """aiokafka#1187: such a member must neither stay outside nor join without an application."""
     driven = stable(EMPTY).give(ApplicationStalled())
     assert (driven.member.state, driven.wait(60_000).sent()) == (MemberState.LOSING, [])
     assert driven.give(LossHandled()).sent() == ["JoinGroupRequest"]
 
 
 def test_stalled_application_of_a_static_member_is_silent() -> None:
-    """KIP-345: its session time-out decides."""
+    """KIP-345: its session timeout decides."""
     driven = static(stable()).give(ApplicationStalled())
     assert (driven.member.state, driven.sent()) == (MemberState.LOSING, [])
 
 
 @pytest.mark.parametrize("state", [s for s in MemberState if s is not MemberState.LEAVING])
 def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
-    """Whatever the state, a stall and a close after it leave nothing behind."""
+    """In any state, a stall and a later close leave nothing behind."""
     driven = EVERY_STATE[state]().give(ApplicationStalled()).give(LeaveRequested(reason="closed"))
     if driven.member.state is MemberState.LEAVING:
         driven.refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
@@ -369,7 +368,7 @@ def test_stalled_application_and_close_end_in_peace(state: MemberState) -> None:
 
 @pytest.mark.parametrize("state", [*WITH_RESOURCES, MemberState.LOSING])
 def test_leave_tells_the_coordinator_once(state: MemberState) -> None:
-    """All is given up, the leave names the member, and nothing else is sent."""
+    """All is given up, the leave names the member, and no other request is sent."""
     driven = {**WITH_RESOURCES, MemberState.LOSING: stable_lease_lost}[state]()
     driven.give(LeaveRequested(reason="closed"))
     assert [send.request for send in driven.found(Send)] == [
@@ -380,7 +379,7 @@ def test_leave_tells_the_coordinator_once(state: MemberState) -> None:
 
 
 def stable_lease_lost() -> DrivenMember:
-    """Lost all by its own clock, and still known to the coordinator for all it knows."""
+    """The member lost all by its own clock. The coordinator may still know it."""
     return stable().wait(CONFIG.session_timeout_ms)
 
 
@@ -392,7 +391,7 @@ def test_leave_of_a_static_member_is_silent(state: MemberState) -> None:
 
 
 def test_leave_after_a_stall_is_sent_for_the_new_membership_too() -> None:
-    """The leave of the earlier membership is still on its way: it says nothing of this one."""
+    """The pending leave belongs to the earlier membership, not to this one."""
     driven = stable().give(ApplicationStalled()).give(LossHandled()).join()
     driven.give(LeaveRequested(reason="closed"))
     assert driven.sent() == ["LeaveGroupRequest"]
@@ -405,14 +404,14 @@ def test_leave_twice_is_refused() -> None:
 
 
 def test_member_after_its_leave_may_subscribe_again() -> None:
-    """As a new one, and at the coordinator that it knows."""
+    """It is a new member at the known coordinator."""
     driven = leaving().refuse(Kind.LEAVE_GROUP, ErrorCode.NONE)
     driven.give(SubscriptionChanged(topics=("U",)))
     assert (join_of(driven).member_id, claims_of(driven)) == ("", (("U",), EMPTY, -1))
 
 
 def test_look_up_when_the_member_has_left_means_nothing() -> None:
-    """An answer for a membership that is over, good or bad."""
+    """The answer belongs to a membership that is over."""
     driven = DrivenMember().give(SubscriptionChanged(topics=("T",)))
     driven.give(LeaveRequested(reason="closed"))
     code = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -427,7 +426,7 @@ def test_look_up_when_the_member_has_left_means_nothing() -> None:
     "event", [RejoinRequested(reason="uneven lag"), SubscriptionChanged(topics=("T", "U"))]
 )
 def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
-    """The old way: the world stops, and nothing is claimed."""
+    """The eager protocol: the member stops everything and claims nothing."""
     driven = eager(stable()).give(event)
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
     assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
@@ -442,7 +441,7 @@ def test_eager_member_stops_all_before_it_joins(event: Event) -> None:
 
 
 def test_eager_member_when_a_round_begins_stops_all() -> None:
-    """As for its own reasons; one that holds nothing joins at once."""
+    """A member without partitions joins immediately."""
     driven = eager(stable()).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
     driven = eager(stable(EMPTY)).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -450,7 +449,7 @@ def test_eager_member_when_a_round_begins_stops_all() -> None:
 
 
 def test_eager_member_when_a_follow_up_is_announced_stops_what_it_was_just_given() -> None:
-    """Start before stop, in this order: the application sees what happened."""
+    """The application sees the start, then the stop, in order of the events."""
     driven = eager(joining()).join().sync(HELD, follow_up=True)
     told = [e for e in driven.effects if isinstance(e, GrantResources | RevokeResources)]
     assert told == [GrantResources(resources=HELD), RevokeResources(resources=HELD)]
@@ -458,7 +457,7 @@ def test_eager_member_when_a_follow_up_is_announced_stops_what_it_was_just_given
 
 
 def test_eager_member_when_a_delay_ends_stops_all_and_is_not_woken_for_it_again() -> None:
-    """While it stops there is nothing more to be early for."""
+    """During the stop no earlier wake-up is needed."""
     driven = eager(joining()).join().sync(HELD, delay_ms=600).wait(600)
     assert driven.found(RevokeResources) == [RevokeResources(resources=HELD)]
     deadline = next_deadline_ms(driven.member)
@@ -471,7 +470,7 @@ def test_eager_member_when_a_delay_ends_stops_all_and_is_not_woken_for_it_again(
 
 @pytest.mark.parametrize("state", list(MemberState))
 def test_member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state: MemberState) -> None:
-    """Each wake-up sends something, loses something or moves the deadline on: no busy loop."""
+    """Each wake-up sends a request, loses resources or moves the deadline: no busy loop."""
     driven = EVERY_STATE[state]()
     for _ in range(40):
         deadline = next_deadline_ms(driven.member)
@@ -485,5 +484,4 @@ def test_member_when_woken_at_its_deadlines_is_never_woken_for_nothing(state: Me
 
 
 def test_new_member_wants_nothing() -> None:
-    """Before the first subscription there is nothing to wait for."""
     assert next_deadline_ms(new_member(CONFIG)) is None

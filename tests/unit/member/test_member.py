@@ -1,4 +1,4 @@
-"""How long a member may work on what it holds, and which settings make that safe."""
+"""The lease of a member, and the settings that make it safe."""
 
 from collections.abc import Callable
 
@@ -43,7 +43,7 @@ IN_A_ROUND = HeartbeatAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def lost(driven: DrivenMember) -> list[tuple[dict[str, list[int]], str]]:
-    """What the last step lost, and why."""
+    """Return the losses of the last step with their reasons."""
     return [(loss.resources.to_dict(), loss.cause) for loss in driven.found(LoseResources)]
 
 
@@ -58,14 +58,14 @@ def lost(driven: DrivenMember) -> list[tuple[dict[str, list[int]], str]]:
     ],
 )
 def test_settings_when_unsafe_are_refused(make: Callable[[], MemberConfig], field: str) -> None:
-    """Settings under which a lease could not hold are refused with the name of the key."""
+    """The error names the key of a setting under which a lease could not hold."""
     with pytest.raises(ConfigurationError) as caught:
         new_member(make())
     assert caught.value.field == field
 
 
 def test_lease_counts_from_the_sending_of_a_heartbeat() -> None:
-    """However late its answer comes: the coordinator's clock began before that."""
+    """The coordinator's clock began after the sending, however late the answer comes."""
     driven = stable().wait(1_000)
     sent_at = driven.now_ms
     driven.now_ms += 2_000
@@ -74,7 +74,7 @@ def test_lease_counts_from_the_sending_of_a_heartbeat() -> None:
 
 
 def test_lease_of_a_leader_counts_from_the_sending_of_its_sync() -> None:
-    """It settles the generation, and begins the session of everybody whose sync waits for it."""
+    """This sync settles the generation and starts the sessions of all waiting members."""
     driven = leading_again()
     driven.now_ms += 500
     sent_at = driven.decide().now_ms
@@ -83,9 +83,9 @@ def test_lease_of_a_leader_counts_from_the_sending_of_its_sync() -> None:
 
 
 def test_lease_of_a_follower_does_not_count_from_its_sync() -> None:
-    """The generation may be settled already: the answer then leaves the session as it is.
+    """The generation may already be settled. Then the answer does not restart the session.
 
-    What began it at the latest was the end of the round, and that was after the join was sent.
+    The session began at the latest at the end of the round, which was after the join was sent.
     """
     driven = joining()
     sent_at = driven.now_ms
@@ -96,7 +96,7 @@ def test_lease_of_a_follower_does_not_count_from_its_sync() -> None:
 
 
 def test_lease_of_a_follower_that_joined_for_long_is_proved_before_its_sync_is_answered() -> None:
-    """No heartbeat has kept it alive so far: one goes before the sync, on the same connection."""
+    """No heartbeat was sent so far. One is sent before the sync, on the same connection."""
     driven = joining()
     driven.now_ms += 2 * SESSION_MS
     driven.join()
@@ -108,7 +108,7 @@ def test_lease_of_a_follower_that_joined_for_long_is_proved_before_its_sync_is_a
 
 
 def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
-    """To the millisecond, without a word from the coordinator, and with the id kept."""
+    """The lease ends to the millisecond, without any answer, and the member id is kept."""
     driven = stable().wait(1_000)
     until = driven.member.lease_until_ms
     driven.wait(until - driven.now_ms - 1)
@@ -122,7 +122,7 @@ def test_lease_when_no_heartbeat_is_answered_ends_all() -> None:
 
 
 def test_lease_when_an_answer_comes_too_late_is_over_all_the_same() -> None:
-    """A process that was frozen may not go on because an old answer waits for it."""
+    """A process that was frozen must not continue because of an old answer."""
     driven = stable().wait(1_000)
     driven.now_ms += SESSION_MS
     driven.answer(RequestKind.HEARTBEAT, HeartbeatAnswer(error_code=0))
@@ -131,7 +131,7 @@ def test_lease_when_an_answer_comes_too_late_is_over_all_the_same() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS])
 def test_lease_when_a_join_waits_is_renewed_over_the_other_lane(code: ErrorCode) -> None:
-    """A broker answers nothing behind a join that waits, so heartbeats take the other lane."""
+    """A broker does not answer behind a waiting join, so heartbeats use the other connection."""
     driven = rejoining().wait(1_000)
     assert driven.request(RequestKind.HEARTBEAT).lane is Lane.COMMIT
     sent_at = driven.now_ms
@@ -141,14 +141,14 @@ def test_lease_when_a_join_waits_is_renewed_over_the_other_lane(code: ErrorCode)
 
 
 def test_lease_when_nothing_is_held_has_no_end() -> None:
-    """Nothing can be lost: the member waits in peace."""
+    """A member without partitions has nothing to lose."""
     driven = stable(EMPTY)
     assert not lease_is_over(driven.member, driven.now_ms + 10 * SESSION_MS)
     assert driven.wait(1_000).wait(10 * SESSION_MS).found(LoseResources) == []
 
 
 def beats(driven: DrivenMember, until_ms: int, code: int = 0) -> DrivenMember:
-    """Let every heartbeat be answered with a code up to a time."""
+    """Let every heartbeat be answered with a code until a time."""
     while driven.now_ms + 1_000 < until_ms:
         driven.heartbeat(code)
         driven.wait(1_000)
@@ -156,7 +156,7 @@ def beats(driven: DrivenMember, until_ms: int, code: int = 0) -> DrivenMember:
 
 
 def test_revocation_when_it_outlasts_the_rebalance_timeout_ends_nothing() -> None:
-    """The member joins each round that begins, and claims what it still stops."""
+    """The member joins each round, and claims the partitions that it still stops."""
     driven = revoking()
     began_ms, generation = driven.now_ms, 2
     while driven.now_ms < began_ms + 3 * CONFIG.rebalance_timeout_ms:
@@ -168,7 +168,7 @@ def test_revocation_when_it_outlasts_the_rebalance_timeout_ends_nothing() -> Non
 
 
 def test_revocation_of_an_eager_member_when_it_outlasts_the_rebalance_timeout_ends_all() -> None:
-    """A round has begun, the member cannot join it, and then nobody counts on it any more."""
+    """A round has begun without the member, and the group stops waiting for it."""
     driven = eager(stable())
     settled_at = driven.member.settled_at_ms
     beats(driven, settled_at + REJOIN_MS, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -178,14 +178,14 @@ def test_revocation_of_an_eager_member_when_it_outlasts_the_rebalance_timeout_en
 
 
 def test_join_when_it_waits_longer_than_the_rebalance_timeout_loses_nothing() -> None:
-    """A member that is part of the round waits for others, as long as heartbeats are answered."""
+    """The member is part of the round, and its heartbeats are answered."""
     driven = rejoining()
     beats(driven, driven.now_ms + 2 * CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
     assert (driven.member.state, driven.member.owned) == (MemberState.JOINING, HELD)
 
 
 def test_join_when_it_is_stuck_stands_still_before_the_round_can_end_without_it() -> None:
-    """Heartbeats over the other connection prove that a round is open, not who is part of it."""
+    """Heartbeats over the other connection prove an open round, not membership in it."""
     driven = rejoining()
     end_ms = driven.member.settled_at_ms + CONFIG.rebalance_timeout_ms
     beats(driven, end_ms + 5_000, IN_A_ROUND.error_code)
@@ -195,7 +195,7 @@ def test_join_when_it_is_stuck_stands_still_before_the_round_can_end_without_it(
 
 
 def test_join_when_answered_after_all_goes_on_with_what_is_held() -> None:
-    """It was part of the round: the others only waited for somebody else."""
+    """It was part of the round: the others waited for another member."""
     driven = rejoining()
     beats(driven, driven.now_ms + CONFIG.rebalance_timeout_ms, IN_A_ROUND.error_code)
     driven.wait(1_500)
@@ -214,7 +214,7 @@ def test_join_when_answered_after_all_goes_on_with_what_is_held() -> None:
 def test_join_of_a_static_member_when_a_round_ended_without_it_loses_all(
     instance_id: str | None, generation: int, *, is_lost: bool
 ) -> None:
-    """It keeps its place (KIP-345), but the leader read what it had claimed long before."""
+    """It keeps its place (KIP-345), but the leader read claims of long before."""
     config = attrs.evolve(CONFIG, instance_id=instance_id)
     driven = rejoining()
     driven.member = attrs.evolve(driven.member, config=config)
@@ -228,7 +228,7 @@ def test_join_of_a_static_member_when_a_round_ended_without_it_loses_all(
 
 
 def test_join_of_a_static_member_when_answers_were_lost_in_time_loses_nothing() -> None:
-    """No round can have ended without it yet, so it was part of the one that it did not hear of."""
+    """No round can have ended without it yet, so it was part of the unanswered round."""
     driven = rejoining()
     config = attrs.evolve(CONFIG, instance_id="s")
     driven.member = attrs.evolve(driven.member, config=config)
@@ -238,7 +238,7 @@ def test_join_of_a_static_member_when_answers_were_lost_in_time_loses_nothing() 
 
 
 def test_sync_when_it_is_stuck_stands_still_before_it_is_dropped() -> None:
-    """Nor do they prove that the coordinator has its sync."""
+    """Heartbeats do not prove that the coordinator has received the sync."""
     driven = syncing_again()
     end_ms = driven.member.settled_at_ms + CONFIG.rebalance_timeout_ms
     beats(driven, end_ms + 5_000)
@@ -259,7 +259,7 @@ def test_sync_when_answered_after_a_slow_leader_loses_nothing(
 
 
 def test_sync_when_a_round_has_begun_since_counts_from_before_it() -> None:
-    """An answer that was late tells of the round that is over, not of the next one."""
+    """A late answer is about the old round, not the next one."""
     driven = beats(syncing_again(), 20_000)
     beat_at = driven.now_ms - 1_000
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500).sync()
@@ -267,7 +267,7 @@ def test_sync_when_a_round_has_begun_since_counts_from_before_it() -> None:
 
 
 def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
-    """Whether it arrived is not known, so the coordinator may have waited in vain since then."""
+    """It may not have arrived, so the coordinator may have waited without success since then."""
     driven = rejoining()
     settled_at = driven.member.settled_at_ms
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -277,7 +277,7 @@ def test_join_when_it_fails_leaves_only_the_time_since_the_last_peace() -> None:
 
 
 def test_join_when_answered_starts_the_time_to_sync() -> None:
-    """The round was open at the last heartbeat in it, so the next time-out began later."""
+    """At the last heartbeat the round was open, so the next timeout began later."""
     driven = rejoining().wait(1_000)
     beat_at = driven.now_ms
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).wait(500)
@@ -286,7 +286,7 @@ def test_join_when_answered_starts_the_time_to_sync() -> None:
 
 
 def test_join_when_answered_with_the_same_round_again_does_not_restart_the_time_to_sync() -> None:
-    """The coordinator's clock for the sync began at the first answer, seen or not."""
+    """The coordinator's time to sync began at the first answer, even if that was lost."""
     driven = rejoining().join(2)
     before = driven.member.rejoined_at_ms
     settled_at = driven.member.settled_at_ms
@@ -297,7 +297,7 @@ def test_join_when_answered_with_the_same_round_again_does_not_restart_the_time_
 
 
 def test_leader_when_it_decides_for_too_long_loses_all() -> None:
-    """The coordinator drops who does not sync within the rebalance time-out, heartbeats or not."""
+    """The coordinator drops a member without a sync within the rebalance timeout."""
     driven = leading_again()
     joined_at = driven.member.settled_at_ms
     beats(driven, joined_at + REJOIN_MS)
@@ -314,7 +314,7 @@ def test_sync_when_the_leader_is_slow_loses_nothing() -> None:
 
 
 def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None:
-    """Whether the decision arrived is not known."""
+    """The decision may not have arrived."""
     driven = leading_again()
     joined_at = driven.member.settled_at_ms
     driven.wait(1_000).decide().refuse(RequestKind.SYNC_GROUP, ErrorCode.NO_ANSWER)
@@ -322,7 +322,7 @@ def test_leader_when_its_sync_fails_falls_back_to_the_time_of_its_join() -> None
 
 
 def test_next_deadline_when_work_is_held_is_never_after_its_end() -> None:
-    """The host wakes the member in time, in every state that holds something."""
+    """The host wakes the member in time, in every state with resources."""
     for reach in (stable, rejoining, leading_again, syncing_again, revoking):
         member = reach().member
         deadline = next_deadline_ms(member)
@@ -331,7 +331,7 @@ def test_next_deadline_when_work_is_held_is_never_after_its_end() -> None:
 
 
 def test_assignment_when_unreadable_keeps_what_is_held() -> None:
-    """Who led does not speak our protocol: what is held nobody else was given."""
+    """The leader does not speak our protocol, and gave the held resources to no other member."""
     driven = syncing_again()
     answer = SyncGroupAnswer(error_code=0, assignment=b"\x00")
     driven.answer(RequestKind.SYNC_GROUP, answer)

@@ -1,4 +1,4 @@
-"""Which protocols a member offers, and what it does when others speak only some of them."""
+"""The protocols that a member offers, and its behaviour if others speak only some of them."""
 
 import attrs
 import pytest
@@ -54,20 +54,20 @@ OTHERS_ARE_EAGER = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def offered(driven: DrivenMember) -> dict[str, bytes]:
-    """What the join of the last step offers."""
+    """Return the protocols in the join of the last step."""
     request = driven.request(Kind.JOIN_GROUP).request
     assert isinstance(request, JoinGroupRequest)
     return dict(request.protocols)
 
 
 def told(driven: DrivenMember, assigned: ResourceSet) -> DrivenMember:
-    """The member, when a leader that speaks Kafka's protocols has assigned."""
+    """Let a leader that speaks Kafka's protocols assign."""
     content = encode_kafka_assignment(KafkaAssignment(assigned=assigned))
     return driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
 
 
 def spoken_in_round(driven: DrivenMember) -> str:
-    """The protocol that the record of the round names."""
+    """Return the protocol in the record of the round."""
     (record,) = (
         one.record for one in driven.found(Report) if isinstance(one.record, AssignmentReceived)
     )
@@ -75,7 +75,7 @@ def spoken_in_round(driven: DrivenMember) -> str:
 
 
 def yielding() -> DrivenMember:
-    """Refused with what it holds, it gives up everything."""
+    """The member was refused while it held partitions, and gives up all of them."""
     driven = speaking(stable(), *ALL).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     return driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
 
@@ -84,19 +84,19 @@ def yielding() -> DrivenMember:
 
 
 def test_member_with_nothing_offers_all_in_its_order() -> None:
-    """The coordinator counts which one most members want first."""
+    """The coordinator counts the members' first choices."""
     driven = speaking(DrivenMember(), *ALL).subscribe()
     assert tuple(offered(driven)) == ALL
 
 
 def test_member_that_holds_something_offers_no_eager_protocol() -> None:
-    """An eager leader would give away what this member still works on (KIP-429)."""
+    """An eager leader would give away partitions that this member still works on (KIP-429)."""
     driven = speaking(stable(), *ALL).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert tuple(offered(driven)) == ("coopgroup", "cooperative-sticky")
 
 
 def test_member_that_still_stops_something_offers_no_eager_protocol() -> None:
-    """What is being stopped is still worked on."""
+    """The member still works on it."""
     driven = speaking(stable(), *ALL)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     told(driven, EMPTY)
@@ -107,7 +107,7 @@ def test_member_that_still_stops_something_offers_no_eager_protocol() -> None:
 
 
 def test_member_that_holds_what_it_does_not_subscribe_to_offers_only_ours() -> None:
-    """Leaders of other clients pass over such claims; theirs give it up before they join."""
+    """Leaders of other clients ignore such claims. Other clients give them up before a join."""
     driven = speaking(stable(ResourceSet({"T": [0], "U": [0]})), *ALL)
     driven.give(SubscriptionChanged(topics=("U",)))
     assert tuple(offered(driven)) == ("coopgroup",)
@@ -122,12 +122,11 @@ def test_member_that_holds_what_it_does_not_subscribe_to_offers_only_ours() -> N
 
 
 def test_member_without_a_list_offers_its_own_protocol() -> None:
-    """As ever."""
     assert tuple(offered(rejoining())) == ("coopgroup",)
 
 
 def test_each_protocol_gets_the_user_data_that_its_clients_expect() -> None:
-    """Ours in ours, a bare generation, the last assignment, and nothing, each with our mark."""
+    """Ours, a bare generation, the last assignment, and empty; each with our mark."""
     driven = speaking(stable(), *ALL)
     driven.member = attrs.evolve(driven.member, owned=EMPTY)
     told_by = {
@@ -143,7 +142,7 @@ def test_each_protocol_gets_the_user_data_that_its_clients_expect() -> None:
 
 
 def test_claims_after_a_sync_that_failed_are_of_the_generation_that_was_joined() -> None:
-    """So say Kafka's clients, and older leaders of theirs pass over claims of an earlier one."""
+    """Kafka's clients do so, and their older leaders ignore claims of an earlier generation."""
     driven = speaking(syncing_again(), *ALL)
     driven.refuse(Kind.SYNC_GROUP, ErrorCode.REBALANCE_IN_PROGRESS)
     generations = {
@@ -156,7 +155,7 @@ def test_claims_after_a_sync_that_failed_are_of_the_generation_that_was_joined()
 
 
 def test_cooperative_round_that_takes_something_makes_the_member_stop_it_and_rejoin() -> None:
-    """KIP-429: Kafka's assignment has no list; what is missing is to be given up."""
+    """KIP-429: Kafka's assignment has no list. Missing partitions are to be revoked."""
     driven = speaking(stable(), *ALL)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     told(driven, ResourceSet({"T": [0]}))
@@ -168,7 +167,7 @@ def test_cooperative_round_that_takes_something_makes_the_member_stop_it_and_rej
 
 
 def test_cooperative_round_that_takes_nothing_ends_it() -> None:
-    """Whoever gains begins at once, and nobody rejoins without a reason."""
+    """A member starts its new partitions, and no member rejoins without a reason."""
     driven = speaking(stable(), *ALL)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     told(driven, ResourceSet({"T": [0, 1, 2]}))
@@ -177,7 +176,7 @@ def test_cooperative_round_that_takes_nothing_ends_it() -> None:
 
 
 def test_member_that_comes_back_in_a_cooperative_group_asks_for_one_round() -> None:
-    """Its earlier life may have died before it rejoined for what it had to stop."""
+    """Its earlier life may have died before it rejoined after a revocation."""
     driven = speaking(DrivenMember(), *ALL)
     driven.member = attrs.evolve(
         driven.member, config=attrs.evolve(driven.member.config, instance_id="seat")
@@ -192,7 +191,7 @@ def test_member_that_comes_back_in_a_cooperative_group_asks_for_one_round() -> N
 
 
 def test_static_member_that_stalled_in_a_cooperative_round_asks_for_one_round() -> None:
-    """It lost all before it heard what to stop, and the coordinator begins no round for it."""
+    """It lost all before it received the revocation, and the coordinator begins no round for it."""
     driven = speaking(stable(), *ALL)
     driven.member = attrs.evolve(
         driven.member, config=attrs.evolve(driven.member.config, instance_id="seat")
@@ -208,7 +207,7 @@ def test_static_member_that_stalled_in_a_cooperative_round_asks_for_one_round() 
 
 
 def test_member_that_another_leader_left_out_is_assigned_nothing() -> None:
-    """No bytes at all: librdkafka leaves out whom it has nothing for."""
+    """The assignment has no bytes: librdkafka omits members without partitions."""
     driven = speaking(stable(), *ALL)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b""))
@@ -216,7 +215,7 @@ def test_member_that_another_leader_left_out_is_assigned_nothing() -> None:
 
 
 def test_unreadable_assignment_of_another_leader_keeps_what_is_held() -> None:
-    """It was to say something, and nobody else was given what this member claimed."""
+    """No other member was given the partitions that this one claimed."""
     driven = speaking(stable(), *ALL)
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     driven.answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"\0\0\0"))
@@ -224,7 +223,7 @@ def test_unreadable_assignment_of_another_leader_keeps_what_is_held() -> None:
 
 
 def test_assignment_of_a_later_release_is_read_by_what_is_known_of_it() -> None:
-    """Unknown trailing fields are passed over."""
+    """Unknown trailing fields are ignored."""
     content = encode_assignment(Assignment(assigned=HELD)) + b"\0\0\0\7"
     driven = syncing().answer(Kind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=content))
     assert (driven.member.owned, driven.member.state) == (HELD, MemberState.STABLE)
@@ -234,7 +233,7 @@ def test_assignment_of_a_later_release_is_read_by_what_is_known_of_it() -> None:
 
 
 def test_refused_member_gives_up_all_before_it_joins_with_everything() -> None:
-    """The join waits until the application has stopped all of it, in one piece."""
+    """The join waits until the application has stopped all partitions."""
     driven = yielding()
     assert [one.resources for one in driven.found(RevokeResources)] == [HELD]
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
@@ -247,7 +246,7 @@ def test_refused_member_gives_up_all_before_it_joins_with_everything() -> None:
 
 
 def test_refused_member_waits_for_commits_of_what_it_gives_up() -> None:
-    """The next owner reads the committed offset in the very round."""
+    """The next owner reads the committed offset in the same round."""
     driven = yielding().give(CommitRequested(commit_id=1, offsets=(Offset("T", 0, 9),)))
     driven.give(RevocationCompleted(resources=HELD))
     assert driven.member.state is MemberState.REVOKING
@@ -256,7 +255,7 @@ def test_refused_member_waits_for_commits_of_what_it_gives_up() -> None:
 
 
 def test_refused_member_commits_though_a_commit_was_to_wait_for_a_sync() -> None:
-    """The application waits for the commit before it stops, and the join waits for the stop."""
+    """Otherwise a deadlock: the stop waits for the commit, and the join waits for the stop."""
     driven = speaking(stable(), *ALL)
     driven.give(CommitRequested(commit_id=1, offsets=(Offset("T", 0, 9),)))
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -269,7 +268,7 @@ def test_refused_member_commits_though_a_commit_was_to_wait_for_a_sync() -> None
 
 
 def test_refused_member_that_is_slow_asks_for_nothing_meanwhile() -> None:
-    """A scheduled round, or one that is wanted, comes with the join that follows anyway."""
+    """The pending join already serves a scheduled or requested round."""
     driven = yielding().give(RejoinRequested(reason="new partitions"))
     driven.wait(5_000)
     assert driven.member.state is MemberState.REVOKING
@@ -277,7 +276,7 @@ def test_refused_member_that_is_slow_asks_for_nothing_meanwhile() -> None:
 
 
 def test_member_after_an_eager_round_tries_first_to_hold_on() -> None:
-    """When the last eager member has gone the group goes on without giving anything up."""
+    """After the last eager member has left, the group continues without revoking everything."""
     driven = yielding().give(RevocationCompleted(resources=HELD)).join(2, protocol="range")
     told(driven, HELD)
     assert spoken_in_round(driven) == "range"
@@ -301,7 +300,7 @@ def test_refused_member_that_has_no_more_to_offer_fails(protocols: tuple[str, ..
 
 
 def test_refused_member_that_has_stopped_what_was_in_the_way_joins_with_more() -> None:
-    """The application stopped it while the join was under way: the next join offers more."""
+    """The application stopped it during the join. The next join offers more protocols."""
     driven = speaking(stable(ResourceSet({"T": [0], "U": [0]})), "coopgroup", "cooperative-sticky")
     driven.heartbeat(ErrorCode.REBALANCE_IN_PROGRESS).join(2, protocol="cooperative-sticky")
     told(driven, ResourceSet({"U": [0]}))
@@ -317,21 +316,21 @@ def test_refused_member_that_has_stopped_what_was_in_the_way_joins_with_more() -
 
 
 def test_refused_member_that_holds_nothing_fails() -> None:
-    """It has offered all that it has."""
+    """It has offered all its protocols."""
     driven = speaking(DrivenMember(), *ALL).subscribe()
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
     assert driven.member.state is MemberState.FAILED
 
 
 def test_subscription_that_changes_while_all_is_given_up_is_in_the_join() -> None:
-    """The join that follows carries it."""
+    """The next join carries it."""
     driven = yielding().give(SubscriptionChanged(topics=("U",)))
     driven.give(RevocationCompleted(resources=HELD))
     assert decode_subscription(offered(driven)["range"]).topics == ("U",)
 
 
 def test_member_that_hands_over_leaves_when_it_has_nothing_left() -> None:
-    """Without topics it has no business in a group that another client may lead."""
+    """Without topics it must not stay in a group that another client may lead."""
     driven = speaking(stable(), *ALL).give(SubscriptionChanged(topics=()))
     assert tuple(offered(driven)) == ("coopgroup",)
     driven.refuse(Kind.JOIN_GROUP, OTHERS_ARE_EAGER)
@@ -344,7 +343,7 @@ def test_member_that_hands_over_leaves_when_it_has_nothing_left() -> None:
 
 
 def test_member_that_hands_over_among_ours_goes_by_rounds_and_then_leaves() -> None:
-    """As long as it holds something it is part of them."""
+    """It takes part in the rounds while it holds partitions."""
     driven = speaking(stable(), *ALL).give(SubscriptionChanged(topics=()))
     driven.join(2).sync(EMPTY, follow_up=True)
     driven.give(RevocationCompleted(resources=HELD))
@@ -352,7 +351,7 @@ def test_member_that_hands_over_among_ours_goes_by_rounds_and_then_leaves() -> N
 
 
 def test_member_whose_topics_do_not_exist_yet_waits_outside() -> None:
-    """A pattern may match nothing at first."""
+    """A pattern may match no topic at first."""
     driven = speaking(DrivenMember(), *ALL).give(SubscriptionChanged(topics=())).find()
     assert (driven.member.state, driven.sent()) == (MemberState.JOINING, [])
     assert driven.give(SubscriptionChanged(topics=("T",))).sent() == ["JoinGroupRequest"]
@@ -362,7 +361,7 @@ def test_member_whose_topics_do_not_exist_yet_waits_outside() -> None:
 
 
 def test_kept_identity_says_which_protocol_the_group_spoke() -> None:
-    """What the group stores for the member is in that protocol."""
+    """The stored assignment is in that protocol."""
     driven = speaking(DrivenMember(member=new_member(KEEPING)), *ALL).subscribe()
     told(driven.join(protocol="range"), HELD)
     kept = driven.member.identity
@@ -374,7 +373,7 @@ def test_kept_identity_says_which_protocol_the_group_spoke() -> None:
 
 
 def test_kept_identity_of_a_protocol_that_is_not_spoken_any_more_joins() -> None:
-    """What the group stores could not be read."""
+    """The stored assignment could not be read."""
     kept = KeptIdentity(member_id="m", generation=1, topics=("T",), protocol="range")
     driven = DrivenMember(member=new_member(KEEPING, kept)).subscribe()
     assert (driven.member.state, driven.member.member_id) == (MemberState.JOINING, "m")

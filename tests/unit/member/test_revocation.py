@@ -1,4 +1,4 @@
-"""The join that gives something up is held back until the commits of it have ended."""
+"""The join after a revocation waits for the commits of the revoked partitions."""
 
 from collections.abc import Callable
 
@@ -55,38 +55,38 @@ GRACE_MS = CONFIG.revocation_grace_ms
 
 
 def commit(commit_id: int, *partitions: int) -> CommitRequested:
-    """A commit of partitions of T."""
+    """Return a commit of partitions of T."""
     offsets = tuple(Offset("T", partition, 10 * commit_id) for partition in partitions)
     return CommitRequested(commit_id=commit_id, offsets=offsets)
 
 
 def answered(driven: DrivenMember, code: int = 0) -> DrivenMember:
-    """Answer the commit under way, every partition with one code."""
+    """Answer the pending commit, every partition with one code."""
     codes = tuple(("T", partition, code) for partition in (0, 1))
     return driven.answer(COMMIT, OffsetCommitAnswer(codes=codes))
 
 
 def holding() -> DrivenMember:
-    """Has stopped T-1, and a commit of it is under way."""
+    """The member has stopped T-1, and a commit of T-1 is pending."""
     return revoking().give(commit(1, 1)).give(STOPPED)
 
 
 def claims_of(driven: DrivenMember) -> ResourceSet:
-    """Claims of the join that the last step sent."""
+    """Return the claims of the join that the last step sent."""
     request = driven.request(RequestKind.JOIN_GROUP).request
     assert isinstance(request, JoinGroupRequest)
     return decode_subscription(request.protocols[0][1]).owned
 
 
 def committed(driven: DrivenMember) -> dict[int, int]:
-    """Offsets of the commit that the last step sent."""
+    """Return the offsets of the commit that the last step sent."""
     request = driven.request(COMMIT).request
     assert isinstance(request, OffsetCommitRequest)
     return {row[1]: row[2] for row in request.offsets}
 
 
 def test_revoking_to_joining_when_a_commit_is_under_way_waits_for_its_answer() -> None:
-    """Another member may have the partition, and read its offset, once the join is sent."""
+    """After the join another member may own the partition and read its offset."""
     driven = holding()
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
     assert (driven.member.owned, driven.member.revoking) == (HELD, EMPTY)
@@ -99,7 +99,7 @@ def test_revoking_to_joining_when_a_commit_is_under_way_waits_for_its_answer() -
 
 
 def test_revoking_to_joining_when_a_commit_is_queued_waits_for_it_as_well() -> None:
-    """It stands behind one that concerns retained partitions only."""
+    """It is queued behind a commit of retained partitions only."""
     driven = revoking().give(commit(1, 0)).give(commit(2, 0, 1)).give(STOPPED)
     assert driven.sent() == []
     assert answered(driven).sent() == ["OffsetCommitRequest"]
@@ -108,13 +108,13 @@ def test_revoking_to_joining_when_a_commit_is_queued_waits_for_it_as_well() -> N
 
 
 def test_revoking_to_joining_when_commits_concern_the_rest_only_is_at_once() -> None:
-    """Retained partitions commit right through a round."""
+    """Retained partitions commit throughout a round."""
     driven = revoking().give(commit(1, 0)).give(STOPPED)
     assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
 
 
 def test_revoking_to_joining_does_not_wait_for_commits_asked_for_later() -> None:
-    """An application that goes on to commit what it stopped cannot keep the group waiting."""
+    """An application that keeps committing stopped partitions must not delay the group."""
     driven = answered(holding().give(commit(2, 1)))
     assert (driven.sent(), claims_of(driven)) == (["JoinGroupRequest"], T0)
     code = int(ErrorCode.ILLEGAL_GENERATION)
@@ -125,7 +125,7 @@ def test_revoking_to_joining_does_not_wait_for_commits_asked_for_later() -> None
 
 
 def given_up_with_a_late_commit() -> DrivenMember:
-    """Gave T-1 up, and a commit of it that was asked for late is to be tried again."""
+    """It gave T-1 up, and a late commit of T-1 is due for a retry."""
     driven = holding().give(commit(2, 1))
     driven.refuse(COMMIT, ErrorCode.NO_ANSWER).find().wait(100)
     assert committed(driven) == {1: 20}
@@ -137,7 +137,7 @@ def given_up_with_a_late_commit() -> DrivenMember:
 
 
 def test_commit_asked_for_later_is_not_sent_again_once_its_partition_is_given_up() -> None:
-    """It was sent with one that was waited for, and that one was abandoned."""
+    """It was sent with an awaited commit that was abandoned."""
     codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
     driven = given_up_with_a_late_commit().wait(200)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
@@ -145,7 +145,7 @@ def test_commit_asked_for_later_is_not_sent_again_once_its_partition_is_given_up
 
 
 def test_commit_asked_for_later_is_not_sent_again_when_its_partition_comes_back() -> None:
-    """Another member may have had it, and committed more."""
+    """Another member may have owned it and committed a later offset."""
     codes = (("T", 1, int(ErrorCode.ILLEGAL_GENERATION)),)
     driven = given_up_with_a_late_commit().join(3).sync(HELD)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=2, codes=codes)]
@@ -153,7 +153,7 @@ def test_commit_asked_for_later_is_not_sent_again_when_its_partition_comes_back(
 
 
 def test_revoking_when_the_commit_is_retried_still_owns_what_it_commits() -> None:
-    """Nobody else can have it yet, so the retry is as good as the first try."""
+    """No other member can own it yet, so the retry is safe."""
     driven = answered(holding(), ErrorCode.KAFKA_STORAGE_ERROR)
     assert (driven.member.state, driven.found(FinishCommit)) == (MemberState.REVOKING, [])
     assert next_deadline_ms(driven.member) == driven.now_ms + 100
@@ -162,14 +162,14 @@ def test_revoking_when_the_commit_is_retried_still_owns_what_it_commits() -> Non
 
 
 def test_revoking_when_no_answer_comes_looks_the_coordinator_up_and_tries_again() -> None:
-    """The outcome is not known, and a commit sent twice does no harm."""
+    """It may have arrived. Sending a commit twice does no harm."""
     driven = holding().refuse(COMMIT, ErrorCode.NO_ANSWER)
     assert driven.sent() == ["FindCoordinatorRequest"]
     assert committed(driven.find().wait(100)) == {1: 10}
 
 
 def test_revoking_to_joining_when_the_queued_commit_is_abandoned_goes_on() -> None:
-    """Nothing will be sent of it, so there is nothing to wait for."""
+    """The abandoned commit will not be sent, so there is nothing to wait for."""
     driven = revoking().give(commit(1, 0)).give(commit(2, 1)).give(STOPPED)
     assert driven.give(CommitsAbandoned(commit_ids=frozenset({2}))).sent() == ["JoinGroupRequest"]
     assert claims_of(driven) == T0
@@ -179,14 +179,14 @@ def test_revoking_to_joining_when_the_queued_commit_is_abandoned_goes_on() -> No
     "code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
 )
 def test_revoking_to_joining_when_the_commit_is_refused_goes_on(code: ErrorCode) -> None:
-    """The caller has heard, and nothing is left to wait for."""
+    """The caller has its answer."""
     driven = answered(holding(), code)
     assert driven.found(FinishCommit) == [FinishCommit(commit_id=1, codes=(("T", 1, int(code)),))]
     assert driven.sent() == ["JoinGroupRequest"]
 
 
 def test_revoking_to_joining_when_the_commit_does_not_end_still_claims_what_it_commits() -> None:
-    """Others wait in a round: it must not wait for a commit, but nobody is given the partition."""
+    """The group waits in a round, so the join goes out and still claims the partition."""
     driven = holding().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     assert driven.member.rejoin_at_ms == driven.now_ms + CONFIG.revocation_grace_ms
     driven.wait(CONFIG.revocation_grace_ms)
@@ -208,7 +208,7 @@ def test_revoking_to_losing_when_the_lease_ends_forgets_what_it_waits_for() -> N
 
 
 def test_revoking_in_parts_gives_up_each_part_when_its_commits_have_ended() -> None:
-    """The join follows at once when the last part is stopped and settled."""
+    """The join follows when the last part is stopped and committed."""
     driven = stopping_all().give(commit(1, 0))
     driven.give(RevocationCompleted(resources=T0))
     assert (driven.member.owned, driven.member.stopped) == (HELD, T0)
@@ -218,7 +218,7 @@ def test_revoking_in_parts_gives_up_each_part_when_its_commits_have_ended() -> N
 
 
 def test_revoking_when_it_waits_for_a_commit_takes_other_events() -> None:
-    """A new subscription is carried by the join; leaving ends the wait."""
+    """The join carries a new subscription. A leave ends the wait."""
     driven = holding().give(SubscriptionChanged(topics=("T", "U")))
     assert driven.member.state is MemberState.REVOKING
     assert driven.give(STOPPED).member.state is MemberState.REVOKING
@@ -231,7 +231,7 @@ def test_revoking_when_it_waits_for_a_commit_takes_other_events() -> None:
 def test_revocation_when_it_was_not_asked_for_means_nothing(
     reach: Callable[[], DrivenMember],
 ) -> None:
-    """The word comes late, of what was lost or given up before it."""
+    """The completion comes late: the resource was already lost or given up."""
     driven = reach()
     before = driven.member
     assert driven.give(STOPPED).member == before
@@ -241,7 +241,7 @@ def test_revocation_when_it_was_not_asked_for_means_nothing(
 
 
 def test_revocation_when_the_member_is_out_of_the_group_is_refused() -> None:
-    """A host that says so has lost count."""
+    """It is an error of the host."""
     with pytest.raises(LocalProtocolError):
         DrivenMember().give(STOPPED)
 
@@ -250,12 +250,12 @@ def test_revocation_when_the_member_is_out_of_the_group_is_refused() -> None:
 
 
 def stopping_all() -> DrivenMember:
-    """Was told to stop T-0 and T-1."""
+    """The member was told to stop T-0 and T-1."""
     return syncing_again().sync(EMPTY, follow_up=True)
 
 
 def test_revoking_in_parts_joins_soon_after_some_have_stopped_and_claims_the_rest() -> None:
-    """What is free is granted at once; what is slow holds back nobody."""
+    """Free partitions are granted early. A slow stop delays no other partition."""
     driven = stopping_all().give(RevocationCompleted(resources=T0))
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
     assert driven.wait(GRACE_MS - 1).sent() == []
@@ -272,7 +272,7 @@ def test_revoking_in_parts_when_the_rest_stops_in_time_joins_at_once() -> None:
 
 
 def test_revoking_in_parts_when_one_follows_the_other_moves_them_in_one_round() -> None:
-    """Each part puts the join off, but never for longer than four times the grace."""
+    """Each part postpones the join, but never for longer than four times the grace."""
     nine = ResourceSet({"T": range(9)})
     driven = syncing_again().sync(nine).heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     driven.join(3).sync(EMPTY, follow_up=True)
@@ -288,7 +288,6 @@ def test_revoking_in_parts_when_one_follows_the_other_moves_them_in_one_round() 
 
 
 def test_revoking_without_a_grace_joins_with_each_part() -> None:
-    """Zero is a setting."""
     driven = syncing_again()
     config = attrs.evolve(CONFIG, revocation_grace_ms=0)
     driven.member = attrs.evolve(driven.member, config=config)
@@ -297,7 +296,7 @@ def test_revoking_without_a_grace_joins_with_each_part() -> None:
 
 
 def test_revoking_when_nobody_asks_waits_for_as_long_as_it_takes() -> None:
-    """No round would be different: the group is left in peace, and the lease is kept."""
+    """A round would change nothing, so the member starts none, and keeps its lease."""
     driven = revoking()
     for _ in range(40):
         driven.heartbeat()
@@ -306,7 +305,7 @@ def test_revoking_when_nobody_asks_waits_for_as_long_as_it_takes() -> None:
 
 @pytest.mark.parametrize("told", [T0, HELD])
 def test_revoking_when_told_again_or_assigned_again_goes_on_stopping(told: ResourceSet) -> None:
-    """The application hears of a stop once, whatever the rounds in between say."""
+    """The application is told of a stop once, whatever the later rounds say."""
     driven = rejoining_while_it_stops().join(3).sync_again(told)
     assert (driven.found(RevokeResources), driven.found(GrantResources)) == ([], [])
     assert (driven.member.state, driven.member.revoking) == (MemberState.REVOKING, T1)
@@ -327,7 +326,7 @@ def test_revoking_when_told_more_tells_the_application_only_that() -> None:
 def test_revoking_joins_soon_only_when_a_heartbeat_says_that_a_round_has_begun(
     code: ErrorCode,
 ) -> None:
-    """Others wait for this member then."""
+    """Then other members wait for this one."""
     driven = revoking().heartbeat(code).wait(GRACE_MS)
     joins = code is ErrorCode.REBALANCE_IN_PROGRESS
     assert (driven.member.state is MemberState.JOINING) == joins
@@ -337,7 +336,7 @@ def test_revoking_joins_soon_only_when_a_heartbeat_says_that_a_round_has_begun(
     "event", [RejoinRequested(reason="uneven lag"), SubscriptionChanged(topics=("T", "U"))]
 )
 def test_revoking_joins_soon_when_a_round_is_wanted(event: Event) -> None:
-    """The first of several reasons counts: a stream of them cannot put the join off."""
+    """The first of several reasons counts: a stream of reasons cannot postpone the join."""
     driven = revoking().give(event)
     driven.wait(GRACE_MS // 2).give(RejoinRequested(reason="metadata changed"))
     assert driven.wait(GRACE_MS - GRACE_MS // 2).member.state is MemberState.JOINING
@@ -345,14 +344,14 @@ def test_revoking_joins_soon_when_a_round_is_wanted(event: Event) -> None:
 
 
 def test_revoking_joins_soon_when_a_follow_up_of_others_is_announced() -> None:
-    """Nothing new for this member, but do not wait for the heartbeat."""
+    """Nothing new for this member, but it rejoins before the next heartbeat."""
     driven = rejoining_while_it_stops().join(3).sync(HELD, follow_up=True)
     assert (driven.member.state, driven.sent()) == (MemberState.REVOKING, [])
     assert claims_of(driven.wait(GRACE_MS)) == HELD
 
 
 def test_revoking_hears_of_a_round_faster_than_a_heartbeat_interval() -> None:
-    """Whoever rejoined at once waits for this member: it asks at the pace of the window."""
+    """Members that rejoined already wait for this one, so its heartbeats are frequent."""
     driven = revoking()
     due_ms = driven.now_ms + CONFIG.window_heartbeat_interval_ms
     assert driven.member.heartbeat_at_ms == due_ms
@@ -362,7 +361,7 @@ def test_revoking_hears_of_a_round_faster_than_a_heartbeat_interval() -> None:
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_stop_during_a_round_that_claims_it_takes_one_more(*, leads: bool) -> None:
-    """The round on its way keeps it from everybody else."""
+    """The pending round keeps it from all other members."""
     driven = rejoining_while_it_stops()
     driven.give(STOPPED)
     assert (driven.member.owned, driven.sent()) == (T0, [])
@@ -380,13 +379,13 @@ def test_stop_between_join_and_sync_takes_one_more_round() -> None:
 
 
 def test_stop_during_a_round_that_assigns_it_again_gives_it_back_at_once() -> None:
-    """The group counts on this member, which has stopped: it starts anew."""
+    """The group expects this member to own it, so the member starts it again."""
     driven = rejoining_while_it_stops().join(3).give(STOPPED).sync(HELD)
     assert driven.found(GrantResources) == [GrantResources(resources=T1)]
 
 
 def test_stop_before_the_join_is_sent_needs_no_further_round() -> None:
-    """The join that failed is sent again, and claims what is left by then."""
+    """The failed join is sent again with the remaining claims."""
     driven = rejoining_while_it_stops()
     driven.refuse(RequestKind.JOIN_GROUP, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS).give(STOPPED)
     driven.wait(100)
@@ -395,7 +394,7 @@ def test_stop_before_the_join_is_sent_needs_no_further_round() -> None:
 
 
 def test_stop_during_a_round_waits_for_its_commit_like_any_other() -> None:
-    """The commit goes out after the sync at the latest; until then the resource is owned."""
+    """The commit is sent after the sync at the latest. Until then the resource is owned."""
     driven = rejoining_while_it_stops().give(commit(1, 1)).give(STOPPED).join(3)
     answered(driven, ErrorCode.REBALANCE_IN_PROGRESS)
     assert (driven.member.owned, driven.member.stopped) == (HELD, T1)
@@ -405,14 +404,14 @@ def test_stop_during_a_round_waits_for_its_commit_like_any_other() -> None:
 
 
 def test_revoking_when_one_commit_is_slow_gives_up_what_it_does_not_concern() -> None:
-    """Each resource counts alone."""
+    """Each resource waits only for its own commits."""
     driven = stopping_all().give(commit(1, 1)).give(RevocationCompleted(resources=HELD))
     assert (driven.member.owned, driven.member.stopped) == (T1, T1)
     assert claims_of(driven.wait(GRACE_MS)) == T1
 
 
 def test_unreadable_assignment_while_it_stops_goes_on_stopping() -> None:
-    """What is held nobody else was given, and what was to be stopped still is."""
+    """Held resources are given to no other member, and pending stops continue."""
     driven = rejoining_while_it_stops().join(3)
     driven.answer(RequestKind.SYNC_GROUP, SyncGroupAnswer(error_code=0, assignment=b"?"))
     assert (driven.member.state, driven.member.revoking) == (MemberState.REVOKING, T1)
@@ -422,9 +421,9 @@ def test_unreadable_assignment_while_it_stops_goes_on_stopping() -> None:
 
 
 def test_slow_stop_that_outlasts_the_rebalance_timeout_holds_back_no_other() -> None:
-    """What is light moves within a second, what is heavy when its time is over; nobody is lost.
+    """Light partitions move within a second, the heavy one after its stop. Nothing is lost.
 
-    While nothing but the heavy one is outstanding there are no rounds.
+    While only the heavy one is outstanding there are no rounds.
     """
     heavy = Cost(resources=ResourceSet({"T": [3]}), stop_ms=Span(20_000, 20_000))
     group = played_group(heavy)
@@ -453,7 +452,7 @@ def test_slow_stop_that_outlasts_the_rebalance_timeout_holds_back_no_other() -> 
 def test_stop_that_the_leader_does_not_know_of_is_done_before_the_next_join(
     revoked: ResourceSet | None,
 ) -> None:
-    """It could not read what is claimed, and takes the next join for one without any claims."""
+    """The leader cannot read the claims, and takes the next join for one without claims."""
     driven = syncing_again()
     driven.answer(RequestKind.SYNC_GROUP, synced(EMPTY, revoked=revoked))
     assert [one.resources for one in driven.found(RevokeResources)] == [HELD]

@@ -1,4 +1,4 @@
-"""The table of states: each row can be reached by events, each hole is refused."""
+"""The table of states: events reach each row, and each missing move is refused."""
 
 from collections.abc import Callable, Mapping
 
@@ -52,22 +52,22 @@ AT_WORK_WAYS: Mapping[MemberState, Way] = {**WITH_RESOURCES, _S.RETURNING: retur
 
 
 def given(reach: Way, event: Event) -> Way:
-    """The way that ends with an event."""
+    """Return the way that ends with an event."""
     return lambda: reach().give(event)
 
 
 def out_of_a_heartbeat(reach: Way, code: ErrorCode) -> Way:
-    """The way that ends with a heartbeat's answer."""
+    """Return the way that ends with a heartbeat's answer."""
     return lambda: reach().heartbeat(code)
 
 
 def refused(reach: Way, kind: RequestKind, code: ErrorCode) -> Way:
-    """The way that ends with an error."""
+    """Return the way that ends with an error."""
     return lambda: reach().refuse(kind, code)
 
 
 def common_ways() -> dict[Row, Way]:
-    """Ways of events that mean the same in many states."""
+    """Return the ways of events with the same effect in many states."""
     ways: dict[Row, Way] = {}
     for state, reach in {**WITH_NOTHING, **OUT_OF_WORK, **WITH_RESOURCES}.items():
         if _T.SUBSCRIBED in TRANSITIONS[state]:
@@ -82,7 +82,7 @@ def common_ways() -> dict[Row, Way]:
 
 
 def join_refused(code: ErrorCode) -> Way:
-    """The way of the first join into an error."""
+    """Return the way of the first join into an error."""
     return refused(joining, RequestKind.JOIN_GROUP, code)
 
 
@@ -144,7 +144,7 @@ HOLES = [
 
 
 def moved_by(way: Way, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Row, MemberState]]:
-    """Every move on the way: state, trigger, and the state that it led to."""
+    """Return every move on the way: state, trigger and next state."""
     moves: list[tuple[Row, MemberState]] = []
     move = Turn.move
 
@@ -159,7 +159,6 @@ def moved_by(way: Way, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Row, Membe
 
 
 def test_every_state_has_a_row_of_its_own() -> None:
-    """No state is forgotten, and none is a dead end."""
     assert list(TRANSITIONS) == list(MemberState)
     assert all(TRANSITIONS[state] for state in MemberState)
 
@@ -168,14 +167,14 @@ def test_every_state_has_a_row_of_its_own() -> None:
 def test_row_is_reached_by_events(
     state: MemberState, trigger: Trigger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each row of the table happens in the life of some member, and leads where it says."""
+    """Each row of the table occurs in the life of some member."""
     moves = moved_by(WAYS[state, trigger], monkeypatch)
     assert ((state, trigger), TRANSITIONS[state][trigger]) in moves
 
 
 @pytest.mark.parametrize(("state", "trigger"), HOLES)
 def test_hole_is_refused_and_changes_nothing(state: MemberState, trigger: Trigger) -> None:
-    """A move that the table does not have is an error that names state and trigger."""
+    """The error names state and trigger."""
     member = EVERY_STATE[state]().member
     turn = Turn(member=member, now_ms=10_000)
     with pytest.raises(LocalProtocolError, match=f"{state.value} cannot be moved by"):
@@ -193,7 +192,7 @@ ILLEGAL: list[tuple[MemberState, Event]] = [
 
 @pytest.mark.parametrize(("state", "event"), ILLEGAL)
 def test_illegal_event_is_refused_and_changes_nothing(state: MemberState, event: Event) -> None:
-    """An event that is not legal in a state raises, and the member is as it was."""
+    """The event raises, and the member does not change."""
     driven = EVERY_STATE[state]()
     before = driven.member
     with pytest.raises(LocalProtocolError):

@@ -1,4 +1,4 @@
-"""The work space of a step: fields are replaced, and the member before stays as it was."""
+"""The work space of a step: fields are replaced, and the member before does not change."""
 
 import attrs
 import pytest
@@ -18,14 +18,14 @@ def test_set_when_done_makes_another_member_of_the_same_fields() -> None:
 
 
 def test_set_when_there_is_no_such_field_raises() -> None:
-    """A slip of the pen is no new field."""
+    """A typo must not create a new field."""
     turn = Turn(member=new_member(CONFIG), now_ms=0)
     with pytest.raises(TypeError, match="a member has no colour, weight"):
         turn.set(weight=1, colour="red", leads=True)
 
 
 def test_member_when_replaced_stays_frozen() -> None:
-    """The copy is as frozen as what it was made of."""
+    """The copy is as frozen as the original."""
     turn = Turn(member=new_member(CONFIG), now_ms=0)
     turn.set(leads=True)
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
