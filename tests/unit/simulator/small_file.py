@@ -1,4 +1,4 @@
-"""A scenario file with little in it; lines of refusals are counted from its begin."""
+"""A minimal scenario file. Tests of refusals count its lines from the first one."""
 
 __all__ = ["SMALL"]
 

@@ -1,4 +1,4 @@
-"""What stands behind a consumer: each resource is stopped, given up and restored on its own."""
+"""The application behind a consumer: each resource is stopped and restored separately."""
 
 import pytest
 
@@ -20,7 +20,7 @@ HEAVY = ResourceSet({"T": [1, 3]})
 
 
 def with_heavy_resources(stop_ms: int = 0, restore_ms: int = 0) -> Simulation:
-    """A group in which some resources take their time."""
+    """Return a group in which some resources are slow to stop or restore."""
     group = quiet_group()
     slow = Cost(
         resources=HEAVY, stop_ms=Span(stop_ms, stop_ms), restore_ms=Span(restore_ms, restore_ms)
@@ -30,7 +30,7 @@ def with_heavy_resources(stop_ms: int = 0, restore_ms: int = 0) -> Simulation:
 
 
 def stops(group: Simulation) -> list[tuple[int, ResourcesStopped]]:
-    """Everything that was stopped, with its time."""
+    """Return all stops with their times."""
     telemetry = group.world.telemetry
     return [
         (one.at_ms, one.record) for one in telemetry if isinstance(one.record, ResourcesStopped)
@@ -54,7 +54,7 @@ def test_light_resources_do_not_wait_for_heavy_ones_to_stop() -> None:
 
 
 def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
-    """Each is worked on as soon as it can be."""
+    """Each is worked on as soon as it is restored."""
     group = with_heavy_resources(restore_ms=300)
     group.start("a", ("T",))
     group.run(1_000)
@@ -69,7 +69,7 @@ def test_light_resources_do_not_wait_for_heavy_ones_to_be_restored() -> None:
 
 
 def test_what_is_lost_while_it_is_restored_is_never_begun() -> None:
-    """Whatever was under way for it is void."""
+    """The pending restore is void."""
     group = with_heavy_resources(restore_ms=300)
     process = group.start("a", ("T",))
     group.run(150)
@@ -98,7 +98,7 @@ def test_what_is_lost_while_it_stops_is_lost_once() -> None:
 
 
 def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:
-    """After `max.poll.interval.ms`, as in production; nothing else is lost with it."""
+    """After `max.poll.interval.ms`, as in production. No other resource is lost."""
     group = with_heavy_resources(stop_ms=10 * REBALANCE_MS)
     group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -113,7 +113,7 @@ def test_what_takes_too_long_to_stop_is_lost_and_given_up() -> None:
 
 
 def test_what_is_called_lost_at_once_is_a_breach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An application that neither flushes nor commits what it was told to stop."""
+    """The application neither flushes nor commits the revoked resource."""
 
     def stop(self: Application, resources: ResourceSet, reason: StopReason) -> None:
         assert reason is StopReason.REVOKED
@@ -130,7 +130,7 @@ def test_what_is_called_lost_at_once_is_a_breach(monkeypatch: pytest.MonkeyPatch
 
 
 def test_offsets_are_committed_before_a_resource_is_given_up() -> None:
-    """What was worked off until the stop began is not worked off again."""
+    """Records before the begin of the stop are not processed again."""
     group = quiet_group(partitions=2)
     group.commit_interval_ms = 0
     group.start("a", ("T",))
@@ -163,7 +163,7 @@ def test_close_gives_up_what_was_granted_meanwhile() -> None:
 
 
 def test_rate_when_there_is_always_more_to_do_is_the_capacity() -> None:
-    """Measured only then, smoothed, and told by the next join; who keeps up tells none."""
+    """It is measured only under load, smoothed, and sent with the next join."""
     group = quiet_group()
     slow = group.start("a", ("T",), capacity_per_s=5)
     quick = group.start("b", ("T",), capacity_per_s=1_000_000)

@@ -1,11 +1,11 @@
-"""Brokers: who answers, and what happens when the group coordinator moves."""
+"""Brokers: availability, and moves of the group coordinator."""
 
 from coopgroup.telemetry import FaultInjected, RequestRefused
 from tests.support.simulated import quiet_group
 
 
 def test_move_is_found_out_and_the_group_goes_on() -> None:
-    """The old broker says that it is no coordinator any more."""
+    """The old broker answers that it is not the coordinator."""
     group = quiet_group()
     process = group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -22,7 +22,6 @@ def test_move_is_found_out_and_the_group_goes_on() -> None:
 
 
 def test_broker_that_dies_answers_nothing_until_another_has_the_group() -> None:
-    """Look-ups say that there is no coordinator; sessions begin when there is one."""
     group = quiet_group()
     process = group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -39,7 +38,6 @@ def test_broker_that_dies_answers_nothing_until_another_has_the_group() -> None:
 
 
 def test_moves_are_written_down() -> None:
-    """For the report."""
     group = quiet_group()
     group.move_coordinator(2)
     group.move_coordinator(3, 50)

@@ -31,12 +31,12 @@ POLICIES = {
 
 
 def seen(run: Run) -> tuple[object, ...]:
-    """What must be the same wherever a run was made."""
+    """Return the values that must not depend on the process of a run."""
     return (run.policy, run.seed, run.measures, run.violations)
 
 
 def test_policies_are_compared_seed_by_seed() -> None:
-    """In the order that was asked for; a longer wait than the restart saves all moves."""
+    """Results are in the requested order. A delay longer than the restart avoids all moves."""
     runs_by_policy = compare(SCENARIO, POLICIES, (3, 4))
     assert {label: [run.seed for run in runs] for label, runs in runs_by_policy.items()} == {
         "simple": [3, 4],
@@ -51,7 +51,7 @@ def test_policies_are_compared_seed_by_seed() -> None:
 
 
 def test_a_run_is_the_same_after_a_journey() -> None:
-    """Jobs and runs go to other processes and come back."""
+    """Jobs and runs are pickled to other processes and back."""
     job = Job(scenario=SCENARIO, seed=3, keeps_history=True)
     here = play(job)
     assert seen(pickle.loads(pickle.dumps(play(pickle.loads(pickle.dumps(job)))))) == seen(here)  # noqa: S301 - our own values
@@ -59,7 +59,7 @@ def test_a_run_is_the_same_after_a_journey() -> None:
 
 
 def test_only_the_first_run_keeps_its_history_if_asked_for() -> None:
-    """The others were measured and are done."""
+    """The history of the other runs is dropped after the measurement."""
     runs = compare(SCENARIO, {"simple": Choice(name="simple")}, (1, 2), keeps_first=True)["simple"]
     assert [bool(run.telemetry) for run in runs] == [True, False]
     assert [len(run.lag.times_ms) > 0 for run in runs] == [True, False]
@@ -68,7 +68,6 @@ def test_only_the_first_run_keeps_its_history_if_asked_for() -> None:
 
 
 def test_jobs_are_given_to_whoever_runs_them() -> None:
-    """All at once, in the order of policies and seeds."""
     given: list[Job] = []
 
     def run_all(run: Callable[[Job], Run], jobs: Sequence[Job]) -> Iterable[Run]:
@@ -85,7 +84,6 @@ def test_jobs_are_given_to_whoever_runs_them() -> None:
 
 
 def test_an_unknown_policy_is_refused() -> None:
-    """By the registry."""
     with pytest.raises(ConfigurationError, match="policy: got 'later'"):
         compare(SCENARIO, {"later": Choice(name="later")}, (1,))
 
@@ -107,7 +105,7 @@ def test_spread_is_median_and_range() -> None:
 
 
 def test_measures_are_all_that_are_numbers() -> None:
-    """The worst resource is a name."""
+    """The worst resource is a name, not a number."""
     assert "worst_resource" not in MEASURES
     assert len(MEASURES) == 9
 
@@ -119,7 +117,7 @@ FOLDER = Path(__file__).parents[3] / "simulations"
 
 @cache
 def measured(name: str, policy: str) -> Measures:
-    """What a scenario costs with a policy; it breaks no invariant and converges."""
+    """Measure a scenario with a policy. It breaks no invariant and converges."""
     scenario = read_scenario(FOLDER / f"{name}.toml")
     runs = compare(scenario, {policy: scenario.policy_named(policy)}, (1,))[policy]
     assert runs[0].violations == ()
@@ -132,7 +130,7 @@ def measured(name: str, policy: str) -> Measures:
     ["process_death", "rolling_bounce", "flapping_pod", "coordinator_lost", "hot_partition"],
 )
 def test_nothing_moves_where_the_delay_is_longer_than_the_absence(name: str) -> None:
-    """Deferred; resolved at once something moves to and fro, and eager moves the most."""
+    """Without a delay some partitions move and return. The eager policy moves the most."""
     assert measured(name, "deferred").moved == 0
     moved = measured(name, "simple").moved
     assert 0 < moved <= measured(name, "eager").moved
@@ -140,14 +138,14 @@ def test_nothing_moves_where_the_delay_is_longer_than_the_absence(name: str) -> 
 
 @pytest.mark.parametrize("name", ["process_death", "rolling_bounce"])
 def test_a_delay_is_paid_for_with_waiting(name: str) -> None:
-    """What nobody takes over is out of service for as long as the process is away."""
+    """The partitions are unavailable while the process is away."""
     deferred, simple = measured(name, "deferred"), measured(name, "simple")
     assert deferred.worst_outage_ms > simple.worst_outage_ms
     assert deferred.rounds < simple.rounds
 
 
 def test_a_delay_costs_most_where_nobody_comes_back() -> None:
-    """Each loss waits for 15 s, and no longer: a second of slack, and what a restore takes."""
+    """Each loss waits 15 s. The bound adds a second of slack and the restore time."""
     deferred, simple = measured("scale_down", "deferred"), measured("scale_down", "simple")
     assert deferred.unavailable_partition_s > 2 * simple.unavailable_partition_s
     assert 15_000 < deferred.worst_outage_ms < 15_000 + 5_000
@@ -155,13 +153,13 @@ def test_a_delay_costs_most_where_nobody_comes_back() -> None:
 
 
 def test_a_delay_survives_its_leader() -> None:
-    """The process is missed for 6 s, its partitions wait for 40 s: not once more for the next."""
+    """The process is detected after 6 s, its partitions wait 40 s. A new leader adds nothing."""
     assert 46_000 - 3_000 < measured("leader_lost_in_window", "deferred").worst_outage_ms < 49_000
 
 
 @pytest.mark.parametrize("name", ["scale_up", "heavy_and_light", "slow_revoke"])
 def test_only_the_eager_stop_everything(name: str) -> None:
-    """Cooperative policies stop what moves, and incremental only some of it at once."""
+    """Cooperative policies stop only the moving partitions, incremental ones a part at a time."""
     incremental, simple, eager = (
         measured(name, policy) for policy in ("incremental", "simple", "eager")
     )
@@ -174,7 +172,7 @@ def test_only_the_eager_stop_everything(name: str) -> None:
 
 
 def test_what_is_slow_to_stop_holds_back_nothing_else() -> None:
-    """Fourteen partitions move while two take 30 s to stop, which they spend at work."""
+    """Fourteen partitions move while two keep working for 30 s until they stop."""
     for policy in ("simple", "incremental"):
         found = measured("slow_revoke", policy)
         assert (found.moved, found.moved_twice) == (16, 0)
@@ -185,7 +183,7 @@ def test_what_is_slow_to_stop_holds_back_nothing_else() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_ration_saves_moves_in_a_storm() -> None:
-    """What has not moved yet when the next one joins goes to its last place at once."""
+    """A partition that waits for its move goes directly to its last owner."""
     incremental = measured("storm_of_joiners", "incremental")
     simple = measured("storm_of_joiners", "simple")
     assert incremental.moved_twice < simple.moved_twice / 4

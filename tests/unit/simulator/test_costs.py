@@ -11,7 +11,7 @@ HEAVY = ResourceSet({"T": [3]})
 
 
 def test_costs_when_fixed_are_one_group_each() -> None:
-    """Stop and commit add up; the named resources have their own."""
+    """Stop and commit add up. The named resources have their own times."""
     costs = Costs(
         random.Random(1),
         (
@@ -24,7 +24,7 @@ def test_costs_when_fixed_are_one_group_each() -> None:
 
 
 def test_costs_when_drawn_are_each_resource_s_own() -> None:
-    """Every resource once, all within bounds."""
+    """Every resource occurs once, and all times are within bounds."""
     costs = Costs(random.Random(1), (Cost(stop_ms=Span(10, 50)),))
     groups = costs.to_stop(ALL)
     assert len(groups) > 1
@@ -34,7 +34,7 @@ def test_costs_when_drawn_are_each_resource_s_own() -> None:
 
 
 def test_costs_when_some_are_slow_take_long_for_those_only() -> None:
-    """And only to stop."""
+    """Only their stop is slow."""
     costs = Costs(random.Random(1), slow=0.3, slow_ms=Span(1_000, 1_000))
     (fast_ms, fast), (slow_ms, slow) = costs.to_stop(ALL)
     assert (fast_ms, slow_ms) == (0, 1_000)
@@ -43,6 +43,5 @@ def test_costs_when_some_are_slow_take_long_for_those_only() -> None:
 
 
 def test_costs_without_rules_take_no_time() -> None:
-    """Nothing in, nothing out."""
     assert Costs(random.Random(1)).to_stop(ALL) == [(0, ALL)]
     assert Costs(random.Random(1)).to_restore(ResourceSet()) == []

@@ -1,4 +1,4 @@
-"""Scenarios played: every kind of event, told by the records that it leaves."""
+"""Played scenarios: every kind of event, checked by its records."""
 
 from collections.abc import Iterator
 
@@ -54,14 +54,14 @@ SCENARIO = Scenario(
 
 
 def played(*events: Event, scenario: Scenario = SCENARIO) -> Run:
-    """A run without violations."""
+    """Play a run that must have no violations."""
     run = simulate(attrs.evolve(scenario, events=events))
     assert run.violations == ()
     return run
 
 
 def lives(run: Run) -> Iterator[tuple[int, str, str]]:
-    """Starts and ends after the begin."""
+    """Return starts and ends after the begin."""
     for one in run.telemetry:
         match one.record:
             case ProcessStarted() if one.at_ms:
@@ -77,7 +77,7 @@ def lives(run: Run) -> Iterator[tuple[int, str, str]]:
 
 
 def faults(run: Run) -> list[tuple[int, str]]:
-    """What happened to the surroundings."""
+    """Return the records of environment changes."""
     return [
         (one.at_ms, one.record.description)
         for one in run.telemetry
@@ -86,7 +86,7 @@ def faults(run: Run) -> list[tuple[int, str]]:
 
 
 def test_processes_start_when_the_scenario_says() -> None:
-    """A set one after the other; a set without a count is one process of its name."""
+    """A set starts its processes in order. A set without a count is one process of its name."""
     scenario = attrs.evolve(
         SCENARIO,
         members=(
@@ -106,7 +106,7 @@ def test_crash_and_return() -> None:
 
 
 def test_crash_of_the_leader_without_return() -> None:
-    """Whoever leads when it strikes."""
+    """The event hits the leader of that moment."""
     run = played(Crash(at_ms=5_000, member=LEADER))
     leaders = [one.client for one in run.telemetry if isinstance(one.record, RoundLed)]
     ((at_ms, client, what),) = lives(run)
@@ -115,7 +115,7 @@ def test_crash_of_the_leader_without_return() -> None:
 
 
 def test_close_and_return_counts_from_the_end() -> None:
-    """A close takes its time."""
+    """A close takes time."""
     run = played(Close(at_ms=5_000, member="w-1", back_after_ms=1_000))
     (ended, started) = lives(run)
     assert ended[1:] == ("w-1", "closed")
@@ -130,7 +130,7 @@ def test_pause() -> None:
 
 
 def test_rolling_restart_takes_the_processes_in_turn() -> None:
-    """A batch at a time, each back after its own time."""
+    """One batch at a time. Each process returns after its own time."""
     scenario = attrs.evolve(SCENARIO, members=(MemberSet(name="w", count=3, topics=("T",)),))
     event = RollingRestart(
         at_ms=4_000, members=("w",), down_ms=1_000, every_ms=6_000, batch=2, how=How.CRASH
@@ -147,7 +147,7 @@ def test_rolling_restart_takes_the_processes_in_turn() -> None:
 
 
 def test_scale_up_and_down() -> None:
-    """New numbers at the end; the highest go first, and do not come back."""
+    """New processes get the next numbers. The highest numbers leave, and do not come back."""
     run = played(
         Scale(at_ms=4_000, members="w", to=4, every_ms=500),
         Crash(at_ms=12_000, member="w-4", back_after_ms=5_000),
@@ -162,7 +162,7 @@ def test_scale_up_and_down() -> None:
 
 
 def test_flap() -> None:
-    """Up and down, so many times."""
+    """It stops and starts the given number of times."""
     event = Flap(at_ms=4_000, member="w-1", up_ms=3_000, down_ms=1_000, times=3)
     run = played(event)
     assert [at_ms for at_ms, _, what in lives(run) if what == "crashed"] == [4_000, 8_000, 12_000]
@@ -190,12 +190,12 @@ def test_flap() -> None:
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_surroundings_change(event: Event, words: str) -> None:
-    """Each event is written down, and the group is at rest in the end."""
+    """Each event is recorded, and the group is at rest at the end."""
     assert faults(played(event)) == [(9_000, words)]
 
 
 def test_rate_and_capacity_show_in_the_lag() -> None:
-    """More than the processes can work off."""
+    """The rate exceeds the capacity of the processes."""
     run = played(
         Rate(at_ms=5_000, topic="T", partitions=(0,), rate_per_s=500.0),
         Rate(at_ms=15_000, topic="T", rate_per_s=0.0),
@@ -206,7 +206,6 @@ def test_rate_and_capacity_show_in_the_lag() -> None:
 
 
 def test_clocks_differ_by_process_and_seed() -> None:
-    """Drawn once for each process."""
     scenario = attrs.evolve(
         SCENARIO,
         members=(MemberSet(name="w", count=3, topics=("T",), clock_skew_ppm=Span(-200, 200)),),
@@ -216,7 +215,7 @@ def test_clocks_differ_by_process_and_seed() -> None:
 
 
 def test_events_that_strike_nobody_are_passed_over() -> None:
-    """A process that is down cannot crash."""
+    """A stopped process cannot crash."""
     run = played(
         Crash(at_ms=5_000, member="w-1", back_after_ms=10_000),
         Crash(at_ms=6_000, member="w-1"),

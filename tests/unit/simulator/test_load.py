@@ -12,14 +12,14 @@ T = ResourceSet({"T": [0, 1, 2]})
 
 
 def load_of(*rates_per_s: float) -> Load:
-    """A topic T with these rates, from time 0 on."""
+    """Return a topic T with these rates, from time 0."""
     load = Load()
     load.produce("T", 0, rates_per_s, 0)
     return load
 
 
 def test_work_when_capacity_is_endless_keeps_up() -> None:
-    """Whatever is produced is worked off at once."""
+    """Every record is processed when it is produced."""
     load = load_of(10, 20, 30)
     assert not load.work(load.numbers(T), math.inf, 0, 2_000)
     assert load.positions.tolist() == [20, 40, 60]
@@ -28,9 +28,9 @@ def test_work_when_capacity_is_endless_keeps_up() -> None:
 @pytest.mark.parametrize(
     ("capacity_per_s", "positions"),
     [
-        (90, [20, 40, 60]),  # nobody wants more than an equal share
-        (60, [20, 40, 60]),  # just enough
-        (45, [20, 35, 35]),  # the slowest gets all it wants, the others share the rest
+        (90, [20, 40, 60]),  # no partition needs more than an equal share
+        (60, [20, 40, 60]),  # exactly enough
+        (45, [20, 35, 35]),  # the slowest partition gets its full rate, the others share the rest
         (30, [20, 20, 20]),
         (9, [6, 6, 6]),
     ],
@@ -38,7 +38,7 @@ def test_work_when_capacity_is_endless_keeps_up() -> None:
 def test_work_when_capacity_is_short_is_shared_fairly(
     capacity_per_s: float, positions: list[float]
 ) -> None:
-    """Nobody gets more than is produced to it, and what it leaves goes to the others."""
+    """A partition gets at most its own rate. The remainder goes to the others."""
     load = load_of(10, 20, 30)
     was_busy = load.work(load.numbers(T), capacity_per_s, 0, 2_000)
     assert load.positions.tolist() == pytest.approx(positions)
@@ -46,7 +46,7 @@ def test_work_when_capacity_is_short_is_shared_fairly(
 
 
 def test_numbers_when_topics_come_and_grow_are_places_in_the_arrays() -> None:
-    """Of one topic, of several, of nothing, and with holes in a topic."""
+    """For one topic, several, none, and a topic with gaps."""
     load = load_of(1, 2, 3)
     load.produce("S", 5, [4, 5], 10)
     load.produce("T", 3, [6], 20)
@@ -57,18 +57,18 @@ def test_numbers_when_topics_come_and_grow_are_places_in_the_arrays() -> None:
 
 
 def test_work_with_a_backlog_goes_on_until_it_is_gone() -> None:
-    """Then the others get what it took."""
+    """Then the other partitions get its share."""
     load = load_of(0, 10)
     load.produce("T", 0, [100, 10], 0)
     load.produce("T", 0, [0, 10], 1_000)  # 100 records in partition 0, no more
     numbers = load.numbers(load.resources)
-    load.work(numbers, 60, 1_000, 2_000)  # partition 1 takes its 10 + backlog of 10, fairly
+    load.work(numbers, 60, 1_000, 2_000)  # partition 1 gets its 10 + backlog of 10, fairly
     load.work(numbers, 60, 2_000, 5_000)
     assert load.positions.tolist() == pytest.approx([100, 50])
 
 
 def test_work_in_two_steps_is_work_in_one() -> None:
-    """Nothing depends on when somebody asked."""
+    """The result must not depend on the times of queries."""
     once, twice = load_of(5, 50, 500), load_of(5, 50, 500)
     numbers = once.numbers(T)
     once.work(numbers, 100, 0, 9_000)
@@ -78,7 +78,7 @@ def test_work_in_two_steps_is_work_in_one() -> None:
 
 
 def test_begin_starts_from_the_committed_offset() -> None:
-    """What was worked off and not committed is worked off again."""
+    """Uncommitted records are processed again."""
     load = load_of(10)
     number = load.numbers(load.resources)
     load.work(number, math.inf, 0, 1_000)
@@ -90,7 +90,7 @@ def test_begin_starts_from_the_committed_offset() -> None:
 
 
 def test_lags_count_what_is_not_committed() -> None:
-    """In the order of the resources asked for."""
+    """In the order of the requested resources."""
     load = load_of(10, 20)
     load.note_commit(load.numbers(ResourceSet({"T": [1]})), [15])
     lags = load.lags(ResourceSet({"T": [0, 1]}), 1_000)
@@ -112,14 +112,14 @@ def test_history_of_partitions_that_came_later_begins_with_zeros() -> None:
 
 
 def test_rates_when_changed_count_from_then_on() -> None:
-    """Until then it is as it was."""
+    """Earlier records count at the old rate."""
     load = load_of(10, 10)
     load.set_rate(ResourceSet({"T": [1]}), 100, 1_000)
     assert load.ends(2_000).tolist() == pytest.approx([20, 110])
 
 
 def test_delete_leaves_no_lag_behind() -> None:
-    """A topic that is gone lags no more; made anew, it goes on from what was committed."""
+    """A topic that is created again continues from its committed offset."""
     load = load_of(10)
     load.delete("T", 1_000)
     assert load.lags(load.resources, 5_000).values.tolist() == [0]

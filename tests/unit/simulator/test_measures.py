@@ -1,4 +1,4 @@
-"""What a run cost, computed from telemetry that was made by hand."""
+"""The costs of a run, computed from telemetry made by hand."""
 
 import numpy as np
 import pytest
@@ -42,12 +42,12 @@ NO_LAG = Samples(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
 
 
 def wrote(at_ms: int, client: str, record: Record) -> Envelope:
-    """A record of a process."""
+    """Return a record of a process."""
     return Envelope(at_ms=at_ms, group="g", member=client, generation=1, record=record)
 
 
 def history(*steps: tuple[int, str, str, list[int]]) -> list[Envelope]:
-    """Processes that are known, and their steps: ms, client, "+" or "-", indices of topic t."""
+    """Return known processes with their steps: ms, client, "+" or "-", indices of topic t."""
     clients = sorted({client for _, client, _, _ in steps})
     envelopes = [wrote(0, client, ProcessStarted()) for client in clients]
     for at_ms, client, sign, indices in steps:
@@ -60,12 +60,12 @@ def history(*steps: tuple[int, str, str, list[int]]) -> list[Envelope]:
 
 
 def measured(*steps: tuple[int, str, str, list[int]], scenario: Scenario = SCENARIO) -> Measures:
-    """Measures of a history without lag."""
+    """Return measures of a history without lag."""
     return measure(scenario, history(*steps), NO_LAG)
 
 
 def test_nothing_happens_costs_nothing() -> None:
-    """The begin is no outage and no move."""
+    """The begin is neither an outage nor a move."""
     assert measured((10, "a", "+", [0]), (50, "b", "+", [1])) == Measures(
         unavailable_partition_s=0.0,
         unavailable_peak=0,
@@ -81,7 +81,7 @@ def test_nothing_happens_costs_nothing() -> None:
 
 
 def test_outages_are_summed_and_the_longest_is_named() -> None:
-    """Those of one partition count one by one."""
+    """Outages of the same partition count separately."""
     found = measured(
         (0, "a", "+", [0, 1]),
         (100, "a", "-", [0, 1]),
@@ -96,7 +96,7 @@ def test_outages_are_summed_and_the_longest_is_named() -> None:
 
 
 def test_a_moment_in_which_one_outage_ends_and_another_begins_has_one() -> None:
-    """The peak counts what is unavailable at once."""
+    """The peak counts the resources that are unavailable at the same moment."""
     found = measured(
         (0, "a", "+", [0, 1]),
         (100, "a", "-", [0]),
@@ -108,7 +108,7 @@ def test_a_moment_in_which_one_outage_ends_and_another_begins_has_one() -> None:
 
 
 def test_time_before_the_first_event_does_not_count() -> None:
-    """Neither outages nor moves nor rounds of the begin; nor the lag."""
+    """Outages, moves, rounds and lag of the begin do not count."""
     steps = (
         (0, "a", "+", [0, 1]),
         (40, "a", "-", [1]),
@@ -125,7 +125,7 @@ def test_time_before_the_first_event_does_not_count() -> None:
 
 
 def test_window_of_a_late_group_begins_when_everything_had_an_owner() -> None:
-    """Though things happened before."""
+    """Also if events happened before."""
     found = measured((0, "a", "+", [0]), (300, "a", "+", [1]), (400, "a", "-", [1]))
     assert found.unavailable_partition_s == pytest.approx(0.6)
     nothing = evolve(SCENARIO, events=())
@@ -140,7 +140,7 @@ def test_a_group_that_never_gets_going_is_measured_from_the_first_event() -> Non
 
 
 def test_moves_are_changes_of_the_owner() -> None:
-    """One that comes back under its name is the same owner."""
+    """A process that comes back under its name is the same owner."""
     found = measured(
         (0, "a", "+", [0, 1]),
         (100, "a", "-", [0, 1]),
@@ -164,7 +164,7 @@ def test_convergence_is_the_last_change_after_the_last_event() -> None:
 
 
 def test_without_an_owner_at_the_end_the_group_never_converges() -> None:
-    """The outage counts up to the end."""
+    """The outage counts until the end."""
     found = measured((0, "a", "+", [0, 1]), (700, "a", "-", [1]))
     assert (found.converge_ms, found.unavailable_partition_s) == (None, 0.3)
 
@@ -200,7 +200,7 @@ LIVES = st.lists(
 def test_outages_when_cut_into_moments_are_what_nobody_works_on(
     intervals: list[tuple[int, int, int, int]], lives: list[tuple[int, int]], begin_ms: int
 ) -> None:
-    """Also where intervals overlap, and only while there is the resource."""
+    """Intervals may overlap. Only the lifetime of the resource counts."""
     resources = ResourceSet({"t": range(3)})
     columns = np.array(sorted(intervals, key=lambda one: (one[0], one[2])), np.int64).reshape(-1, 4)
     ownership = Ownership(

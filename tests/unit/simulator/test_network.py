@@ -1,4 +1,4 @@
-"""Connections: order, one request at a time, what is lost, cut or refused."""
+"""Connections: order, one request at a time, and lost, cut or refused requests."""
 
 from collections.abc import Sequence
 
@@ -23,12 +23,12 @@ from tests.support.simulated import REBALANCE_MS, SESSION_MS, quiet_group
 
 
 def refusals(records: Sequence[object]) -> list[tuple[str, str]]:
-    """Request and error of everything that was refused."""
+    """Return request and error of every refusal."""
     return [(one.request, one.error) for one in records if isinstance(one, RequestRefused)]
 
 
 def test_upset_happens_once_to_the_request_that_fits() -> None:
-    """And is written down."""
+    """The upset is recorded."""
     group = quiet_group()
     group.network.upset(Upset(request=JoinGroupRequest, mishap=Mishap.REQUEST_LOST, client="b"))
     a, b = group.start("a", ("T",)), group.start("b", ("T",))
@@ -41,7 +41,7 @@ def test_upset_happens_once_to_the_request_that_fits() -> None:
 
 
 def test_upset_refuses_with_a_code() -> None:
-    """The member does what its table says."""
+    """The member follows its table of error codes."""
     group = quiet_group()
     group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -69,7 +69,7 @@ def test_answer_lost_is_served_all_the_same() -> None:
 
 @pytest.mark.parametrize("identity", list(Identity))
 def test_what_a_dead_process_had_sent_arrives_all_the_same(identity: Identity) -> None:
-    """Offsets may go back by a commit of a former life where the identity is kept, else never."""
+    """With a kept identity a former life's commit may move offsets back, otherwise never."""
     group = quiet_group()
     process = group.start("a", ("T",), identity=identity)
     group.start("b", ("T",), identity=identity)
@@ -113,7 +113,7 @@ def test_delayed_request_delays_those_behind_it() -> None:
 def test_stuck_request_ends_the_work_before_its_round_ends(
     kind: type[JoinGroupRequest | SyncGroupRequest],
 ) -> None:
-    """Heartbeats pass meanwhile; whoever only waits for it stands still, and loses nothing."""
+    """Heartbeats are answered. A member that only waits stops its work, and loses nothing."""
     group = quiet_group()
     group.start("a", ("T",))
     group.start("b", ("T",))
@@ -130,7 +130,7 @@ def test_stuck_request_ends_the_work_before_its_round_ends(
 
 
 def test_held_up_connection_holds_up_no_other() -> None:
-    """Commits get through while the other connection stands still."""
+    """Commits succeed while the other connection is held up."""
     group = quiet_group()
     a = group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -162,7 +162,7 @@ LAST_COMMIT = "a commit is failed with its connection and arrives last"
 
 
 def _goes_back() -> bool:
-    """Whether an offset goes back where a heartbeat times out beside a commit that is held up.
+    """Return whether an offset moves back if a heartbeat times out beside a held-up commit.
 
     Another member's join is late, so the round stays open and its generation fences nothing.
     """
@@ -180,7 +180,7 @@ def _goes_back() -> bool:
 
 
 def test_commit_on_a_connection_that_is_given_up_is_waited_for() -> None:
-    """It may arrive after all that the next connection brings, and the offset would go back."""
+    """It may arrive after the commits of the next connection, and the offset would move back."""
     assert not _goes_back()
     mutant = next(one for one in MUTANTS if one.name == LAST_COMMIT)
     with broken(mutant):

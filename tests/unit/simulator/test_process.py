@@ -1,4 +1,4 @@
-"""One life of a process: its clock, its pauses, its end, its duty as a leader."""
+"""One life of a process: its clock, its pauses, its end, its work as a leader."""
 
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ from tests.support.simulated import SESSION_MS, quiet_group
 
 
 def test_process_joins_and_works() -> None:
-    """The session of production, hosted."""
+    """It runs the production session."""
     group = quiet_group(partitions=3)
     process = group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -37,7 +37,7 @@ def test_process_joins_and_works() -> None:
 
 
 def test_process_when_paused_too_long_has_lost_all_before_it_goes_on() -> None:
-    """The clock comes first: no record is handed out on waking."""
+    """The clock is checked first: a process that wakes up must not hand out records."""
     group = quiet_group()
     process = group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -55,7 +55,7 @@ def test_process_when_paused_too_long_has_lost_all_before_it_goes_on() -> None:
 
 
 def test_process_when_paused_briefly_goes_on() -> None:
-    """What happened meanwhile is taken then."""
+    """It handles the missed events afterwards."""
     group = quiet_group()
     process = group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -69,12 +69,12 @@ def test_process_when_paused_briefly_goes_on() -> None:
 
 
 def test_process_when_closed_commits_leaves_and_ends() -> None:
-    """The rest of the group need not wait for a session to run out."""
+    """The rest of the group need not wait for the end of a session."""
     group = quiet_group()
     process, other = group.start("a", ("T",)), group.start("b", ("T",))
     assert group.run_until_rest(5_000, 200)
     process.close()
-    process.close()  # once is enough
+    process.close()  # the second close has no effect
     group.run(100)
     assert not process.alive
     assert process.state is MemberState.UNSUBSCRIBED
@@ -87,7 +87,7 @@ def test_process_when_closed_commits_leaves_and_ends() -> None:
 
 
 def test_process_when_closed_while_paused_closes_when_it_goes_on() -> None:
-    """A frozen application does nothing."""
+    """A frozen application cannot close."""
     group = quiet_group()
     process = group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -101,7 +101,7 @@ def test_process_when_closed_while_paused_closes_when_it_goes_on() -> None:
 
 
 def test_process_when_killed_says_nothing_to_anybody() -> None:
-    """Its session decides."""
+    """Its session timeout decides."""
     group = quiet_group()
     process, other = group.start("a", ("T",)), group.start("b", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -113,7 +113,7 @@ def test_process_when_killed_says_nothing_to_anybody() -> None:
 
 
 def test_process_with_a_skewed_clock_still_keeps_its_place() -> None:
-    """It heartbeats by its own time: faster or slower than the broker's, it does not matter."""
+    """It sends heartbeats by its own clock, which may be faster or slower than the broker's."""
     for skew_ppm in (-50_000, 30_000):
         group = quiet_group()
         process = group.start("a", ("T",), skew_ppm=skew_ppm)
@@ -124,7 +124,7 @@ def test_process_with_a_skewed_clock_still_keeps_its_place() -> None:
 
 
 def test_process_with_a_state_directory_comes_back_as_the_same_member() -> None:
-    """Within its session nobody notices that it was away."""
+    """Within its session the group does not notice the restart."""
     group = quiet_group()
     before = group.start("a", ("T",), identity=Identity.STATE_DIR)
     other = group.start("b", ("T",))
@@ -157,7 +157,7 @@ def test_leader_when_metadata_is_missing_moves_nothing_and_asks_again() -> None:
 
 
 def test_leader_notices_partitions_that_appear() -> None:
-    """A moment later, and it alone asks for the round."""
+    """Only the leader asks for the round."""
     group = quiet_group()
     group.start("a", ("T",))
     group.start("b", ("T",))
@@ -169,16 +169,14 @@ def test_leader_notices_partitions_that_appear() -> None:
 
 @attrs.frozen
 class Grabbing:
-    """A policy that takes from everybody what the target leaves to it."""
+    """A policy that revokes every resource that the target gives to another member."""
 
     name: ClassVar[str] = "grabbing"
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        """Offer everything."""
         return SimplePolicy().offer(group, context)
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        """Take everything that is claimed."""
         staged = SimplePolicy().stage(group, target, context)
         if not group.claim_members.size:
             return staged

@@ -40,7 +40,6 @@ SCENARIO = Scenario(
 
 
 def test_simulate_twice_is_the_same_run() -> None:
-    """Everything follows from the seed."""
     one, other = (simulate(SCENARIO, seed=3, transcript=True) for _ in range(2))
     assert one.transcript == other.transcript
     assert list(map(to_json, one.telemetry)) == list(map(to_json, other.telemetry))
@@ -49,7 +48,7 @@ def test_simulate_twice_is_the_same_run() -> None:
 
 
 def test_simulate_gives_members_the_pace_of_the_group_while_a_delay_runs() -> None:
-    """A large group can afford fewer heartbeats; members then hear later of those that return."""
+    """A large group can use fewer heartbeats. Members then learn later of a returning one."""
     group = attrs.evolve(SCENARIO.group, window_heartbeat_interval_ms=400)
     assert member_config(group).window_heartbeat_interval_ms == 400
     slow = simulate(attrs.evolve(SCENARIO, group=group), policy="deferred")
@@ -59,7 +58,7 @@ def test_simulate_gives_members_the_pace_of_the_group_while_a_delay_runs() -> No
 
 
 def test_simulate_writes_a_transcript_only_when_asked() -> None:
-    """It costs time, and changes nothing else."""
+    """The transcript takes time and must change no result."""
     silent, loud = simulate(SCENARIO), simulate(SCENARIO, transcript=True)
     assert silent.transcript == ()
     assert loud.transcript
@@ -67,7 +66,7 @@ def test_simulate_writes_a_transcript_only_when_asked() -> None:
 
 
 def test_simulate_with_a_policy_by_name_takes_the_options_of_the_scenario() -> None:
-    """A crashed process that is back in the window finds its partitions."""
+    """A crashed process that returns within the delay gets its partitions back."""
     simple, deferred = simulate(SCENARIO), simulate(SCENARIO, policy="deferred")
     assert (simple.policy, deferred.policy) == ("simple", "deferred")
     options = deferred.scenario.group.policy.options
@@ -88,27 +87,27 @@ def test_simulate_with_an_assignor() -> None:
 def test_simulate_when_a_name_is_unknown_is_refused(
     policy: str | None, assignor: str | None
 ) -> None:
-    """In one line."""
+    """The error is one line."""
     with pytest.raises(ConfigurationError, match="expected one of"):
         simulate(SCENARIO, policy=policy, assignor=assignor)
 
 
 def test_simulate_when_settings_contradict_each_other_is_refused() -> None:
-    """As a consumer would."""
+    """As in a consumer."""
     group = attrs.evolve(SCENARIO.group, rebalance_timeout_ms=1_000)
     with pytest.raises(ConfigurationError):
         simulate(attrs.evolve(SCENARIO, group=group))
 
 
 def test_violations_of_a_run_are_found() -> None:
-    """A group that gets no time to settle is not at rest."""
+    """A group without time to settle is not at rest."""
     events = (Crash(at_ms=19_900, member="w-1"),)
     run = simulate(attrs.evolve(SCENARIO, events=events, settle_ms=1_000))
     assert {one.checker for one in run.violations} == {"rest"}
 
 
 def missed(identity: Identity, added_ms: int) -> Scenario:
-    """The leader comes back as who it was, without a round, and partitions are added."""
+    """The leader comes back with its identity and without a round, and partitions are added."""
     return Scenario(
         duration_ms=60_000,
         settle_ms=60_000,
@@ -129,7 +128,7 @@ def missed(identity: Identity, added_ms: int) -> Scenario:
 def test_leader_that_came_back_without_a_round_still_looks_after_its_topics(
     identity: Identity,
 ) -> None:
-    """What it saw is in its state directory; a static one looks it up when it is back (KIP-814)."""
+    """The known topics are in its state directory. A static leader looks them up (KIP-814)."""
     run = simulate(missed(identity, 50_000), seed=1)
     assert run.violations == ()
     assert run.measures.moved == 0
@@ -139,12 +138,11 @@ def test_leader_that_came_back_without_a_round_still_looks_after_its_topics(
 def test_leader_that_came_back_without_a_round_finds_what_changed_while_it_was_away(
     identity: Identity,
 ) -> None:
-    """It compares what exists with what it saw in its life before, or with what that one noted."""
+    """It compares the metadata with the catalogue of its former life, kept or in the note."""
     assert simulate(missed(identity, 31_000), seed=1).violations == ()
 
 
 def test_lag_history_covers_the_run() -> None:
-    """From begin to end, a few hundred samples at most."""
     lag = simulate(SCENARIO).lag
     assert lag.times_ms[0] == 0
     assert lag.times_ms[-1] == SCENARIO.end_ms
@@ -183,7 +181,7 @@ PACED = Scenario(
 
 
 def test_leader_when_it_dies_between_paced_moves_is_waited_for() -> None:
-    """The members of its group know of nothing but a pause: the loss is new, and waits in full."""
+    """The members know only a pause: the loss is new, and waits for the full delay."""
     run = simulate(PACED, seed=1)
     assert run.violations == ()
     died_ms = next(e.at_ms for e in run.telemetry if isinstance(e.record, ProcessEnded))
@@ -202,7 +200,7 @@ def test_leader_when_it_dies_between_paced_moves_is_waited_for() -> None:
 def test_checkers_know_the_pause_of_the_policy_and_watch_what_is_handed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What they are not told, they cannot check."""
+    """Without this data the checkers would check nothing."""
     told: list[Expectations] = []
     watched: list[HandOvers] = []
 

@@ -20,7 +20,7 @@ def test_choice_reads_as_the_command_line_takes_it() -> None:
 
 
 def test_policy_named_has_the_options_that_the_scenario_gives_it() -> None:
-    """That of the group, one of the table of policies, or none."""
+    """The group's policy, one of the table of policies, or none."""
     own, other = Choice(name="own", options={"a": 1}), Choice(name="other", options={"b": 2})
     scenario = Scenario(
         duration_ms=1,
@@ -34,12 +34,11 @@ def test_policy_named_has_the_options_that_the_scenario_gives_it() -> None:
 
 
 def test_run_ends_when_the_group_has_settled() -> None:
-    """After everything that happens."""
     assert SCENARIO.end_ms == 1500
 
 
 def test_processes_are_numbered_where_there_is_a_count() -> None:
-    """From 1; a set of one has the number too, a set without a count has not."""
+    """Numbers begin at 1. A set with a count of 1 is numbered, a set without a count is not."""
     assert MemberSet(name="m", topics=("t",)).processes == ("m",)
     assert MemberSet(name="m", count=1, topics=("t",)).processes == ("m-1",)
     assert MemberSet(name="m", count=0, topics=("t",)).processes == ()

@@ -1,4 +1,4 @@
-"""Scenarios that were made by hand are held to the same rules as files."""
+"""Scenarios made by hand follow the same rules as files."""
 
 import pytest
 from attrs import evolve
@@ -15,7 +15,6 @@ SCENARIO = Scenario(
 
 
 def test_a_scenario_that_can_be_played_is_taken() -> None:
-    """Without a word."""
     check_scenario(SCENARIO)
 
 
@@ -48,13 +47,13 @@ def test_a_scenario_that_can_be_played_is_taken() -> None:
     ],
 )
 def test_a_scenario_that_cannot_be_played_is_refused(broken: Scenario, message: str) -> None:
-    """With the path of the value, as there is no file to point into."""
+    """The message has the path of the value, since there is no file and line."""
     with pytest.raises(ConfigurationError) as caught:
         check_scenario(broken)
     assert str(caught.value) == message
 
 
 def test_paths_are_written_as_in_programs() -> None:
-    """Keys with dots, places in lists in brackets."""
+    """Keys with dots, list positions in brackets."""
     assert dotted(("events", 2, "at_ms")) == "events[2].at_ms"
     assert dotted(()) == ""

@@ -68,12 +68,12 @@ name = "light"
 
 
 def read(text: str) -> Scenario:
-    """The scenario of a text."""
+    """Return the scenario of a text."""
     return parse_scenario(text, file="a.toml")
 
 
 def test_file_of_connectors_says_tasks_and_weights() -> None:
-    """Members take everything, and the assignor is the one that looks at weights."""
+    """Members subscribe to everything, and the assignor uses weights."""
     scenario = read(CONNECTORS + ADDED)
     assert scenario.shares is Shares.CONNECTORS
     assert scenario.topics == (
@@ -92,7 +92,7 @@ def test_file_of_connectors_says_tasks_and_weights() -> None:
 
 
 def test_file_of_other_resources_counts_from_0_and_may_choose_its_assignor() -> None:
-    """No index -1 there."""
+    """Such resources have no index -1."""
     text = HEAD.replace("group = {", 'group = { assignor = "sticky",')
     scenario = read(f"{text}\n[resources.shard]\ncount = 4\nweight = 2")
     assert scenario.shares is Shares.RESOURCES
@@ -159,14 +159,14 @@ def test_file_of_other_resources_counts_from_0_and_may_choose_its_assignor() -> 
     ],
 )
 def test_file_that_cannot_be_is_refused_with_line_and_key(text: str, message: str) -> None:
-    """As with topics, in the words of the file."""
+    """As with topics, in the terms of the file."""
     with pytest.raises(ConfigurationError) as caught:
         read(text)
     assert message in str(caught.value)
 
 
 def test_connectors_played_come_and_go_and_are_shared_by_weight() -> None:
-    """The heavy tasks stand apart; what is new begins at once; what has gone is nobody's."""
+    """Heavy tasks are on different members. New resources start, deleted ones have no owner."""
     run = simulate(read(CONNECTORS + ADDED))
     assert run.violations == ()
     owned = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
@@ -183,7 +183,7 @@ def test_connectors_played_come_and_go_and_are_shared_by_weight() -> None:
 
 
 def test_weight_that_changes_moves_things_where_nothing_waits() -> None:
-    """The leader has the group share anew; a waiting policy leaves all where it is."""
+    """The leader starts a round. A policy with a pending wait moves nothing."""
     change = Weight(at_ms=20_000, topic="light", weight=20)
     scenario = attrs.evolve(read(CONNECTORS), events=(change,))
     moved = {

@@ -1,4 +1,4 @@
-"""Scenario files: what they can say, and what they mean."""
+"""Scenario files: their keys and meanings."""
 
 import math
 from pathlib import Path
@@ -180,7 +180,6 @@ capacity_per_s = 5
 
 
 def test_everything_that_a_file_can_say_is_read() -> None:
-    """Events stand in order of time afterwards."""
     assert parse_scenario(FULL, file="some/full.toml") == Scenario(
         name="full",
         description="Everything at once.",
@@ -267,7 +266,7 @@ def test_what_a_file_leaves_out_takes_its_default() -> None:
 
 
 def test_a_policy_named_without_options_has_those_of_its_table() -> None:
-    """Unless it brings its own."""
+    """Options of its own take precedence."""
     table = "[policies.deferred]\nscheduled_rebalance_timeout_ms = 7\n"
     named = f'{SMALL}\n[group]\npolicy = "deferred"\n{table}'
     assert parse_scenario(named, file="a.toml").group.policy == Choice(
@@ -281,7 +280,7 @@ def test_a_policy_named_without_options_has_those_of_its_table() -> None:
 
 
 def test_files_are_read_and_name_their_scenario(tmp_path: Path) -> None:
-    """Messages name the file as it was given."""
+    """Messages contain the file name as it was given."""
     path = tmp_path / "rolling_bounce.toml"
     path.write_text(SMALL)
     assert read_scenario(path).name == "rolling_bounce"
@@ -291,7 +290,7 @@ def test_files_are_read_and_name_their_scenario(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    """Missing, a folder, no text."""
+    """A missing file, a folder, a binary file."""
     missing = tmp_path / "missing.toml"
     with pytest.raises(ConfigurationError, match=r"a file to read \(no such file or directory\)"):
         read_scenario(missing)

@@ -1,4 +1,4 @@
-"""Scenario files that cannot be: what is wrong is named with file, line and key."""
+"""Invalid scenario files: the error names file, line and key."""
 
 import pytest
 
@@ -8,14 +8,14 @@ from tests.unit.simulator.small_file import SMALL
 
 
 def refusal(text: str) -> str:
-    """The message with which a text is refused."""
+    """Return the message with which a text is refused."""
     with pytest.raises(ConfigurationError) as caught:
         parse_scenario(text, file="a.toml")
     return str(caught.value)
 
 
 def event(*lines: str) -> str:
-    """A small scenario with one event, whose first line is the 15th."""
+    """Return a small scenario with one event, whose first line is line 15."""
     return "\n".join([SMALL, "[[events]]", *lines, ""])
 
 
@@ -164,7 +164,7 @@ def event(*lines: str) -> str:
     ],
 )
 def test_what_is_wrong_is_named_with_file_line_and_key(old: str, new: str, message: str) -> None:
-    """One line that says what was there and what would be right."""
+    """One line with the wrong value and the valid ones."""
     assert old in SMALL
     assert refusal(SMALL.replace(old, new, 1)) == message
 
@@ -240,7 +240,7 @@ def test_what_is_wrong_is_named_with_file_line_and_key(old: str, new: str, messa
     ],
 )
 def test_tables_that_cannot_be_are_named(table: str, message: str) -> None:
-    """The line is that of the key, wherever the table stands."""
+    """The line is that of the key, in any table."""
     assert refusal(f"{SMALL}\n{table}\n").startswith(message)
 
 
@@ -404,7 +404,7 @@ def test_text_that_is_no_toml_is_refused_with_its_line(text: str, message: str) 
 
 @pytest.mark.parametrize(("begin", "end"), [("[", "]"), ("{a=", "}")])
 def test_text_that_is_nested_too_deep_is_refused(begin: str, end: str) -> None:
-    """Before the reader's own recursion gives out."""
+    """It is refused before the parser exceeds the recursion limit."""
     text = f"a = {begin * 100_000}{end * 100_000}"
     with pytest.raises(ConfigurationError, match=r"got 'a.toml', expected TOML that is nested"):
         parse_scenario(text, file="a.toml")
@@ -422,7 +422,7 @@ LONG = "9" * 400
     ],
 )
 def test_number_that_no_float_holds_is_refused(old: str, new: str, place: str) -> None:
-    """Shortened, in one line."""
+    """The value is shortened to one line."""
     message = refusal(SMALL.replace(old, new))
     assert message.startswith(f"{place}: got 999")
     assert message.endswith("999, expected a number that a float can hold")
@@ -430,7 +430,7 @@ def test_number_that_no_float_holds_is_refused(old: str, new: str, place: str) -
 
 
 def test_integers_longer_than_python_reads_or_writes_are_refused() -> None:
-    """In base 10 Python does not read them, in base 16 it does not write them."""
+    """Python does not read them in base 10, and does not write them in base 16."""
     text = SMALL.replace("= 60000", "= " + "9" * 5_000)
     assert refusal(text) == "scenario file: got 'a.toml', expected TOML with shorter integers"
     assert refusal(SMALL.replace("= 60000", "= 0x" + "f" * 5_000)) == (

@@ -1,4 +1,4 @@
-"""When the things of a scenario begin and end."""
+"""Begin and end times of the parts of a scenario."""
 
 import pytest
 from attrs import evolve
@@ -67,7 +67,7 @@ SCALED = evolve(SCENARIO, events=(Scale(at_ms=500, members="w", to=2, every_ms=7
     ],
 )
 def test_an_event_ends_with_the_last_thing_that_it_does(event: Event, end_ms: int) -> None:
-    """The last process is back, the last one has started to end."""
+    """The last process is back, or the last one has begun to stop."""
     assert event_end_ms(SCENARIO, event) == end_ms
     assert last_event_ms(evolve(SCENARIO, events=(event,))) == end_ms
 
@@ -82,7 +82,7 @@ def test_a_set_stands_for_the_processes_that_it_has_at_that_moment() -> None:
 
 
 def test_starts_are_events_where_a_set_starts_late() -> None:
-    """The deployment of the begin is none, but it may be the last thing that happens."""
+    """The first deployment is not an event, but may be the last thing that happens."""
     assert (first_event_ms(SCENARIO), last_event_ms(SCENARIO)) == (None, 40)
     assert first_event_ms(SCALED) == 500
     late = MemberSet(name="late", count=3, topics=("t",), start_ms=300, start_every_ms=200)
@@ -91,7 +91,7 @@ def test_starts_are_events_where_a_set_starts_late() -> None:
 
 
 def test_resources_live_from_creation_to_deletion() -> None:
-    """Added partitions from then on, a deleted topic with all that was added to it."""
+    """Added partitions from then on. A deleted topic ends with all its partitions."""
     events = (
         AddPartitions(at_ms=100, topic="t", rate_per_s=(0.0,)),
         CreateTopic(at_ms=200, topic=LATER),

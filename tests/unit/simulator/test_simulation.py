@@ -16,7 +16,7 @@ from tests.support.simulated import quiet_group
 
 
 def test_run_until_rest_says_when_a_group_does_not_rest() -> None:
-    """It gives up after the time it was given."""
+    """It gives up after the given time."""
     group = quiet_group()
     group.start("a", ("T",))
     group.network.request_loss = 1.0
@@ -26,7 +26,7 @@ def test_run_until_rest_says_when_a_group_does_not_rest() -> None:
 
 
 def test_bounce_starts_the_process_again_as_it_was() -> None:
-    """With its static id, its topics and its capacity."""
+    """With its instance id, its topics and its capacity."""
     group = quiet_group()
     before = group.start("a", ("T",), identity=Identity.STATIC, capacity_per_s=33)
     assert group.run_until_rest(5_000, 200)
@@ -41,7 +41,7 @@ def test_bounce_starts_the_process_again_as_it_was() -> None:
 
 
 def test_static_member_that_is_fenced_starts_again() -> None:
-    """Another life of it cannot go on; whatever keeps processes running starts it anew."""
+    """A fenced life cannot continue, so the deployment starts a new one."""
     group = quiet_group()
     process = group.start("a", ("T",), identity=Identity.STATIC)
     assert group.run_until_rest(5_000, 200)
@@ -54,7 +54,7 @@ def test_static_member_that_is_fenced_starts_again() -> None:
 
 
 def test_member_that_fails_is_a_violation() -> None:
-    """None of what the simulator does is an error that no retry mends."""
+    """The simulator itself never causes a fatal error."""
     group = quiet_group()
     group.start("a", ("T",))
     assert group.run_until_rest(5_000, 200)
@@ -67,7 +67,7 @@ def test_member_that_fails_is_a_violation() -> None:
 
 
 def test_commits_are_written_down_and_count() -> None:
-    """As the group coordinator accepts them."""
+    """Commits are recorded when the group coordinator accepts them."""
     group = quiet_group(partitions=1)
     group.start("a", ("T",))
     group.run(2_000)
@@ -82,7 +82,7 @@ def test_commits_are_written_down_and_count() -> None:
 
 
 def test_topic_that_vanishes_is_worked_on_no_more() -> None:
-    """And one that appears has its owner."""
+    """And a topic that appears has its owner."""
     group = quiet_group()
     process = group.start("a", ("T", "U"))
     assert group.run_until_rest(5_000, 200)
@@ -93,7 +93,7 @@ def test_topic_that_vanishes_is_worked_on_no_more() -> None:
 
 
 def test_heal_ends_all_faults() -> None:
-    """Nothing is lost, nobody is cut off or paused."""
+    """No request is lost, and no process is cut off or paused."""
     group = quiet_group()
     process = group.start("a", ("T",))
     group.network.request_loss = group.network.answer_loss = 0.5
@@ -107,7 +107,7 @@ def test_heal_ends_all_faults() -> None:
 
 @pytest.mark.parametrize("policy", ["simple", "deferred", "incremental"])
 def test_connectors_with_weights_are_run_once_whatever_happens(policy: str) -> None:
-    """The same session code, with connectors (index -1) beside their tasks and lags for weights."""
+    """The same session code, with connectors (index -1) and tasks, and lags as weights."""
     group = small_group(
         seed=11,
         habits=Habits(

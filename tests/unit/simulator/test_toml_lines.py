@@ -43,7 +43,7 @@ z = true'''
 
 
 def test_keys_stand_where_a_reader_finds_them() -> None:
-    """Whatever is in strings and comments in between."""
+    """Strings and comments in between do not matter."""
     lines = key_lines(DOCUMENT)
     assert dict(lines) == {
         ("title",): 2,
@@ -85,7 +85,7 @@ def test_keys_stand_where_a_reader_finds_them() -> None:
 
 
 def paths_of(value: object, path: tuple[str | int, ...] = ()) -> set[tuple[str | int, ...]]:
-    """Every path that Python's reader found."""
+    """Return every path that Python's parser found."""
     found = {path} if path else set()
     if isinstance(value, dict):
         pairs = list(value.items())
@@ -111,5 +111,5 @@ def paths_of(value: object, path: tuple[str | int, ...] = ()) -> set[tuple[str |
     ],
 )
 def test_every_path_that_python_reads_has_a_line(document: str) -> None:
-    """And nothing else has."""
+    """And no other path has a line."""
     assert set(key_lines(document)) == paths_of(tomllib.loads(document))

@@ -1,7 +1,7 @@
 """Transcripts: golden ones of the scenarios, the same under any hash seed, in readable lines.
 
 After a change of behaviour, `pytest tests/unit/simulator/test_transcript.py --rewrite-transcripts`
-writes the golden files anew: the diff says what changed.
+writes the golden files again. The diff shows the change.
 """
 
 import os
@@ -22,7 +22,7 @@ LINES_MAX = 2_000
 SCENARIOS = tuple(
     path
     for path in sorted(SIMULATIONS.glob("*.toml"))
-    # One line an event of very many processes is nothing that anybody reads.
+    # The transcript of very many processes is too long to read.
     if sum(one.count or 1 for one in read_scenario(path).members) <= PROCESSES_MAX
 )
 IN_A_PROCESS = """
@@ -35,7 +35,7 @@ print(*simulate(read_scenario(Path(sys.argv[1])), transcript=True).transcript, s
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_transcript_is_the_golden_one(path: Path, pytestconfig: pytest.Config) -> None:
-    """What a scenario does changes only where somebody wanted it to."""
+    """The behaviour of a scenario changes only on purpose."""
     golden = SIMULATIONS / "transcripts" / f"{path.stem}.txt"
     lines = simulate(read_scenario(path), transcript=True).transcript[:LINES_MAX]
     text = "".join(f"{line}\n" for line in lines)
@@ -46,13 +46,13 @@ def test_transcript_is_the_golden_one(path: Path, pytestconfig: pytest.Config) -
 
 
 def test_golden_transcripts_are_of_scenarios() -> None:
-    """None is left over from a scenario that has gone."""
+    """No file is left over from a deleted scenario."""
     golden = {path.stem for path in (SIMULATIONS / "transcripts").glob("*")}
     assert golden - {path.stem for path in SCENARIOS} == set()
 
 
 def test_transcript_is_the_same_under_any_hash_seed() -> None:
-    """Nothing depends on the order of a set."""
+    """No result depends on the order of a set."""
     path = SIMULATIONS / "coordinator_lost.toml"
     outputs = {
         subprocess.run(
@@ -68,14 +68,14 @@ def test_transcript_is_the_same_under_any_hash_seed() -> None:
 
 
 def test_resources_are_named_by_ranges() -> None:
-    """Short, and complete."""
+    """The ranges are short and complete."""
     resources = ResourceSet({"orders": [0, 1, 2, 5, 7, 8], "payments": [3]})
     assert resources_in_words(resources) == "orders 0-2 5 7-8, payments 3"
     assert resources_in_words(ResourceSet()) == "nothing"
 
 
 def test_lines_tell_the_story_of_a_round() -> None:
-    """Requests, answers, records, in their order; heartbeats that say nothing are left out."""
+    """Requests, answers and records in order. Heartbeats without news are left out."""
     group = quiet_group(partitions=2)
     group.world.transcript = transcript = Transcript()
     group.start("a", ("T",))

@@ -1,4 +1,4 @@
-"""The checker of rounds that are asked for because lags are uneven."""
+"""The checker of balancing rounds."""
 
 import pytest
 
@@ -10,29 +10,26 @@ T0, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [0, 1]})
 
 
 def by(member: str, at_ms: int, generation: int, record: Record) -> Envelope:
-    """A record of a member."""
     return Envelope(
         at_ms=at_ms, group="g", member=member, generation=generation, record=record, client="a"
     )
 
 
 def led(*, lost: ResourceSet = EMPTY, follow_up: bool = False) -> RoundLed:
-    """A leader's decision."""
     return RoundLed(policy="p", assignor="s", members=("m",), lost=lost, follow_up=follow_up)
 
 
 def asked(resources: ResourceSet = T01) -> BalanceRequested:
-    """A leader asks."""
     return BalanceRequested(overloaded=("m",), lags=(9,), mean_lag=3, resources=resources)
 
 
 def messages(*rows: Envelope) -> list[str]:
-    """What is wrong, with a pause of 1,000 ms and a ration of two moves."""
+    """Return the violations, with a pause of 1,000 ms and a ration of two moves."""
     return [one.message for one in check_balance(rows, 1_000, 2)]
 
 
 def test_balance_when_the_leader_of_a_group_at_rest_asks_is_kept() -> None:
-    """And once more after the pause."""
+    """It asks again after the pause."""
     first = (by("m", 10, 5, led()), by("m", 20, 5, asked()))
     again = (by("m", 30, 7, led()), by("m", 1_020, 7, asked(T0)))
     assert messages(*first, *again) == []
@@ -77,5 +74,4 @@ def test_balance_when_the_leader_of_a_group_at_rest_asks_is_kept() -> None:
 def test_balance_when_it_must_not_be_asked_for_is_broken(
     rows: tuple[Envelope, ...], complaint: str
 ) -> None:
-    """A follower, a leader of another generation, one whose group waits, and so on."""
     assert messages(*rows) == [f"a asks to even lags out {complaint}"]

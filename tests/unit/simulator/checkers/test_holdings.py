@@ -1,4 +1,4 @@
-"""Checkers of who holds what: each rule broken once, and what is no breach."""
+"""Checkers of holdings: each rule broken once, and allowed cases."""
 
 import pytest
 
@@ -34,7 +34,7 @@ DEAD = ProcessEnded(cause=EndCause.CRASHED)
 
 
 def telemetry(*rows: tuple[int, str, Record]) -> list[Envelope]:
-    """Envelopes of some records with time and process."""
+    """Return envelopes of records with time and process."""
     return [
         Envelope(at_ms=at_ms, group="g", member="", generation=1, record=record, client=client)
         for at_ms, client, record in rows
@@ -42,7 +42,7 @@ def telemetry(*rows: tuple[int, str, Record]) -> list[Envelope]:
 
 
 def test_holding_begins_with_the_assignment_and_ends_with_the_stop() -> None:
-    """Not with the first and last record worked off."""
+    """The first and last processed record do not count."""
     rows = telemetry(
         (1, "a", START), (2, "a", GAIN), (5, "a", BEGIN), (8, "a", TOLD), (9, "a", STOP)
     )
@@ -50,7 +50,7 @@ def test_holding_begins_with_the_assignment_and_ends_with_the_stop() -> None:
 
 
 def test_holding_of_a_paused_process_is_interrupted() -> None:
-    """What it lost meanwhile it does not get back for a moment."""
+    """Resources that it lost in the pause must not appear as held at its end."""
     rows = telemetry(
         (1, "a", GAIN),
         (3, "a", ProcessPaused()),
@@ -63,7 +63,7 @@ def test_holding_of_a_paused_process_is_interrupted() -> None:
 
 
 def test_holding_that_is_given_up_while_the_process_stands_still_does_not_come_back() -> None:
-    """A member that may not work on what it holds may still stop it."""
+    """A member whose lease has ended may still stop its resources."""
     rows = telemetry(
         (1, "a", GAIN), (3, "a", ProcessPaused()), (5, "a", STOP), (6, "a", ProcessResumed())
     )
@@ -83,7 +83,7 @@ def test_holding_that_is_given_up_while_the_process_stands_still_does_not_come_b
 def test_single_owner_when_one_follows_the_other_is_kept(
     rows: tuple[tuple[int, str, Record], ...],
 ) -> None:
-    """Never two at an instant."""
+    """At most one owner at any time."""
     assert list(check_single_owner(telemetry(*rows))) == []
 
 
@@ -99,7 +99,7 @@ def test_single_owner_when_one_follows_the_other_is_kept(
 def test_single_owner_when_two_hold_one_resource_is_broken(
     rows: tuple[tuple[int, str, Record], ...],
 ) -> None:
-    """The message names both."""
+    """The message names both members."""
     (violation,) = check_single_owner(telemetry(*rows, (9, "z", START)))
     assert violation.message in {"T-0 is with a and b", "T-0 is with b and a"}
 
@@ -115,7 +115,7 @@ def test_single_owner_when_two_hold_one_resource_is_broken(
     ],
 )
 def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...]) -> None:
-    """Assigned, worked on, then revoked or lost or closed."""
+    """Assigned, worked on, then revoked, lost or closed."""
     rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
     assert list(check_pairs(telemetry(*rows), stop_max_ms=10)) == []
 
@@ -136,13 +136,13 @@ def test_pairs_when_each_comes_in_its_turn_are_kept(records: tuple[Record, ...])
 def test_pairs_when_something_is_out_of_turn_are_broken(
     records: tuple[Record, ...], words: str
 ) -> None:
-    """The message says what."""
+    """The message names the violation."""
     rows = [(at_ms, "a", record) for at_ms, record in enumerate((START, *records))]
     assert words in next(iter(check_pairs(telemetry(*rows), stop_max_ms=10))).message
 
 
 def test_pairs_begin_anew_with_each_life() -> None:
-    """A process that was killed comes back and holds nothing."""
+    """A killed process comes back without resources."""
     rows = telemetry(
         (1, "a", START), (2, "a", GAIN), (3, "a", DEAD), (4, "a", START), (5, "a", GAIN)
     )

@@ -1,4 +1,4 @@
-"""The checkers of losses: delays that members have heard of, and moves that come too soon."""
+"""The checkers of losses: known delays, and moves that come too soon."""
 
 import attrs
 
@@ -18,7 +18,7 @@ DELAY_MS = 1_000
 
 
 def led(*, waiting: ResourceSet) -> RoundLed:
-    """A round in which the delay begins."""
+    """Return a round in which the delay begins."""
     return RoundLed(
         policy="incremental",
         assignor="sticky",
@@ -30,7 +30,7 @@ def led(*, waiting: ResourceSet) -> RoundLed:
 
 
 def second_wait(*, waiting: ResourceSet) -> list[Envelope]:
-    """The process a tells b of a delay; b leads next, and begins it once more."""
+    """Process a reports a delay to b. Then b leads and restarts the delay."""
     rows: list[tuple[int, str, Record]] = [
         (10, "a", StateChanged(before="joining", after="leading", cause="")),
         (10, "a", led(waiting=waiting)),
@@ -54,21 +54,21 @@ def second_wait(*, waiting: ResourceSet) -> list[Envelope]:
 
 
 def test_heard_delay_that_begins_once_more_is_a_breach() -> None:
-    """Also while something that moves is being released, where no policy paces its moves."""
+    """Also while moves are pending under a policy without an interval."""
     for waiting in (WAITING, ResourceSet({})):
         (violation,) = check_heard_delays(second_wait(waiting=waiting), Waits(delay_ms=DELAY_MS))
         assert violation.message == "b had been told that the wait ends at 1010"
 
 
 def test_heard_pause_of_paced_moves_is_no_delay() -> None:
-    """What was announced may have been the time of the next moves."""
+    """The announced time may be the interval between moves."""
     waits = Waits(delay_ms=DELAY_MS, interval_ms=200)
     assert list(check_heard_delays(second_wait(waiting=WAITING), waits)) == []
     assert len(list(check_heard_delays(second_wait(waiting=ResourceSet({})), waits))) == 1
 
 
 def test_heard_delay_lasts_no_longer_when_a_member_joins_the_next_round_meanwhile() -> None:
-    """The join before the decision counts: it told the leader what was left at that time."""
+    """The join before the decision counts: it told the leader the remaining delay."""
     rows = second_wait(waiting=ResourceSet({}))
     rows.insert(-1, _of("b", 600, StateChanged(before="syncing", after="joining", cause="")))
     late = attrs.evolve(rows[-1], record=_told_in(530), at_ms=700)
@@ -78,7 +78,7 @@ def test_heard_delay_lasts_no_longer_when_a_member_joins_the_next_round_meanwhil
 
 
 def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it() -> None:
-    """The leader revokes first, announces nothing, and remembers the deadline until the end."""
+    """The leader revokes first, announces nothing, and keeps the deadline until the end."""
     rows = second_wait(waiting=ResourceSet({}))[:-2]
     rows += [
         _of("b", 900, StateChanged(before="joining", after="leading", cause=""), generation=2),
@@ -87,16 +87,18 @@ def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it
         _of("b", 920, StateChanged(before="joining", after="leading", cause=""), generation=3),
     ]
     waits = Waits(delay_ms=DELAY_MS)
-    told = _of("b", 920, _told_in(490), generation=3)  # what was left at 500 still is at 900
+    # at 900 it still reports the remaining delay of 500
+    told = _of("b", 920, _told_in(490), generation=3)
     assert list(check_heard_delays([*rows, told], waits)) == []
     longer = _of("b", 920, _told_in(700), generation=3)
     assert len(list(check_heard_delays([*rows, longer], waits))) == 1
-    another = _of("b", 920, _told_in(590), generation=4)  # one that it did not lead came between
+    # another member led the generation in between
+    another = _of("b", 920, _told_in(590), generation=4)
     assert len(list(check_heard_delays([*rows[:-1], *_again(rows[-1]), another], waits))) == 1
 
 
 def test_moves_within_the_interval_are_a_breach_though_a_member_cannot_be_read() -> None:
-    """What is still being stopped is told again, and is no move."""
+    """A pending revocation that is repeated is not a move."""
     rows = []
     for generation, revoked in ((1, [0]), (2, [0]), (3, [1])):
         at_ms = 100 * generation

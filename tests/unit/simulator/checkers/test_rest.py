@@ -24,7 +24,7 @@ LIFE: tuple[Record, ...] = (
 
 
 def life(*records: Record) -> list[Envelope]:
-    """Records of one process, a millisecond apart."""
+    """Return records of one process, a millisecond apart."""
     return [
         Envelope(at_ms=at_ms, group="g", member="m", generation=1, record=record, client="a")
         for at_ms, record in enumerate(records)
@@ -34,40 +34,40 @@ def life(*records: Record) -> list[Envelope]:
 def messages(
     telemetry: list[Envelope], expected: ResourceSet, quiet_from_ms: int = 90, slack_ms: int = 0
 ) -> list[str]:
-    """What is wrong at the end."""
+    """Return the violations at the end."""
     found = check_rest(telemetry, expected, quiet_from_ms, 100, slack_ms)
     return [one.message for one in found]
 
 
 def test_rest_when_all_have_their_owner_is_kept() -> None:
-    """And nobody is left in a round."""
+    """And no member is left in a round."""
     assert messages(life(*LIFE), T01) == []
 
 
 def test_rest_when_nobody_lives_needs_no_owners() -> None:
-    """Nothing is subscribed any more."""
+    """No topic is subscribed any longer."""
     assert messages(life(*LIFE, ProcessEnded(cause=EndCause.CLOSED)), EMPTY) == []
 
 
 def test_rest_names_what_nobody_works_on_and_what_nobody_wants() -> None:
-    """Either is a breach."""
+    """Both are violations."""
     assert messages(life(*LIFE), ResourceSet({"T": [0, 1, 2]})) == ["nobody works on {'T': [2]}"]
     assert messages(life(*LIFE), T0) == ["worked on, and not wanted: {'T': [1]}"]
 
 
 def test_rest_when_a_member_is_not_stable_is_broken() -> None:
-    """It waits for something that does not come."""
+    """It would wait without end."""
     joins = StateChanged(before="stable", after="joining", cause="a round has begun")
     assert messages(life(*LIFE, joins), T01) == ["not stable: {'a': 'joining'}"]
 
 
 def test_rest_when_rounds_go_on_is_broken() -> None:
-    """At the end nothing may move any more."""
+    """At the end nothing may move."""
     assert messages(life(*LIFE), T01, quiet_from_ms=2) == ["a is still in rounds at 2"]
 
 
 def test_rest_when_lags_were_to_be_evened_out_a_moment_ago_says_nothing() -> None:
-    """The rounds that were asked for are no breach; later than rounds take they would be."""
+    """Balancing rounds just before the end are no violation. Older unfinished ones would be."""
     asked = BalanceRequested(overloaded=("m",), lags=(9,), mean_lag=3, resources=T01)
     joins = StateChanged(before="stable", after="joining", cause="lags are uneven")
     assert messages(life(*LIFE, asked, joins), T01, quiet_from_ms=34, slack_ms=30) == []

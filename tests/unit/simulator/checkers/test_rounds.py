@@ -1,4 +1,4 @@
-"""Checkers of what leaders ask for."""
+"""Checkers of the leaders' decisions."""
 
 from coopgroup.model import EMPTY, ResourceSet
 from coopgroup.simulator.checkers import check_delays, check_ration, check_retained
@@ -8,7 +8,7 @@ T0, T1, T01 = ResourceSet({"T": [0]}), ResourceSet({"T": [1]}), ResourceSet({"T"
 
 
 def envelope(at_ms: int, generation: int, record: Record) -> Envelope:
-    """A record of process a."""
+    """Return a record of process a."""
     return Envelope(
         at_ms=at_ms, group="g", member="m", generation=generation, record=record, client="a"
     )
@@ -21,7 +21,7 @@ def led(
     lost: ResourceSet = EMPTY,
     contested: ResourceSet = EMPTY,
 ) -> RoundLed:
-    """A leader's decision."""
+    """Return a leader's decision."""
     return RoundLed(
         policy="p",
         assignor="s",
@@ -34,12 +34,12 @@ def led(
 
 
 def told(revoked: ResourceSet) -> AssignmentReceived:
-    """A member learns what to stop."""
+    """Return the record of a member that receives revocations."""
     return AssignmentReceived(leader=False, revoked=revoked)
 
 
 def test_retained_when_the_leader_did_not_take_it_is_broken() -> None:
-    """A member must stop no more than the leader meant."""
+    """A member must stop only the resources that the leader revoked."""
     rows = [envelope(1, 5, led(revoked=T0)), envelope(2, 5, told(T01))]
     (violation,) = check_retained(rows)
     assert violation.message == "a has to stop {'T': [1]}, left to it"
@@ -47,20 +47,20 @@ def test_retained_when_the_leader_did_not_take_it_is_broken() -> None:
 
 
 def test_retained_of_a_generation_with_two_leaders_says_nothing() -> None:
-    """A broker that was lost takes its round with it, and the number comes again."""
+    """A lost broker loses its round, and the next one repeats the generation number."""
     rows = [envelope(1, 5, led()), envelope(2, 5, led(revoked=T0)), envelope(3, 5, told(T0))]
     assert list(check_retained(rows)) == []
 
 
 def test_ration_when_too_much_moves_is_broken() -> None:
-    """What waits for its present owner moves."""
+    """A resource that waits for its present owner counts as moved."""
     assert list(check_ration([envelope(1, 5, led(revoked=T0, waiting=T01))], 1)) == []
     (violation,) = check_ration([envelope(1, 5, led(revoked=T01, waiting=T01))], 1)
     assert "generation 5 moves more than 1" in violation.message
 
 
 def test_ration_does_not_count_what_must_stop_anyway() -> None:
-    """What is gone, what was contested, and what was asked for before."""
+    """Deleted resources, contested ones and repeated revocations do not count."""
     gone = [envelope(1, 5, led(revoked=T01))]
     contested = [envelope(1, 5, led(revoked=T01, waiting=T01, contested=T1))]
     again = [
@@ -72,7 +72,7 @@ def test_ration_does_not_count_what_must_stop_anyway() -> None:
 
 
 def test_delays_when_something_lost_waits_too_long_are_broken() -> None:
-    """The delay and a bound, from the loss on or from the last fault."""
+    """The delay plus a bound, from the loss or from the last fault."""
     rows = [envelope(100, 5, led(lost=T0)), envelope(900, 6, led(lost=T0))]
     (violation,) = check_delays(rows, 300, 100, 0, 1_000)
     assert (violation.at_ms, violation.message) == (500, "T-0, lost at 100, still waits")
@@ -80,7 +80,7 @@ def test_delays_when_something_lost_waits_too_long_are_broken() -> None:
 
 
 def test_delays_end_with_a_round_that_gives_it_away() -> None:
-    """Or with work on it; another loss has a delay of its own."""
+    """Work on the resource ends it too. Another loss has its own delay."""
     rows = [
         envelope(100, 5, led(lost=T0)),
         envelope(400, 6, led()),

@@ -7,7 +7,7 @@ from tests.support.simulated import SESSION_MS, DrivenCoordinator, heartbeat, jo
 
 
 def test_fail_over_brings_the_generation_back_that_was_synced_last() -> None:
-    """What the log does not say is forgotten: a round that was being prepared, say."""
+    """State outside the log is lost, such as a round that was being prepared."""
     group = DrivenCoordinator()
     leader, other = group.stable_group(None, None)
     generation = group.coordinator.group.generation
@@ -20,7 +20,7 @@ def test_fail_over_brings_the_generation_back_that_was_synced_last() -> None:
 
 
 def test_fail_over_begins_every_session_anew() -> None:
-    """At the time at which the new broker is there."""
+    """At the time at which the new broker takes over."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     generation = group.coordinator.group.generation
@@ -30,7 +30,7 @@ def test_fail_over_begins_every_session_anew() -> None:
 
 
 def test_fail_over_of_a_group_that_was_never_synced_forgets_it() -> None:
-    """Nothing of it is in the log."""
+    """The log has no record of the group."""
     group = DrivenCoordinator()
     member_id = group.new_member()
     group.coordinator.fail_over(2, group.now_ms)
@@ -40,7 +40,7 @@ def test_fail_over_of_a_group_that_was_never_synced_forgets_it() -> None:
 
 
 def test_fail_over_knows_the_new_id_of_a_static_member() -> None:
-    """Its replacement is written down."""
+    """The replacement is in the log."""
     group = DrivenCoordinator()
     group.stable_group("a")
     generation = group.coordinator.group.generation
@@ -51,7 +51,7 @@ def test_fail_over_knows_the_new_id_of_a_static_member() -> None:
 
 
 def test_newcomer_when_all_have_left_in_a_round_is_taken() -> None:
-    """A round that waits for an unused id is open for anybody who speaks the protocol type."""
+    """A round that waits for an unused id accepts any member of the protocol type."""
     group = DrivenCoordinator()
     members = group.stable_group(None, None)
     group.new_member()
@@ -63,7 +63,7 @@ def test_newcomer_when_all_have_left_in_a_round_is_taken() -> None:
 
 
 def test_deadline_is_that_of_the_next_session_to_end() -> None:
-    """The host wakes the coordinator then."""
+    """The host wakes the coordinator at this time."""
     group = DrivenCoordinator()
     group.stable_group(None)
     assert group.coordinator.deadline_ms() is not None

@@ -1,4 +1,4 @@
-"""Heartbeat: it keeps the session alive, and tells of rounds."""
+"""Heartbeat: it keeps the session alive, and reports rounds."""
 
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import HeartbeatAnswer
@@ -6,7 +6,7 @@ from tests.support.simulated import SESSION_MS, DrivenCoordinator, heartbeat, jo
 
 
 def test_heartbeat_keeps_the_session_alive() -> None:
-    """Without one the member is dropped after its session time-out, and a round begins."""
+    """Without heartbeats the member is dropped at the session timeout, and a round begins."""
     group = DrivenCoordinator()
     leader, silent = group.stable_group(None, None)
     generation = group.coordinator.group.generation
@@ -21,7 +21,6 @@ def test_heartbeat_keeps_the_session_alive() -> None:
 
 
 def test_heartbeat_when_nothing_happens_is_answered_with_nothing() -> None:
-    """Stable."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     generation = group.coordinator.group.generation
@@ -29,7 +28,6 @@ def test_heartbeat_when_nothing_happens_is_answered_with_nothing() -> None:
 
 
 def test_heartbeat_of_another_generation_is_refused() -> None:
-    """The fence."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     answer = group.ask(heartbeat(leader, 99), HeartbeatAnswer)
@@ -37,7 +35,7 @@ def test_heartbeat_of_another_generation_is_refused() -> None:
 
 
 def test_heartbeat_of_a_fenced_static_member_says_so() -> None:
-    """Another process came with its static id."""
+    """Another process joined with its instance id."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group("a")
     generation = group.coordinator.group.generation

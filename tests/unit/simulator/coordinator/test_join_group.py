@@ -9,7 +9,7 @@ from tests.support.simulated import REBALANCE_MS, SESSION_MS, DrivenCoordinator,
 
 
 def test_join_when_new_gets_an_id_first() -> None:
-    """KIP-394: a member that is not known must come back with the id that it was given."""
+    """KIP-394: an unknown member must join again with the id that it was given."""
     group = DrivenCoordinator()
     answer = group.ask(join(), JoinGroupAnswer)
     assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED
@@ -19,7 +19,7 @@ def test_join_when_new_gets_an_id_first() -> None:
 
 
 def test_ids_begin_with_the_client_id_or_the_static_id() -> None:
-    """As a broker's do, with a UUID behind; no two are the same."""
+    """As a broker's ids, with a unique UUID at the end."""
     coordinator = DrivenCoordinator().coordinator
     for number, request in enumerate((join(), join(), join(instance_id="static"))):
         coordinator.receive(number, request, 1_000, client_id="billing-1")
@@ -31,7 +31,7 @@ def test_ids_begin_with_the_client_id_or_the_static_id() -> None:
 
 
 def test_join_when_id_is_not_used_in_time_is_unknown() -> None:
-    """The id is kept for a session time-out."""
+    """The id is kept for one session timeout."""
     group = DrivenCoordinator()
     group.stable_group(None)
     member_id = group.new_member()
@@ -40,7 +40,7 @@ def test_join_when_id_is_not_used_in_time_is_unknown() -> None:
 
 
 def test_join_when_nobody_ever_joined_with_an_id_is_unknown() -> None:
-    """Only a join without id makes a group."""
+    """Only a join without an id creates a group."""
     answer = DrivenCoordinator().ask(join("member-001"), JoinGroupAnswer)
     assert (answer.error_code, answer.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "member-001")
 
@@ -53,7 +53,7 @@ def test_join_when_session_time_out_is_out_of_bounds_is_refused() -> None:
 
 
 def test_join_when_no_protocol_is_common_is_refused() -> None:
-    """All members must speak one protocol."""
+    """All members must share one protocol."""
     group = DrivenCoordinator()
     group.stable_group(None)
     answer = group.ask(join(protocols=(("range", b""),)), JoinGroupAnswer)
@@ -61,7 +61,7 @@ def test_join_when_no_protocol_is_common_is_refused() -> None:
 
 
 def test_join_of_newcomer_waits_for_the_others() -> None:
-    """The round is complete when everybody has rejoined; the leader learns the subscriptions."""
+    """The round is complete when all members have rejoined. The leader gets the subscriptions."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     newcomer = group.send(join(group.new_member()))
@@ -73,7 +73,7 @@ def test_join_of_newcomer_waits_for_the_others() -> None:
 
 
 def test_join_when_a_member_does_not_rejoin_goes_on_without_it() -> None:
-    """The rebalance time-out ends the wait, and the membership of whoever is missing."""
+    """The rebalance timeout ends the wait, and the membership of the missing members."""
     group = DrivenCoordinator()
     leader, other = group.stable_group(None, None)
     number = group.send(join(other, protocols=(("coopgroup", b"changed"),)))
@@ -85,7 +85,7 @@ def test_join_when_a_member_does_not_rejoin_goes_on_without_it() -> None:
 
 
 def test_join_of_follower_with_the_same_subscription_begins_no_round() -> None:
-    """Its answer may have been lost: it gets the generation once more."""
+    """The first answer may have been lost, so the generation is sent again."""
     group = DrivenCoordinator()
     _, follower = group.stable_group(None, None)
     generation = group.coordinator.group.generation
@@ -95,7 +95,7 @@ def test_join_of_follower_with_the_same_subscription_begins_no_round() -> None:
 
 
 def test_join_of_leader_begins_a_round() -> None:
-    """So a leader can ask for one because of new partitions."""
+    """A leader can thus ask for a round because of new partitions."""
     group = DrivenCoordinator()
     leader, _ = group.stable_group(None, None)
     assert group.send(join(leader)) not in group.answers
@@ -103,7 +103,7 @@ def test_join_of_leader_begins_a_round() -> None:
 
 
 def test_join_of_static_member_that_comes_back_begins_no_round() -> None:
-    """KIP-345: a new id for the old seat; KIP-814: a leader must not assign anew."""
+    """KIP-345: a new id in the old place. KIP-814: a leader must not assign again."""
     group = DrivenCoordinator()
     leader, follower = group.stable_group("a", "b")
     generation = group.coordinator.group.generation
@@ -118,7 +118,7 @@ def test_join_of_static_member_that_comes_back_begins_no_round() -> None:
 
 
 def test_join_of_static_member_fences_the_join_that_waits() -> None:
-    """Two processes with one static id: the later one wins."""
+    """Of two processes with one instance id the later one wins."""
     group = DrivenCoordinator()
     group.stable_group("a", None)
     group.send(join(group.new_member()))  # a round begins

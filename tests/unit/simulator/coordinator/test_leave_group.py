@@ -1,4 +1,4 @@
-"""LeaveGroup: a member goes at once instead of at the end of its session."""
+"""LeaveGroup: a member leaves before the end of its session."""
 
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import JoinGroupAnswer, LeaveGroupAnswer
@@ -16,7 +16,7 @@ def test_leave_begins_a_round() -> None:
 
 
 def test_leave_of_the_last_member_empties_the_group() -> None:
-    """The generation goes on."""
+    """The generation number continues."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     group.send(leave(leader))
@@ -25,7 +25,7 @@ def test_leave_of_the_last_member_empties_the_group() -> None:
 
 
 def test_leave_with_an_unused_id_gives_it_back() -> None:
-    """A round that waits for it need not any more."""
+    """A round no longer waits for it."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     pending = group.new_member()
@@ -45,7 +45,6 @@ def test_leave_by_instance_id_alone_removes_a_static_member() -> None:
 
 
 def test_leave_of_a_stranger_is_refused() -> None:
-    """Nothing happens."""
     group = DrivenCoordinator()
     group.stable_group(None)
     answer = group.ask(leave("member-999"), LeaveGroupAnswer)

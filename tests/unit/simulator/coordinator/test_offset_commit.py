@@ -1,4 +1,4 @@
-"""OffsetCommit: the fence of a generation, and what is kept."""
+"""OffsetCommit: the generation fences, and offsets are stored."""
 
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import HeartbeatAnswer, OffsetCommitAnswer
@@ -6,14 +6,14 @@ from tests.support.simulated import SESSION_MS, DrivenCoordinator, commit, heart
 
 
 def code_of(answer: OffsetCommitAnswer) -> int:
-    """Its only code."""
+    """Return the only code of the answer."""
     ((topic, partition, code),) = answer.codes
     assert (topic, partition) == ("T", 0)
     return code
 
 
 def test_commit_of_the_generation_is_kept() -> None:
-    """Also while a round is being prepared: retained partitions go on."""
+    """Also while a round is being prepared: retained partitions keep committing."""
     group = DrivenCoordinator()
     leader, other = group.stable_group(None, None)
     generation = group.coordinator.group.generation
@@ -24,7 +24,7 @@ def test_commit_of_the_generation_is_kept() -> None:
 
 
 def test_commit_between_join_and_sync_must_wait() -> None:
-    """The generation is the new one, but nobody knows its assignment yet."""
+    """The generation is new, but its assignment is not known yet."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     generation = group.joined(group.send(join(leader))).generation
@@ -36,7 +36,6 @@ def test_commit_between_join_and_sync_must_wait() -> None:
 
 
 def test_commit_keeps_the_session_alive() -> None:
-    """As a heartbeat does."""
     group = DrivenCoordinator()
     (leader,) = group.stable_group(None)
     generation = group.coordinator.group.generation
@@ -47,7 +46,7 @@ def test_commit_keeps_the_session_alive() -> None:
 
 
 def test_commit_without_a_member_is_taken_while_the_group_is_empty() -> None:
-    """A consumer that assigns itself its partitions."""
+    """For example from a consumer that assigns its own partitions."""
     group = DrivenCoordinator()
     assert code_of(group.ask(commit("", -1), OffsetCommitAnswer)) == 0
     group.stable_group(None)

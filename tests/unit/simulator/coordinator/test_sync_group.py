@@ -1,4 +1,4 @@
-"""SyncGroup: followers wait for the leader, and what happens when somebody does not come."""
+"""SyncGroup: followers wait for the leader, and members that fail to sync."""
 
 from coopgroup.member import ErrorCode
 from coopgroup.model.group_api import HeartbeatAnswer, SyncGroupAnswer
@@ -7,7 +7,7 @@ from tests.support.simulated import REBALANCE_MS, DrivenCoordinator, heartbeat, 
 
 
 def joined_pair() -> tuple[DrivenCoordinator, str, str]:
-    """Two members that have joined and not synced: leader, follower."""
+    """Two members have joined and not synced: leader, follower."""
     group = DrivenCoordinator()
     leader, follower = group.stable_group(None, None)
     group.send(join(leader))
@@ -16,7 +16,7 @@ def joined_pair() -> tuple[DrivenCoordinator, str, str]:
 
 
 def test_sync_of_follower_waits_for_the_leader() -> None:
-    """The leader's assignments are spread; who was forgotten gets nothing."""
+    """Members that the leader left out get an empty assignment."""
     group, leader, follower = joined_pair()
     generation = group.coordinator.group.generation
     waiting = group.send(sync(follower, generation))
@@ -29,7 +29,7 @@ def test_sync_of_follower_waits_for_the_leader() -> None:
 
 
 def test_sync_when_stable_gives_the_stored_assignment() -> None:
-    """A follower that was late, or a static member that came back."""
+    """For a late follower, or a static member that came back."""
     group = DrivenCoordinator()
     _, follower = group.stable_group(None, None)
     generation = group.coordinator.group.generation
@@ -38,7 +38,7 @@ def test_sync_when_stable_gives_the_stored_assignment() -> None:
 
 
 def test_sync_when_a_round_begins_is_refused() -> None:
-    """Whoever waits must join again."""
+    """Waiting members must join again."""
     group, leader, follower = joined_pair()
     generation = group.coordinator.group.generation
     waiting = group.send(sync(follower, generation))
@@ -49,7 +49,7 @@ def test_sync_when_a_round_begins_is_refused() -> None:
 
 
 def test_sync_when_leader_is_silent_drops_it() -> None:
-    """The time to sync is the rebalance time-out; heartbeats do not help."""
+    """The time to sync is the rebalance timeout. Heartbeats do not extend it."""
     group, leader, follower = joined_pair()
     generation = group.coordinator.group.generation
     waiting = group.send(sync(follower, generation))
@@ -66,7 +66,6 @@ def test_sync_when_leader_is_silent_drops_it() -> None:
 
 
 def test_sync_of_another_generation_or_protocol_is_refused() -> None:
-    """The fence."""
     group = DrivenCoordinator()
     leader, _ = group.stable_group(None, None)
     generation = group.coordinator.group.generation
