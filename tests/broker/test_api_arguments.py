@@ -1,4 +1,4 @@
-"""Method by method: what confluent_kafka.Consumer answers, ours answers too, mistakes included."""
+"""Each method of ours answers as that of `confluent_kafka.Consumer`, mistakes included."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -19,7 +19,6 @@ ERROR_MESSAGE = Message(error=KafkaError(KafkaError._PARTITION_EOF))  # noqa: SL
 
 @pytest.fixture(scope="module")
 def topic(kafka_cluster: KafkaCluster) -> str:
-    """Two partitions, the first with three records."""
     name = unique("api")
     kafka_cluster.create_topic(name, len(TOPIC_RECORDS))
     produce(kafka_cluster, name, TOPIC_RECORDS)
@@ -28,7 +27,7 @@ def topic(kafka_cluster: KafkaCluster) -> str:
 
 @pytest.fixture
 def both(kafka_cluster: KafkaCluster) -> Iterator[tuple[Any, Any]]:
-    """One consumer of each kind, in groups of their own, not subscribed."""
+    """Return one consumer of each kind, each in its own group, without a subscription."""
     made: list[Any] = []
     for kind in (Consumer, CooperativeConsumer):
         configuration = kafka_cluster.client_config() | {"group.id": unique("api")}
@@ -39,7 +38,7 @@ def both(kafka_cluster: KafkaCluster) -> Iterator[tuple[Any, Any]]:
 
 
 def outcome(call: Callable[[], object]) -> object:
-    """What a call returns, or the kind of its exception with the error code, if it has one."""
+    """Return the call's result, or the type of its exception and its error code, if any."""
     try:
         answer = call()
     except KafkaException as error:
@@ -52,7 +51,6 @@ def outcome(call: Callable[[], object]) -> object:
 
 
 def some(topic: str, offset: int = -1001) -> list[TopicPartition]:
-    """A list of one partition."""
     return [TopicPartition(topic, 0, offset)]
 
 
@@ -126,7 +124,6 @@ CLOSED_ONLY: dict[str, Callable[[Any, str], object]] = {
 def test_call_when_open_answers_as_confluent_kafka(
     both: tuple[Any, Any], topic: str, name: str
 ) -> None:
-    """The same value, or the same kind of exception with the same code."""
     theirs, ours = (outcome(partial(CALLS[name], consumer, topic)) for consumer in both)
     assert ours == theirs
 
@@ -134,10 +131,11 @@ def test_call_when_open_answers_as_confluent_kafka(
 def test_every_call_when_closed_answers_as_confluent_kafka(
     both: tuple[Any, Any], topic: str
 ) -> None:
-    """A closed consumer is a RuntimeError, except for closing it again."""
+    """A closed consumer raises `RuntimeError`, except in `close`."""
     for consumer in both:
         consumer.close()
-    # These check their arguments before they look whether they are closed; ours look first.
+    # confluent_kafka checks these arguments before it checks whether it is closed; coopgroup checks
+    # that first.
     unlike = {"poll a word", "consume a fraction", "subscribe with an unknown argument"}
     unlike |= {name for name in CALLS if name.startswith(("store", "commit"))} - {"store nothing"}
     calls = {name: call for name, call in (CALLS | CLOSED_ONLY).items() if name not in unlike}
@@ -150,7 +148,6 @@ def test_every_call_when_closed_answers_as_confluent_kafka(
 
 
 def test_every_method_when_introspected_is_there_with_the_same_arguments() -> None:
-    """What confluent_kafka.Consumer has, ours has, its arguments by the same names."""
     ours = CooperativeConsumer
     public = [name for name in dir(Consumer) if not name.startswith("_")]
     assert [name for name in public if not callable(getattr(ours, name, None))] == []

@@ -17,7 +17,7 @@ RECORDS = (3, 4)
 def test_consume_command_when_interrupted_commits_and_leaves(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Every record once as JSON; gained and revoked partitions on standard error; status 130."""
+    """Each record is one line of JSON, partition changes go to standard error, status is 130."""
     topic, group = unique("command"), unique("command")
     kafka_cluster.create_topic(topic, len(RECORDS))
     produce(kafka_cluster, topic, RECORDS)

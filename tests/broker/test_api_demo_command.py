@@ -1,4 +1,4 @@
-"""`coopgroup demo` as a process: the whole story on a broker of its own, told and summed up."""
+"""`coopgroup demo` as a process: the whole story on its own broker, with a summary."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ PHASES = [
 @pytest.mark.slow
 @pytest.mark.timeout(TIMEOUT_S + 2 * STOP_TIMEOUT_S)
 def test_demo_command_when_run_without_options_tells_the_story_and_keeps_the_promises() -> None:
-    """What `make demo` runs: every phase in order, no record lost, never two owners, status 0."""
+    """`make demo` plays all phases; no record is lost, no partition has two owners, status is 0."""
     process = subprocess.Popen(
         [sys.executable, "-m", "coopgroup.cli", "demo"],
         stdout=subprocess.PIPE,
@@ -33,7 +33,7 @@ def test_demo_command_when_run_without_options_tells_the_story_and_keeps_the_pro
     try:
         output, errors = process.communicate(timeout=TIMEOUT_S)
     finally:
-        process.terminate()  # if it still runs: it ends its broker and its members itself
+        process.terminate()  # if it still runs; it ends its broker and its members itself
         process.communicate(timeout=STOP_TIMEOUT_S)
     assert (process.returncode, errors) == (0, ""), output
     lines = output.splitlines()

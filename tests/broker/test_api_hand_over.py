@@ -1,4 +1,4 @@
-"""`hand_over`: a member that leaves for good passes its partitions on while it still works."""
+"""`hand_over`: a member that leaves permanently passes its partitions on while it still works."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _consumer(cluster: KafkaCluster, group: str) -> CooperativeConsumer:
 
 
 def _poll_until(condition: Callable[[], bool], *consumers: CooperativeConsumer) -> list[bytes]:
-    """Poll all in turn until the condition holds, and return what was handed out."""
+    """Poll all consumers in turn until the condition holds; return the records."""
     values = []
     deadline = time.monotonic() + WAIT_S
     while not condition():
@@ -47,7 +47,7 @@ def _poll_until(condition: Callable[[], bool], *consumers: CooperativeConsumer) 
 def test_hand_over_when_another_member_is_there_passes_everything_on(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    """The leaver works until the other has its partitions; every record comes exactly once."""
+    """The leaving member works until the other one owns its partitions; no record is repeated."""
     kafka_cluster.create_topic(TOPIC, PARTITIONS)
     producer = Producer(kafka_cluster.client_config())
     leaver = _consumer(kafka_cluster, "hand-over")
@@ -62,7 +62,7 @@ def test_hand_over_when_another_member_is_there_passes_everything_on(
                 stayer,
             )
             leaver.hand_over()
-            assert len(leaver.assignment()) == PARTITIONS // 2  # nothing stops by the call alone
+            assert len(leaver.assignment()) == PARTITIONS // 2  # the call alone stops no partition
             for number in range(RECORDS // 2):
                 producer.produce(TOPIC, str(number).encode(), partition=number % PARTITIONS)
             producer.flush(10)
@@ -78,7 +78,7 @@ def test_hand_over_when_another_member_is_there_passes_everything_on(
 
 
 def test_hand_over_when_subscribed_again_takes_part_again(kafka_cluster: KafkaCluster) -> None:
-    """`subscribe` after `hand_over` brings the member back without leaving in between."""
+    """The member does not leave the group between `hand_over` and `subscribe`."""
     topic = f"{TOPIC}-and-back"
     kafka_cluster.create_topic(topic, PARTITIONS)
     with _consumer(kafka_cluster, "hand-over-and-back") as consumer:
@@ -93,7 +93,6 @@ def test_hand_over_when_subscribed_again_takes_part_again(kafka_cluster: KafkaCl
 
 
 def test_hand_over_when_not_subscribed_does_nothing(kafka_cluster: KafkaCluster) -> None:
-    """Without a subscription there is nothing to hand over, and nothing is joined."""
     with _consumer(kafka_cluster, "nothing-to-hand-over") as consumer:
         consumer.hand_over()
         assert consumer.poll(0.5) is None

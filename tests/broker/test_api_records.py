@@ -1,4 +1,4 @@
-"""What `CooperativeConsumer` hands out, commits and says it stands at, on a real broker."""
+"""`CooperativeConsumer` on a real broker: records, commits and positions."""
 
 import logging
 import threading
@@ -39,7 +39,7 @@ def topic(kafka_cluster: KafkaCluster) -> str:
 
 @pytest.fixture
 def make(kafka_cluster: KafkaCluster) -> Iterator[Make]:
-    """Makes consumers, each in a group of its own unless told; they are closed at the end."""
+    """Return a factory of consumers, by default each in its own group; close them at the end."""
     with ExitStack() as opened:
 
         def build(**more: Any) -> CooperativeConsumer:  # noqa: ANN401
@@ -56,7 +56,7 @@ def make(kafka_cluster: KafkaCluster) -> Iterator[Make]:
 
 
 def take(consumer: CooperativeConsumer, count: int) -> list[Message]:
-    """Poll until so many records are there."""
+    """Poll until `number` records have arrived."""
     taken: list[Message] = []
     deadline = time.monotonic() + WAIT_S
     while len(taken) < count:
@@ -69,30 +69,27 @@ def take(consumer: CooperativeConsumer, count: int) -> list[Message]:
 
 
 def offsets(messages: list[Message], partition: int) -> list[int | None]:
-    """Offsets of the records of a partition, in the order in which they came."""
     return [one.offset() for one in messages if one.partition() == partition]
 
 
 def positions(consumer: CooperativeConsumer, topic: str) -> list[int]:
-    """Position in both partitions."""
     return [one.offset for one in consumer.position([TopicPartition(topic, n) for n in (0, 1)])]
 
 
 def committed(consumer: CooperativeConsumer, topic: str) -> list[int]:
-    """Committed offset of both partitions."""
     asked = [TopicPartition(topic, number) for number in (0, 1)]
     return [one.offset for one in consumer.committed(asked, 10)]
 
 
 def test_position_when_polling_is_that_after_the_last_record(make: Make, topic: str) -> None:
-    """Records that were fetched ahead do not count."""
+    """Prefetched records do not count."""
     consumer = make()
     consumer.subscribe([topic])
     seen: list[Message] = []
     for _ in range(2 * RECORDS):
         seen += take(consumer, 1)
         counts = [len(offsets(seen, number)) for number in (0, 1)]
-        # librdkafka knows no position of a partition of which it gave nothing yet.
+        # librdkafka has no position for a partition that has not returned a record.
         found = [max(one, 0) for one in positions(consumer, topic)]
         assert found == counts
     assert (offsets(seen, 0), offsets(seen, 1)) == (list(range(RECORDS)), list(range(RECORDS)))
@@ -102,7 +99,7 @@ def test_position_when_polling_is_that_after_the_last_record(make: Make, topic: 
 def test_paused_partition_hands_out_nothing_and_goes_on_where_it_was(
     make: Make, topic: str
 ) -> None:
-    """Also what was fetched ahead waits; its order stays."""
+    """Prefetched records wait too, in their order."""
     consumer = make()
     consumer.subscribe([topic])
     before = take(consumer, 5)
@@ -120,7 +117,6 @@ def test_paused_partition_hands_out_nothing_and_goes_on_where_it_was(
 
 
 def test_seek_when_paused_goes_on_there_once_resumed(make: Make, topic: str) -> None:
-    """What waited is forgotten, the pause is not."""
     consumer = make()
     consumer.subscribe([topic])
     first = take(consumer, 5)[0].partition()
@@ -134,7 +130,6 @@ def test_seek_when_paused_goes_on_there_once_resumed(make: Make, topic: str) -> 
 
 
 def test_pause_when_asked_in_on_assign_holds_from_the_first_record(make: Make, topic: str) -> None:
-    """Nothing is handed out before `resume`, and then everything."""
     consumer = make()
     consumer.subscribe([topic], on_assign=lambda one, partitions: one.pause(partitions))
     wait_for(lambda: not consumer.consume(5, 0.1) and len(consumer.assignment()) == 2, "assigned")
@@ -148,7 +143,7 @@ def test_pause_when_asked_in_on_assign_holds_from_the_first_record(make: Make, t
 def test_offsets_given_in_on_assign_are_where_partitions_begin(
     make: Make, topic: str, method: str
 ) -> None:
-    """As with confluent_kafka; partitions left out begin where they would anyway."""
+    """As with confluent_kafka. Partitions that are left out begin at their usual position."""
 
     def begin(consumer: CooperativeConsumer, partitions: list[TopicPartition]) -> None:
         chosen = [TopicPartition(one.topic, one.partition, 35) for one in partitions[:1]]
@@ -161,7 +156,6 @@ def test_offsets_given_in_on_assign_are_where_partitions_begin(
 
 
 def test_assign_when_called_outside_of_callbacks_is_refused(make: Make, topic: str) -> None:
-    """The group assigns."""
     consumer = make()
     partitions = [TopicPartition(topic, 0, OFFSET_BEGINNING)]
     for call in (consumer.assign, consumer.incremental_assign, consumer.incremental_unassign):
@@ -173,7 +167,7 @@ def test_assign_when_called_outside_of_callbacks_is_refused(make: Make, topic: s
 def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
     make: Make, topic: str
 ) -> None:
-    """It comes through `consume` like a record, and its error says what it is."""
+    """The event comes through `consume` like a record, with the error code of the event."""
     consumer = make(**{"enable.partition.eof": True})
     consumer.subscribe([topic])
     seen: list[Message] = []
@@ -188,7 +182,7 @@ def test_partition_eof_when_enabled_is_an_event_after_the_last_record(
 
 
 def test_consume_when_time_is_left_fills_up(make: Make, topic: str) -> None:
-    """As many as asked for, not what happens to be there; fewer when the time is over."""
+    """`consume` waits for the full number, and returns fewer only at the time-out."""
     consumer = make()
     consumer.subscribe([topic])
     assert len(consumer.consume(2 * RECORDS - 10, WAIT_S)) == 2 * RECORDS - 10
@@ -198,7 +192,7 @@ def test_consume_when_time_is_left_fills_up(make: Make, topic: str) -> None:
 
 
 def test_close_commits_what_was_handed_out_and_no_more(make: Make, topic: str) -> None:
-    """Auto-commit: the records that were fetched ahead are read again by the next owner."""
+    """Auto-commit: the next owner reads the prefetched records again."""
     heard: list[tuple[KafkaError | None, list[int]]] = []
     group_id = unique("api")
     consumer = make(
@@ -218,7 +212,7 @@ def test_close_commits_what_was_handed_out_and_no_more(make: Make, topic: str) -
 
 
 def test_close_when_offsets_are_stored_by_hand_commits_those(make: Make, topic: str) -> None:
-    """`enable.auto.offset.store` off: what the application stored, whatever it was handed."""
+    """With `enable.auto.offset.store` off, only the offsets that the application stored count."""
     group_id = unique("api")
     consumer = make(**{"group.id": group_id, "enable.auto.offset.store": False})
     consumer.subscribe([topic])
@@ -233,7 +227,7 @@ def test_close_when_offsets_are_stored_by_hand_commits_those(make: Make, topic: 
 
 
 def test_commit_when_nothing_is_new_says_so(make: Make, topic: str) -> None:
-    """The first commit returns what it committed, the second has nothing to commit."""
+    """The first commit returns its offsets; the second has nothing to commit."""
     consumer = make(**{"enable.auto.commit": False})
     consumer.subscribe([topic])
     seen = take(consumer, 2 * RECORDS)
@@ -249,7 +243,7 @@ def test_commit_when_nothing_is_new_says_so(make: Make, topic: str) -> None:
 def test_seek_to_the_end_when_committed_after_it_commits_nothing_old(
     make: Make, topic: str
 ) -> None:
-    """A position is known again with the next record, as in confluent_kafka."""
+    """As in confluent_kafka, the position is unknown until the next record."""
     consumer = make(**{"enable.auto.commit": False})
     consumer.subscribe([topic])
     take(consumer, 2 * RECORDS)
@@ -263,7 +257,7 @@ def test_seek_to_the_end_when_committed_after_it_commits_nothing_old(
 def test_commits_from_another_thread_never_run_ahead_of_the_hand_out(
     make: Make, topic: str
 ) -> None:
-    """While one thread polls, another one commits positions: none is too high."""
+    """One thread polls while another thread commits positions: no position is too high."""
     consumer = make(**{"enable.auto.commit": False})
     consumer.subscribe([topic])
     handed = [0, 0]
@@ -273,7 +267,7 @@ def test_commits_from_another_thread_never_run_ahead_of_the_hand_out(
     def watch() -> None:
         while not done.is_set():
             found = positions(consumer, topic)
-            # One more may be on its way to `handed` while this is compared.
+            # One more record may be on its way to `handed` during this comparison.
             too_high.extend(
                 (number, offset, handed[number])
                 for number, offset in enumerate(found)
@@ -293,7 +287,7 @@ def test_commits_from_another_thread_never_run_ahead_of_the_hand_out(
 
 
 def test_close_inside_a_callback_ends_the_consumer_and_the_poll(make: Make, topic: str) -> None:
-    """The poll under way answers as any call to a closed consumer."""
+    """The current poll raises, as any call to a closed consumer does."""
     revoked: list[int] = []
     consumer = make()
     consumer.subscribe(
@@ -308,7 +302,6 @@ def test_close_inside_a_callback_ends_the_consumer_and_the_poll(make: Make, topi
 
 
 def test_poll_inside_a_callback_is_refused(make: Make, topic: str) -> None:
-    """What the callback raises comes out of the poll, and the next poll works."""
     consumer = make()
     consumer.subscribe([topic], on_assign=lambda one, _: one.poll(0))
     with pytest.raises(KafkaException, match="a callback cannot poll"):
@@ -317,7 +310,7 @@ def test_poll_inside_a_callback_is_refused(make: Make, topic: str) -> None:
 
 
 def test_iteration_gives_records_until_closed(make: Make, topic: str) -> None:
-    """And raises no StopIteration of its own before."""
+    """Until then the iterator never raises StopIteration."""
     consumer = make()
     consumer.subscribe([topic])
     seen = []
@@ -329,7 +322,7 @@ def test_iteration_gives_records_until_closed(make: Make, topic: str) -> None:
 
 
 def test_iteration_ends_when_a_callback_closes_the_consumer(make: Make, topic: str) -> None:
-    """As it does when the handler of a signal closes it; what a callback raises still comes out."""
+    """The same happens if a signal handler closes it. Exceptions of a callback still propagate."""
     consumer = make()
     consumer.subscribe([topic], on_assign=lambda one, _: one.close())
     assert list(consumer) == []
@@ -345,7 +338,7 @@ def test_iteration_ends_when_a_callback_closes_the_consumer(make: Make, topic: s
 
 
 def test_unsubscribe_when_subscribed_again_begins_anew(make: Make, topic: str) -> None:
-    """Everything is given up, committed, and gained again where it was."""
+    """All partitions are committed and given up; later they continue at the committed offset."""
     revoked: list[int] = []
     consumer = make()
     consumer.subscribe([topic], on_revoke=lambda _, partitions: revoked.append(len(partitions)))
@@ -361,7 +354,7 @@ def test_unsubscribe_when_subscribed_again_begins_anew(make: Make, topic: str) -
 def test_keyword_configuration_and_logger_are_taken_as_confluent_kafka_takes_them(
     make: Make, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Keywords win over the dictionary; librdkafka's lines go to the logger."""
+    """Keywords override the dictionary; librdkafka's log lines go to the logger."""
     logger = logging.getLogger("test-api-logger")
     with caplog.at_level(logging.DEBUG, logger="test-api-logger"):
         consumer = make(logger=logger, debug="consumer", **{"client.id": "named"})
@@ -374,7 +367,7 @@ def test_keyword_configuration_and_logger_are_taken_as_confluent_kafka_takes_the
 def test_group_metadata_lets_a_transaction_commit_and_fences_a_stale_one(
     kafka_cluster: KafkaCluster, make: Make, topic: str
 ) -> None:
-    """KIP-447: the offsets of a generation that is over are refused."""
+    """KIP-447: the broker refuses offsets of an old generation."""
     group_id = unique("api")
     consumer = make(**{"group.id": group_id, "enable.auto.commit": False})
     consumer.subscribe([topic])

@@ -1,7 +1,7 @@
-"""No lock of coopgroup is held while the application's code runs, whichever code that is.
+"""No lock of coopgroup is held while the application's code runs.
 
-Such code may wait for another thread, and that thread may ask coopgroup something: with a lock held
-both would wait for ever. Each callback here has another thread take every lock that there is.
+That code may wait for another thread, and the other thread may call coopgroup. With a lock held,
+both would wait forever. Here each callback lets another thread take every lock.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.support.live_group import produce, unique
 WAIT_S: Final = 60.0
 SESSION_MS: Final = 6_000
 LOCKS: Final = (type(threading.Lock()), type(threading.RLock()), threading.Condition)
-# Turns, not locks: they keep a plug-in or a catalogue from being asked twice at a time. Whoever
-# wants one waits for a bounded time, and no method that an application can call wants one.
+# Turns are not locks: they serialise the calls of a plug-in or a catalogue. A
+# thread waits for a turn only for a bounded time, and no public method needs a turn.
 TURNS: Final = {"RoundLeader.turn", "CatalogueLookup._one_look", "_Round.once"}
 OF_A_CONSUMER: Final = {"on_assign", "on_revoke", "on_lost", "on_commit", "error_cb", "stats_cb"}
 OF_THE_LEADER: Final = {"assign", "offer"}
@@ -40,10 +40,10 @@ OF_A_LEADERSHIP: Final = {"on_elected", "on_lost"}
 
 
 def locks() -> Iterator[tuple[str, Any]]:
-    """Every lock that an object of coopgroup has, with its name."""
+    """Return all locks of a coopgroup object, with their names."""
     for owner in gc.get_objects():
         kind = type(owner)
-        # Of some C types the module is a descriptor.
+        # The module of some C types is a descriptor.
         if not str(getattr(kind, "__module__", "")).startswith("coopgroup."):
             continue
         names = {one.name for one in attrs.fields(kind)} if attrs.has(kind) else set()
@@ -55,14 +55,13 @@ def locks() -> Iterator[tuple[str, Any]]:
 
 @define(eq=False)
 class Probe:
-    """Which callbacks ran, and which locks another thread could not get meanwhile."""
+    """Records which callbacks ran, and which locks another thread could not take meanwhile."""
 
     ran: set[str] = field(factory=set)
     taken: set[tuple[str, str]] = field(factory=set)
     probed: set[str] = field(factory=set)
 
     def __call__(self, name: str) -> None:
-        """Called by a callback."""
         self.ran.add(name)
         prober = threading.Thread(target=self._look, args=(name,), daemon=True)
         prober.start()
@@ -80,15 +79,12 @@ class Probe:
                 self.taken.add((name, lock_name))
 
     def once(self, name: str) -> None:
-        """The same for what is called again and again."""
         if name not in self.ran:
             self(name)
 
 
 @define(eq=False)
 class Plugins:
-    """An assignor and a policy of the application."""
-
     probe: Probe
     assignor: Any = field(factory=StickyAssignor)
     policy: Any = field(factory=SimplePolicy)
@@ -109,14 +105,12 @@ class Plugins:
 
 
 class Handler(logging.Handler):
-    """A log handler of the application."""
-
     def __init__(self, probe: Probe) -> None:
         super().__init__()
         self.probe = probe
 
     def createLock(self) -> None:  # noqa: N802 -- logging's name of it
-        self.lock = None  # its own lock would be the same for all lines
+        self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
         words = re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", record.getMessage())
@@ -125,7 +119,7 @@ class Handler(logging.Handler):
 
 @pytest.fixture
 def probe() -> Iterator[Probe]:
-    """A probe that hears the log, too, and finds nothing."""
+    """Return a probe that also receives the log lines; at the end it must have found nothing."""
     made = Probe()
     handler, log = Handler(made), logging.getLogger("coopgroup")
     before = log.level
@@ -137,7 +131,7 @@ def probe() -> Iterator[Probe]:
         log.removeHandler(handler)
         log.setLevel(before)
     assert made.taken == set()
-    assert len(made.probed) >= 10  # the probe sees the locks that there are
+    assert len(made.probed) >= 10  # the probe finds the locks
     assert any(name.startswith("log") for name in made.ran)
     assert any(name.startswith("listener") for name in made.ran)
 

@@ -1,4 +1,4 @@
-"""The cluster itself, on real brokers: what it starts, what its controls do, what it leaves."""
+"""The test cluster on real brokers: start, controls and clean-up."""
 
 import signal
 import socket
@@ -28,7 +28,6 @@ time.sleep(600)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; a test that waits in vain fails."""
     deadline = time.monotonic() + WAIT_MAX_S
     while not condition():
         assert time.monotonic() < deadline
@@ -36,7 +35,6 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -44,7 +42,7 @@ def is_alive(pid: int) -> bool:
 
 
 def produce(config: dict[str, str], topic: str, count: int) -> None:
-    """Produce records 0, 1, … to partition 0 and see them acknowledged by all replicas."""
+    """Produce records 0, 1, … to partition 0 and wait until all replicas have acknowledged them."""
     producer = Producer(config | {"acks": "all", "message.timeout.ms": "20000"})
     errors: list[object] = []
 
@@ -58,7 +56,7 @@ def produce(config: dict[str, str], topic: str, count: int) -> None:
 
 
 def consume(config: dict[str, str], topic: str, count: int) -> list[bytes | None]:
-    """The first records of partition 0."""
+    """Return the first records of partition 0."""
     consumer = Consumer(config | {"group.id": "reader", "enable.auto.commit": "false"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes | None] = []
@@ -70,7 +68,6 @@ def consume(config: dict[str, str], topic: str, count: int) -> list[bytes | None
 
 
 def take(consumer: Consumer, values: list[bytes | None]) -> int:
-    """Add what can be polled now, and give the number of all values."""
     for message in consumer.consume(100, timeout=0.2):
         assert message.error() is None
         values.append(message.value())
@@ -79,13 +76,13 @@ def take(consumer: Consumer, values: list[bytes | None]) -> int:
 
 @pytest.fixture
 def single() -> Iterator[KafkaCluster]:
-    """A broker for tests that stop, kill or freeze it, and so cannot share one."""
+    """Start one broker for tests that stop, kill or freeze it and so cannot share a broker."""
     with KafkaCluster() as cluster:
         yield cluster
 
 
 def test_stop_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
-    """Also when the broker is frozen; then the cluster may be started anew, with empty data."""
+    """Even if the broker is frozen. Afterwards the cluster can start again, with empty data."""
     cluster = KafkaCluster(data_dir=tmp_path)
     with cluster:
         pid = cluster.pid(1)
@@ -103,7 +100,7 @@ def test_stop_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
 
 
 def test_stop_follows_an_error_of_the_test(tmp_path: Path) -> None:
-    """The error passes through, and nothing stays."""
+    """The error propagates, and no process or folder remains."""
     pids: list[int] = []
 
     def fail_in_the_middle() -> None:
@@ -119,7 +116,7 @@ def test_stop_follows_an_error_of_the_test(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_brokers_end_when_their_owner_is_killed(tmp_path: Path, way: signal.Signals) -> None:
-    """Without a chance to clean up; neither process nor folder stays."""
+    """The owner cannot clean up after SIGKILL; no process or folder may remain."""
     with subprocess.Popen(
         [sys.executable, "-c", OWNER_SCRIPT, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as owner:
@@ -135,7 +132,7 @@ def test_brokers_end_when_their_owner_is_killed(tmp_path: Path, way: signal.Sign
 
 
 def test_killed_broker_keeps_its_data_and_ports(single: KafkaCluster) -> None:
-    """After SIGKILL and a new start every acknowledged record is there."""
+    """All acknowledged records are there after SIGKILL and a restart."""
     config = single.client_config()
     single.create_topic("orders", 2)
     produce(config, "orders", 100)
@@ -154,7 +151,7 @@ def test_killed_broker_keeps_its_data_and_ports(single: KafkaCluster) -> None:
 
 
 def test_stopped_broker_starts_again_unless_its_port_is_taken(single: KafkaCluster) -> None:
-    """A graceful stop; a clash of ports is one line that names the port."""
+    """If the port is taken, the error is one line that names the port."""
     host, _, port = single.bootstrap_servers.partition(":")
     with pytest.raises(ClusterError, match="broker 1 runs already"):
         single.start_broker(1)
@@ -170,7 +167,7 @@ def test_stopped_broker_starts_again_unless_its_port_is_taken(single: KafkaClust
 
 
 def test_paused_broker_answers_nothing_until_it_is_resumed(single: KafkaCluster) -> None:
-    """Its process stays, and the same process answers afterwards."""
+    """The same process answers afterwards."""
     pid = single.pid(1)
     client = AdminClient(dict(single.client_config()))
     client.list_topics(timeout=5)
@@ -186,7 +183,7 @@ def test_paused_broker_answers_nothing_until_it_is_resumed(single: KafkaCluster)
 
 
 def test_topics_are_created_grown_and_deleted(kafka_cluster: KafkaCluster) -> None:
-    """Each call returns when the brokers know; Kafka's refusal is one line."""
+    """Each call returns when the brokers know the change; a refusal by Kafka is one line."""
     client = AdminClient(dict(kafka_cluster.client_config()))
     name = "topics-of-cluster-test"
 
@@ -204,7 +201,6 @@ def test_topics_are_created_grown_and_deleted(kafka_cluster: KafkaCluster) -> No
 
 
 def test_tools_run_against_the_cluster(kafka_cluster: KafkaCluster) -> None:
-    """Output of a tool, and its failure with the tool's own reason."""
     kafka_cluster.create_topic("tools-of-cluster-test", 2)
 
     listed = kafka_cluster.run_tool("kafka-topics", "--list")
@@ -219,7 +215,6 @@ def test_tools_run_against_the_cluster(kafka_cluster: KafkaCluster) -> None:
 
 
 def test_consumer_protocol_groups_work(kafka_cluster: KafkaCluster) -> None:
-    """KIP-848 is on: librdkafka's consumer joins with group.protocol=consumer."""
     kafka_cluster.create_topic("kip848-of-cluster-test", 4)
     consumer = Consumer(
         kafka_cluster.client_config()
@@ -233,7 +228,7 @@ def test_consumer_protocol_groups_work(kafka_cluster: KafkaCluster) -> None:
 
 
 def test_broken_setting_is_reported_with_the_brokers_reason(tmp_path: Path) -> None:
-    """One line that quotes the broker's log, and nothing stays."""
+    """The error is one line that quotes the broker's log, and no process or folder remains."""
     cluster = KafkaCluster(properties={"num.io.threads": "many"}, data_dir=tmp_path)
 
     with pytest.raises(ClusterStartError, match=r"^broker 1 ended with status 1: .*num.io.threads"):
@@ -243,7 +238,7 @@ def test_broken_setting_is_reported_with_the_brokers_reason(tmp_path: Path) -> N
 
 
 def test_late_broker_is_reported(tmp_path: Path) -> None:
-    """The time-out is kept, and nothing stays."""
+    """The time-out is respected, and no process or folder remains."""
     cluster = KafkaCluster(start_timeout_ms=200, data_dir=tmp_path)
 
     with pytest.raises(ClusterStartError, match="broker 1 was not ready after 200 ms"):
@@ -253,7 +248,7 @@ def test_late_broker_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("security", ["SASL_SSL", "SASL_PLAINTEXT", "SSL"])
 def test_secured_cluster_takes_clients_with_its_configuration(security: Security) -> None:
-    """Records go through with the configuration, and nothing goes without its secrets."""
+    """Without the secrets, no record goes through."""
     with KafkaCluster(security=security) as cluster:
         config = cluster.client_config()
         cluster.create_topic("orders", 1)
@@ -273,7 +268,7 @@ def test_secured_cluster_takes_clients_with_its_configuration(security: Security
 
 @pytest.mark.slow
 def test_coordinator_moves_when_its_broker_dies() -> None:
-    """Three brokers: a group finds another coordinator, and the topic another leader."""
+    """Three brokers: another broker becomes group coordinator and leader of the partition."""
     with KafkaCluster(3) as cluster:
         cluster.create_topic("orders", 1, replication=3)
         config = cluster.client_config()
@@ -292,7 +287,7 @@ def test_coordinator_moves_when_its_broker_dies() -> None:
 
 @pytest.mark.slow
 def test_second_of_two_brokers_may_die() -> None:
-    """The first is the only controller and carries on."""
+    """The first broker is the only controller and continues."""
     with KafkaCluster(2) as cluster:
         cluster.kill(2)
         wait_until(

@@ -1,4 +1,4 @@
-"""The group outlives its brokers: restarts, and a coordinator that moves."""
+"""The group survives restarts of its brokers, and a group coordinator that moves."""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from coopgroup.testing.trial.analysis import TrialLog, Window, measure
 from tests.support.coordinators import committed_offsets
 from tests.support.live_group import NOISE_MS, Player, playing
 
-# Longer than a broker needs to come back, or a coordinator to be found elsewhere.
+# Longer than a broker restart, or the election of another group coordinator.
 SESSION_MS = 12_000
 AUTO_COMMIT = {"enable.auto.commit": True, "auto.commit.interval.ms": 200}
 PARTITIONS = 6
@@ -20,7 +20,6 @@ PARTITIONS = 6
 
 @pytest.fixture
 def one_broker() -> Iterator[KafkaCluster]:
-    """A broker that the test may stop."""
     with KafkaCluster() as cluster:
         yield cluster
 
@@ -44,7 +43,7 @@ def _pauses_ms(log: TrialLog, window: Window) -> list[float]:
 def test_the_group_keeps_its_assignment_when_its_broker_restarts(
     one_broker: KafkaCluster,
 ) -> None:
-    """Stopped as an operator does, then killed: nobody loses anything, no round is needed."""
+    """A graceful stop, then SIGKILL: no member loses partitions, and no rebalance follows."""
     with playing(
         one_broker,
         partitions=PARTITIONS,
@@ -74,9 +73,9 @@ def test_the_group_keeps_its_assignment_when_its_broker_restarts(
 
 
 def test_partitions_elsewhere_do_not_pause_when_the_coordinator_dies() -> None:
-    """Three brokers, the group coordinator is killed: another one takes the group over as it is.
+    """Three brokers; the group coordinator is killed, and another broker takes over the same group.
 
-    Partitions whose leaders live go on without noticing; commits find the new coordinator.
+    Partitions with living leaders continue without a pause; commits find the new coordinator.
     """
     with (
         KafkaCluster(brokers=3) as cluster,
@@ -112,7 +111,7 @@ def test_partitions_elsewhere_do_not_pause_when_the_coordinator_dies() -> None:
         player.settle()
         assert len(player.telemetry(RoundLed)) == rounds
         assert player.telemetry(MembershipLost) == []
-        assert player.telemetry(RequestRefused) != []  # it did notice
+        assert player.telemetry(RequestRefused) != []  # the member did notice
         player.trial.finish()
         log = player.log()
         facts = measure(log, opened.window)

@@ -1,4 +1,4 @@
-"""Exceptions in callbacks come out of poll, and membership and assignment stay right."""
+"""`poll` raises the exceptions of callbacks; membership and assignment stay correct."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ from tests.support.live_group import Crew, coopgroup_threads, produce, unique, w
 
 
 class _Failing:
-    """Callbacks that raise when they are told to.
+    """Callbacks that raise on request.
 
     Attributes:
-        failing: names of those that raise.
-        heard: what was called.
-        raised: what came out of poll.
+        failing: names of the callbacks that raise.
+        heard: the calls.
+        raised: exceptions that `poll` raised.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,6 @@ class _Failing:
         self.raised: list[str] = []
 
     def subscribe(self, consumer: CooperativeConsumer, topic: str) -> None:
-        """Subscribe with all three."""
         consumer.subscribe(
             [topic],
             on_assign=lambda _, parts: self._hear("assign", parts),
@@ -41,7 +40,6 @@ class _Failing:
             raise RuntimeError(f"on_{name} fails")
 
     def poll(self, consumer: CooperativeConsumer) -> Message | None:
-        """Poll as an application does that logs errors and goes on."""
         try:
             return consumer.poll(0.05)
         except RuntimeError as error:
@@ -52,7 +50,7 @@ class _Failing:
 def test_partitions_are_worked_on_when_on_assign_raises(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """The exception comes out of poll once; the partitions are held and fetched all the same."""
+    """`poll` raises the exception once; the partitions are still owned and fetched."""
     topic = unique("assign")
     kafka_cluster.create_topic(topic, 2)
     produce(kafka_cluster, topic, [3, 3])
@@ -78,7 +76,6 @@ def test_partitions_are_worked_on_when_on_assign_raises(
 def test_the_revocation_completes_when_on_revoke_raises(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Offsets are committed, the partition goes to the other member, and nothing is repeated."""
     topic = unique("revoke")
     kafka_cluster.create_topic(topic, 2)
     produce(kafka_cluster, topic, [3, 3])
@@ -122,7 +119,7 @@ def test_the_revocation_completes_when_on_revoke_raises(
 def test_the_member_rejoins_when_on_lost_raises(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """What was lost is dropped, and a new membership begins."""
+    """The lost partitions are dropped, and the member joins again."""
     topic = unique("lost")
     kafka_cluster.create_topic(topic, 2)
     callbacks = _Failing()
@@ -158,7 +155,7 @@ def test_the_member_rejoins_when_on_lost_raises(
 def test_the_consumer_is_closed_when_on_revoke_raises_in_close(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Close raises it after all is done: offsets committed, group left, threads ended."""
+    """`close` raises it last: offsets are committed, the group is left, threads have ended."""
     topic = unique("closing")
     kafka_cluster.create_topic(topic, 1)
     produce(kafka_cluster, topic, [3])

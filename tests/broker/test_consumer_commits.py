@@ -1,4 +1,4 @@
-"""Commits and retained partitions while somebody is slow to give up what it has."""
+"""Commits and retained partitions while one member is slow to revoke."""
 
 import json
 import subprocess
@@ -27,12 +27,12 @@ COMMIT_MS_MAX = 500.0
 
 @frozen
 class SlowRevoke:
-    """A fourth member joins three with four partitions: one of them gives one up, slowly.
+    """A fourth member joins three with four partitions; one member revokes one partition, slowly.
 
     Attributes:
-        facts: of the join.
-        pauses: longest wait by member, in partitions that stay.
-        revokers: members that gave something up.
+        facts: measurements of the join.
+        pauses: longest pause of retained partitions, by member.
+        revokers: members that revoked partitions.
         refused: commits that the members reported as failed.
         slowest_commit_ms: by member.
     """
@@ -61,7 +61,6 @@ def _pauses_by_member(log: TrialLog, members: list[str], window: Window) -> dict
 
 @pytest.fixture(scope="module")
 def slow_revoke(kafka_cluster: KafkaCluster) -> Iterator[SlowRevoke]:
-    """Play it once."""
     with playing(
         kafka_cluster,
         partitions=4,
@@ -95,7 +94,7 @@ def slow_revoke(kafka_cluster: KafkaCluster) -> Iterator[SlowRevoke]:
 
 
 def test_no_commit_fails_or_waits_when_a_round_is_held_up(slow_revoke: SlowRevoke) -> None:
-    """For two seconds the others' joins wait; their commits, every 100 ms, go through at once."""
+    """The joins of the other members wait two seconds; their commits, every 100 ms, do not wait."""
     facts = slow_revoke.facts
     assert (facts.failed_commits, slow_revoke.refused) == (0, [])
     assert facts.commits >= 3 * (REVOKE_SLEEP_MS // 100) // 2
@@ -103,7 +102,7 @@ def test_no_commit_fails_or_waits_when_a_round_is_held_up(slow_revoke: SlowRevok
 
 
 def test_others_do_not_pause_when_a_revoker_is_slow(slow_revoke: SlowRevoke) -> None:
-    """Only the member whose application sits in its own callback waits for it."""
+    """Only the member whose own callback is slow pauses."""
     (revoker,) = slow_revoke.revokers
     others = {name: pause for name, pause in slow_revoke.pauses.items() if name != revoker}
     assert len(others) == 2
@@ -111,7 +110,6 @@ def test_others_do_not_pause_when_a_revoker_is_slow(slow_revoke: SlowRevoke) -> 
 
 
 def test_nothing_is_lost_or_repeated_when_a_revoker_is_slow(slow_revoke: SlowRevoke) -> None:
-    """The partition changes its owner only after callback and commit."""
     facts = slow_revoke.facts
     assert (facts.moved, facts.lost, facts.duplicated) == (1, 0, 0)
     assert facts.double_owner_transitions == 0
@@ -137,7 +135,6 @@ for message in consumer:
 
 @pytest.fixture
 def records(kafka_cluster: KafkaCluster) -> str:
-    """A topic with one partition and some records."""
     topic = unique("each")
     kafka_cluster.create_topic(topic, 1)
     produce(kafka_cluster, topic, [RECORDS])
@@ -148,14 +145,14 @@ def records(kafka_cluster: KafkaCluster) -> str:
 def test_commits_queued_just_before_leaving_arrive(
     leave: str, records: str, kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """The group would refuse them afterwards: 49 of 50 records would come again."""
+    """The group would refuse them afterwards: 49 of 50 records would be repeated."""
     outcomes: list[KafkaError | None] = []
     config = {
         "enable.auto.commit": False,
         "on_commit": lambda error, _: outcomes.append(error),
     }
     with Crew(kafka_cluster, tmp_path) as crew:
-        crew.add("b")  # looks at what is committed, and subscribes to nothing
+        crew.add("b")
         consumer = crew.add("a", configuration=config)
         consumer.subscribe([records])
         for _ in range(RECORDS):
@@ -190,10 +187,10 @@ STALL_MS = 1_500
 
 
 class SlowAssignor:
-    """Sticky, but it decides only when it may, so that there is time between join and sync.
+    """The sticky assignor, held back by the test to leave time between join and sync.
 
     Attributes:
-        may_decide: set where it need not wait.
+        may_decide: set when the assignor may decide.
     """
 
     name = "slow"
@@ -204,14 +201,12 @@ class SlowAssignor:
         self.may_decide.set()
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """As the sticky assignor, later."""
         assert self.may_decide.wait(20.0)
         return StickyAssignor().assign(group, lags)
 
 
 @pytest.fixture
 def producer(kafka_cluster: KafkaCluster) -> Producer:
-    """A transactional producer, ready to begin."""
     config = {"transactional.id": unique("tx"), "log_level": 0}
     producer = Producer(kafka_cluster.client_config() | config)
     producer.init_transactions(20.0)
@@ -222,7 +217,7 @@ def producer(kafka_cluster: KafkaCluster) -> Producer:
 def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
     make: type[Any], records: str, kafka_cluster: KafkaCluster, producer: Producer, tmp_path: Path
 ) -> None:
-    """Without generation and member id the group would take its offsets unseen."""
+    """Without generation and member id, the broker would accept its offsets unchecked."""
     config = {
         **kafka_cluster.client_config(),
         "group.id": unique("zombie"),
@@ -253,7 +248,8 @@ def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
             return False
 
         assert refused(zombie.consumer_group_metadata())
-        if make is CooperativeConsumer:  # it takes its loss, and is still not in the group
+        # the member has processed the loss, and is still not in the group
+        if make is CooperativeConsumer:
             heard: list[object] = []
             zombie.subscribe(
                 [records], on_lost=lambda *_: heard.append(zombie.consumer_group_metadata())
@@ -269,7 +265,7 @@ def test_zombie_that_lost_all_cannot_commit_in_a_transaction(
 def test_transaction_between_join_and_sync_commits_for_retained_partitions(
     kafka_cluster: KafkaCluster, producer: Producer, tmp_path: Path
 ) -> None:
-    """The group refuses the generation before the join by then, and takes that of the join."""
+    """By then the group coordinator refuses the old generation and accepts the new one."""
     topic = unique("between")
     kafka_cluster.create_topic(topic, 2)
     produce(kafka_cluster, topic, [5, 5])

@@ -13,7 +13,7 @@ import pytest
 from coopgroup.testing import KafkaCluster
 from tests.support.live_group import Crew, produce, unique
 
-# The consumer is in a cycle with its callback, as it is in many applications.
+# The consumer and its callback form a reference cycle, as in many applications.
 PROGRAM = """
 import gc, json, sys
 from coopgroup import CooperativeConsumer
@@ -44,7 +44,7 @@ last = work()
 
 
 def _configuration(cluster: KafkaCluster, group_id: str) -> str:
-    """One with a session that no test outlasts."""
+    """Return a configuration whose session timeout is longer than any test."""
     patience = {"session.timeout.ms": 60_000, "heartbeat.interval.ms": 200}
     return json.dumps({**cluster.client_config(), **patience, "group.id": group_id})
 
@@ -53,7 +53,6 @@ def _configuration(cluster: KafkaCluster, group_id: str) -> str:
 def test_partitions_go_to_others_when_a_consumer_is_dropped(
     kafka_cluster: KafkaCluster, tmp_path: Path, wish: str
 ) -> None:
-    """Long before its session is over; a pattern does not bring it back; nobody is called back."""
     topic = unique("dropped")
     kafka_cluster.create_topic(topic, 2)
     produce(kafka_cluster, topic, [1, 1])
@@ -73,7 +72,7 @@ def test_partitions_go_to_others_when_a_consumer_is_dropped(
             crew.until(lambda: len(crew.messages["b"]) == 2, "its records")
             crew.during(1.0)
             assert crew.share((topic, 2))
-            assert process.communicate("", 30)[0] == ""  # nobody was called back
+            assert process.communicate("", 30)[0] == ""  # no callback ran
         finally:
             process.kill()
             process.wait(30)
@@ -81,7 +80,7 @@ def test_partitions_go_to_others_when_a_consumer_is_dropped(
 
 
 def test_the_process_ends_properly_when_consumers_are_dropped(kafka_cluster: KafkaCluster) -> None:
-    """Two while it runs, so that the next gets the partition, and one with it: no lock-up."""
+    """Two consumers are dropped during the run and one at exit, without a deadlock."""
     topic = unique("dropped")
     kafka_cluster.create_topic(topic, 1)
     began_s = time.monotonic()

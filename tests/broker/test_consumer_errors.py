@@ -1,4 +1,4 @@
-"""Errors inside a consumer, on a real cluster: heard, and mended by a new subscription."""
+"""Internal errors of a consumer on a real cluster: reported, and repaired by a new subscription."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.live_group import Crew, produce, unique
 def test_internal_error_is_raised_by_poll_until_the_application_subscribes_anew(
     kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The application loses what it held, and hears why; the consumer itself lives on."""
+    """The application loses its partitions and gets the reason; the consumer is still usable."""
     topic = unique("internal-error")
     kafka_cluster.create_topic(topic, 2)
     lost: list[int] = []
@@ -27,7 +27,7 @@ def test_internal_error_is_raised_by_poll_until_the_application_subscribes_anew(
         consumer.subscribe([topic], on_lost=lambda _, partitions: lost.append(len(partitions)))
         crew.until(lambda: crew.counts() == [2], "all is assigned")
         monkeypatch.setattr(driver_module, "step", fail)
-        for _ in range(2):  # it stays fatal
+        for _ in range(2):  # the error stays fatal
             with pytest.raises(KafkaException, match="internal error: LookupError: a bug"):
                 crew.during(5.0)
         assert (lost, crew.counts()) == ([2], [0])

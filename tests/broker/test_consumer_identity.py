@@ -1,4 +1,4 @@
-"""Members that are kept in a state directory: a restart within the session is nobody's business."""
+"""Members with a state directory: a restart within the session timeout causes no rebalance."""
 
 import gc
 import time
@@ -32,7 +32,7 @@ def _state(folder: Path) -> dict[str, object]:
 
 
 def _shares(envelopes: list[Envelope]) -> dict[str, int]:
-    """How many partitions each member id was last told to have."""
+    """Return the last known number of partitions, by member id."""
     shares = {}
     for envelope in envelopes:
         if isinstance(envelope.record, AssignmentReceived):
@@ -41,10 +41,6 @@ def _shares(envelopes: list[Envelope]) -> dict[str, int]:
 
 
 def _kill_and_restart(player: Player, *names: str) -> tuple[Facts, float]:
-    """Kill members and start them again; what happened, and how long they were down, in ms.
-
-    A process is up when it has loaded all code and made its consumer.
-    """
     player.group.prepare(*names)
     with player.trial.window() as window:
         began_ns = time.monotonic_ns()
@@ -68,7 +64,7 @@ def test_nobody_rebalances_when_a_killed_process_returns(
     tmp_path: Path,
     role: str,
 ) -> None:
-    """It has its partitions half a second after it is up at the latest; the others never pause."""
+    """The member owns its partitions 0.5 s after its start; the other members never pause."""
     with playing(kafka_cluster, session_timeout_ms=10_000, extra_config=_state(tmp_path)) as player:
         player.group.start(*MEMBERS)
         player.settle()
@@ -90,7 +86,7 @@ def test_nobody_rebalances_when_a_killed_process_returns(
 def test_nobody_rebalances_when_all_processes_are_killed_and_return(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """A host goes on where it stood; whichever process is which member, none is two."""
+    """All processes of a host continue, each as a different one of the earlier members."""
     with playing(kafka_cluster, session_timeout_ms=10_000, extra_config=_state(tmp_path)) as player:
         player.group.start(*MEMBERS)
         player.settle()
@@ -106,7 +102,7 @@ def test_nobody_rebalances_when_all_processes_are_killed_and_return(
 def test_a_process_that_returns_too_late_joins_as_a_new_member(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Others have its partitions by then; it gets a fair share, and its old id is nobody's."""
+    """Other members own its partitions by then; it gets a fair share, and its old id is unused."""
     with playing(
         kafka_cluster,
         session_timeout_ms=1_500,
@@ -131,7 +127,6 @@ def test_a_process_that_returns_too_late_joins_as_a_new_member(
 def test_others_take_over_when_a_killed_process_does_not_return(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """When its session is over, as ever."""
     with playing(
         kafka_cluster,
         session_timeout_ms=1_500,
@@ -182,7 +177,7 @@ def test_a_closed_consumer_goes_on_as_the_same_member(
 def test_a_leader_that_returns_notices_partitions_that_appeared_meanwhile(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Nobody else looks for them; it has led no round, and is the leader all the same."""
+    """No other member watches the metadata, and it is the leader without having led a round."""
     topic = unique("grown")
     kafka_cluster.create_topic(topic, 2)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -198,7 +193,7 @@ def test_a_leader_that_returns_notices_partitions_that_appeared_meanwhile(
 def test_others_take_over_at_once_when_a_consumer_leaves_for_good(
     kafka_cluster: KafkaCluster, tmp_path: Path, way: str
 ) -> None:
-    """Scaling down does not wait for a session to end, and nobody is kept."""
+    """Scaling down does not wait for the session timeout, and keeps no member in the group."""
     topic = unique("leaving")
     kafka_cluster.create_topic(topic, 4)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -228,7 +223,7 @@ def test_others_take_over_at_once_when_a_consumer_leaves_for_good(
 def test_a_consumer_with_other_topics_joins_under_its_old_id(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """What the group stores for it is of the topics that it had."""
+    """The assignment that the group coordinator stores for it is for its earlier topics."""
     topics = [unique("before"), unique("after")]
     for topic in topics:
         kafka_cluster.create_topic(topic, 2)
@@ -246,7 +241,6 @@ def test_a_consumer_with_other_topics_joins_under_its_old_id(
 def test_a_consumer_that_finds_what_is_not_its_own_joins_as_a_new_member(
     kafka_cluster: KafkaCluster, tmp_path: Path, stale: str
 ) -> None:
-    """No error, no wait for any time-out."""
     topic = unique("stale")
     kafka_cluster.create_topic(topic, 2)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -261,7 +255,7 @@ def test_a_consumer_that_finds_what_is_not_its_own_joins_as_a_new_member(
         began = time.monotonic()
         consumer = _subscribed(crew, "a", topic)
         crew.until(lambda: crew.share((topic, 2)), "it works")
-        assert time.monotonic() - began < 5.0  # its first round may wait for its topic
+        assert time.monotonic() - began < 5.0  # its first round may wait for the topic
         assert consumer.memberid() not in {None, "ghost"}
 
 

@@ -1,4 +1,4 @@
-"""The leader's duty on a real cluster: lags, assignors and policies that fail or are slow."""
+"""The leader on a real cluster: lags, and assignors and policies that fail or are slow."""
 
 import time
 from pathlib import Path
@@ -20,14 +20,14 @@ from tests.support.live_group import Crew, produce, unique
 
 
 class _Moody:
-    """The sticky assignor on bad days.
+    """The sticky assignor, which can also fail or be slow.
 
     Attributes:
-        name: as every assignor has one.
-        needs_lags: it doesn't.
+        name: as in every assignor.
+        needs_lags: False.
         mood: "well", "raising" or "slow".
-        asked: how often it was asked.
-        at_once: how many threads were in it at most.
+        asked: number of calls.
+        at_once: largest number of threads in it at the same time.
     """
 
     name = "moody"
@@ -40,7 +40,6 @@ class _Moody:
         self._inside = 0
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Assign, raise, or take two seconds."""
         self.asked += 1
         self._inside += 1
         self.at_once = max(self.at_once, self._inside)
@@ -55,7 +54,7 @@ class _Moody:
 
 
 class _MoodyPolicy:
-    """The simple policy on bad days."""
+    """The simple policy, which can also fail."""
 
     name = "moody"
 
@@ -65,13 +64,11 @@ class _MoodyPolicy:
         self._simple = SimplePolicy()
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        """Offer, or raise."""
         if self.fails:
             raise ValueError("nothing to offer today")
         return self._simple.offer(group, context)
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        """As the simple policy does, but perhaps without a state."""
         staged = self._simple.stage(group, target, context)
         if self.forgets:
             return StagedRound(plan=staged.plan, state=cast("PolicyState", None))
@@ -83,7 +80,7 @@ def _refusals(crew: Crew) -> list[str]:
 
 
 def _live_through(crew: Crew, topic: str, expected: str) -> None:
-    """With an assignor or policy that fails: nobody moves, everybody works and commits."""
+    """While the assignor or policy fails, no partition moves; all members work and commit."""
     crew.add("b").subscribe([topic])
     crew.until(lambda: len(_refusals(crew)) > 0, "a refused round")
     crew.during(0.5)
@@ -95,7 +92,7 @@ def _live_through(crew: Crew, topic: str, expected: str) -> None:
 
 
 def test_nothing_moves_when_an_assignor_raises(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
-    """The round moves nothing, a record says why, and the next good round repairs it."""
+    """A log record gives the reason; the next good round repairs the assignment."""
     topic = unique("raises")
     kafka_cluster.create_topic(topic, 4)
     assignor = _Moody()
@@ -112,7 +109,7 @@ def test_nothing_moves_when_an_assignor_raises(kafka_cluster: KafkaCluster, tmp_
 def test_rounds_become_rare_when_an_assignor_keeps_raising(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Each try is a rebalance of the group: they come after 1, 2, 4 … seconds, not all the time."""
+    """Each attempt is a rebalance, so attempts come after 1, 2, 4 … seconds."""
     topic = unique("keeps-raising")
     kafka_cluster.create_topic(topic, 1)
     assignor = _Moody()
@@ -126,7 +123,7 @@ def test_rounds_become_rare_when_an_assignor_keeps_raising(
 def test_nothing_moves_when_an_assignor_is_slow(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Beyond coopgroup.leader.timeout.ms the round moves nothing; never two decisions at once."""
+    """After coopgroup.leader.timeout.ms the round moves nothing; decisions never overlap."""
     topic = unique("slow-assignor")
     kafka_cluster.create_topic(topic, 4)
     assignor = _Moody()
@@ -144,7 +141,6 @@ def test_nothing_moves_when_an_assignor_is_slow(
 
 
 def test_nothing_moves_when_a_policy_raises(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
-    """The same as for an assignor."""
     topic = unique("policy")
     kafka_cluster.create_topic(topic, 4)
     policy = _MoodyPolicy()
@@ -160,7 +156,7 @@ def test_nothing_moves_when_a_policy_raises(kafka_cluster: KafkaCluster, tmp_pat
 def test_nothing_moves_when_a_policy_remembers_nothing(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """A state that is none is found out in its own round, and not by the next one."""
+    """A wrong state is detected in its own round, not in the next round."""
     topic = unique("forgetful")
     kafka_cluster.create_topic(topic, 4)
     policy = _MoodyPolicy()
@@ -179,7 +175,7 @@ def test_nothing_moves_when_a_policy_remembers_nothing(
 def test_lags_decide_when_the_assignor_is_lag_aware(
     kafka_cluster: KafkaCluster, tmp_path: Path, committed: dict[int, int], shares: list[list[int]]
 ) -> None:
-    """The greatest lag to one member, the next to the other, the rest to the smaller sum.
+    """The largest lag goes to one member, the next to the other, the rest to the smaller sum.
 
     Without commits the lags are 110, 55, 60; with commits at 100 and 1 they are 10, 55, 59.
     """
@@ -207,7 +203,6 @@ def test_lags_decide_when_the_assignor_is_lag_aware(
 def test_the_round_goes_on_when_lags_cannot_be_looked_up(
     kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No figures count as no lag; partitions are shared all the same."""
     topic = unique("blind")
     kafka_cluster.create_topic(topic, 4)
     monkeypatch.setattr(ClusterLookup, "lags", _no_answer)

@@ -1,4 +1,4 @@
-"""Members that stand still: frozen processes, and applications that do not poll."""
+"""Frozen processes, and applications that do not poll."""
 
 import ctypes
 import time
@@ -24,7 +24,7 @@ STALL_CONFIG = {
 
 
 def _freeze_and_wake(player: Player, name: str) -> tuple[int, int]:
-    """Freeze a member for longer than its session; when it was stopped and when it went on."""
+    """Freeze a member for longer than its session timeout; return when it stopped and continued."""
     frozen_ns = time.monotonic_ns()
     player.group.freeze(name)
     time.sleep(2 * SESSION_MS / 1000)
@@ -47,9 +47,9 @@ def _handed_out(player: Player, name: str, begin_ns: int, end_ns: int) -> int:
 def test_not_one_record_is_handed_out_when_a_frozen_member_wakes(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    """After a freeze beyond the session: on_lost first, nothing of the old lease, then work again.
+    """First on_lost, no record of the old generation, then work again.
 
-    The others take over and do not pause; in no partition do two members overlap.
+    The other members take over without a pause; no partition has two owners.
     """
     with playing(
         kafka_cluster, rate=150.0, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=200
@@ -67,7 +67,7 @@ def test_not_one_record_is_handed_out_when_a_frozen_member_wakes(
             callbacks = [one.name for one in after if one.name in {"lost", "assigned", "revoking"}]
             assigned_ns = next(one.at_ns for one in after if one.name == "assigned")
             assert callbacks[:2] == ["lost", "assigned"]
-            # What ran in the moment of the signal may still be written down.
+            # A call that was running at the time of the signal may still be recorded.
             assert _handed_out(player, name, frozen_ns + 20_000_000, assigned_ns) == 0
             assert _handed_out(player, name, assigned_ns, window.end_ns) > 0
     assert (facts.lost, facts.double_owner_transitions) == (0, 0)
@@ -75,7 +75,7 @@ def test_not_one_record_is_handed_out_when_a_frozen_member_wakes(
 
 
 def test_others_do_not_pause_when_a_member_is_frozen(kafka_cluster: KafkaCluster) -> None:
-    """A frozen member holds its own partitions up until its session ends, and no others."""
+    """Until its session timeout, a frozen member delays only its own partitions."""
     with playing(kafka_cluster, session_timeout_ms=SESSION_MS, heartbeat_interval_ms=200) as player:
         player.group.start("m1", "m2", "m3")
         player.settle()
@@ -95,7 +95,6 @@ def test_others_do_not_pause_when_a_member_is_frozen(kafka_cluster: KafkaCluster
 def test_a_member_comes_back_when_it_did_not_poll_for_too_long(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Beyond max.poll.interval.ms it leaves, others take over; it hears of the loss, then works."""
     topic = unique("stall")
     kafka_cluster.create_topic(topic, 4)
     heard: list[tuple[str, int]] = []
@@ -114,8 +113,8 @@ def test_a_member_comes_back_when_it_did_not_poll_for_too_long(
         crew.until(lambda: len(crew.held("b")) == 4, "the other takes over", 5)
         produce(kafka_cluster, topic, [5] * 4)
         crew.during(0.5)
-        assert heard == []  # callbacks run in poll, and there was none
-        event = slow.poll(0.2)  # the stale position hands nothing out
+        assert heard == []  # callbacks run in poll, and poll was not called
+        event = slow.poll(0.2)  # the stale position yields no records
         assert event is not None
         error = event.error()
         assert error is not None
@@ -137,7 +136,7 @@ def test_a_member_comes_back_when_it_did_not_poll_for_too_long(
 def test_a_member_without_partitions_comes_back_when_it_did_not_poll_for_too_long(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """aiokafka#1187: with nothing to lose it must still rejoin, and work when it is its turn."""
+    """aiokafka#1187: a member without partitions must rejoin too, and work when it gets some."""
     topic = unique("idle")
     kafka_cluster.create_topic(topic, 1)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -162,7 +161,7 @@ def test_a_member_without_partitions_comes_back_when_it_did_not_poll_for_too_lon
 def test_waiting_in_poll_is_polling_when_records_are_rare(
     kafka_cluster: KafkaCluster, tmp_path: Path, wait_s: float
 ) -> None:
-    """An application that polls an empty topic for longer than the interval is not stalled."""
+    """Polling an empty topic for longer than max.poll.interval.ms is not a stall."""
     topic = unique("rare")
     kafka_cluster.create_topic(topic, 1)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -180,7 +179,7 @@ def test_waiting_in_poll_is_polling_when_records_are_rare(
 def test_member_comes_back_after_a_c_call_that_held_the_gil(
     kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A limit: no heartbeat is sent meanwhile. The log says why the membership was lost."""
+    """A known limit: no heartbeat is sent meanwhile. The log says why the membership was lost."""
     topic = unique("gil")
     kafka_cluster.create_topic(topic, 2)
     with Crew(kafka_cluster, tmp_path) as crew:

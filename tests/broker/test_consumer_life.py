@@ -1,4 +1,4 @@
-"""Subscribing, unsubscribing and closing, at good moments and at bad ones."""
+"""Subscribe, unsubscribe and close, also in the middle of a round."""
 
 import json
 import logging
@@ -38,7 +38,7 @@ def _seconds_to_close(consumer: CooperativeConsumer) -> float:
 def test_the_new_list_counts_when_it_is_subscribed_to_while_running(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Partitions that are in both lists stay without a callback; the others go and come."""
+    """Partitions in both lists stay without a callback; the others are revoked or assigned."""
     stays, goes, comes = unique("stays"), unique("goes"), unique("comes")
     for topic in (stays, goes, comes):
         kafka_cluster.create_topic(topic, 2)
@@ -64,7 +64,7 @@ def test_the_new_list_counts_when_it_is_subscribed_to_while_running(
 def test_it_works_again_when_it_subscribes_after_unsubscribing(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Unsubscribing gives up all and leaves; later, even beyond max.poll.interval.ms, it joins."""
+    """Unsubscribing leaves the group; later, even after max.poll.interval.ms, it joins again."""
     topic = unique("again")
     kafka_cluster.create_topic(topic, 2)
     heard: list[str] = []
@@ -99,7 +99,7 @@ def test_it_works_again_when_it_subscribes_after_unsubscribing(
 def test_close_returns_when_a_join_waits_for_somebody_slow(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """The join is given up, LeaveGroup goes over the second connection; nobody waits."""
+    """The join is abandoned, and LeaveGroup goes over the second connection."""
     topic = unique("slow")
     kafka_cluster.create_topic(topic, 4)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -110,7 +110,7 @@ def test_close_returns_when_a_join_waits_for_somebody_slow(
         blocked = threading.Thread(target=lambda: slow.poll(1))
         crew.members.pop("a")
         blocked.start()
-        crew.during(1.0)  # the slow one is in its callback now, the round waits for it
+        crew.during(1.0)  # the slow member is in its callback now, and the round waits for it
         waiting = crew.members.pop("b")
         assert _seconds_to_close(waiting) < CLOSE_S_MAX
         blocked.join()
@@ -121,7 +121,7 @@ def test_close_returns_when_a_join_waits_for_somebody_slow(
 def test_a_closed_consumer_says_so_when_it_is_used(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Closing twice is harmless, whatever else is a RuntimeError; no thread is left."""
+    """Closing twice is harmless; any other call raises RuntimeError. No thread remains."""
     topic = unique("closed")
     kafka_cluster.create_topic(topic, 1)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -156,7 +156,6 @@ def test_a_closed_consumer_says_so_when_it_is_used(
 def test_close_returns_when_nothing_was_subscribed(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """A consumer that never joined closes at once."""
     with Crew(kafka_cluster, tmp_path) as crew:
         assert _seconds_to_close(crew.add("a")) < 1.0
     assert coopgroup_threads() == []
@@ -164,7 +163,7 @@ def test_close_returns_when_nothing_was_subscribed(
 
 @pytest.mark.parametrize("moment", ["before joining", "while working"])
 def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -> None:
-    """No answer comes to anything: commit, leave and look-ups give up in seconds."""
+    """Commit, leave and look-ups give up within seconds."""
     with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
         topic = unique("gone")
         cluster.create_topic(topic, 1)
@@ -185,7 +184,7 @@ def test_close_is_bounded_when_the_broker_is_gone(tmp_path: Path, moment: str) -
 
 
 def test_a_synchronous_commit_is_bounded_when_no_broker_answers(tmp_path: Path) -> None:
-    """It raises rather than waits for ever, although nothing is held that could be lost."""
+    """It raises instead of waiting forever, even if the member owns no partition."""
     with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
         consumer = crew.add("a", configuration={"socket.timeout.ms": 2_000})
         cluster.kill(1)
@@ -199,7 +198,7 @@ def test_a_synchronous_commit_is_bounded_when_no_broker_answers(tmp_path: Path) 
 def test_kafka_python_is_silent_when_a_consumer_closes(
     kafka_cluster: KafkaCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A regular life logs no warning and no error; at DEBUG the lines are there."""
+    """A normal run logs no warning and no error; the lines exist at DEBUG."""
     topic = unique("silent")
     kafka_cluster.create_topic(topic, 1)
     for level, heard in ((logging.INFO, False), (logging.DEBUG, True)):
@@ -216,7 +215,7 @@ def test_kafka_python_is_silent_when_a_consumer_closes(
 def test_the_process_ends_properly_when_nobody_closes(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    """An application that forgets close() ends with status 0 and without a word."""
+    """An application that forgets close() ends with status 0 and without output."""
     topic = unique("forgotten")
     kafka_cluster.create_topic(topic, 4)
     config = kafka_cluster.client_config() | {"group.id": unique("group"), "log_level": "0"}
@@ -235,7 +234,7 @@ def test_the_process_ends_properly_when_nobody_closes(
 def test_other_members_go_on_when_one_closes_in_the_middle_of_a_round(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Members that come and go at once, again and again, leave a group that works."""
+    """Members join and leave together repeatedly; the group still works."""
     topic = unique("flapping")
     kafka_cluster.create_topic(topic, 6)
     with Crew(kafka_cluster, tmp_path) as crew:

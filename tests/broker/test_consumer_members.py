@@ -1,4 +1,4 @@
-"""Members join, leave, bounce and die, as processes, while a producer runs: from the records."""
+"""Member processes join, leave, bounce and die while a producer runs."""
 
 from collections.abc import Iterator
 
@@ -16,11 +16,11 @@ STORY = ("join", "leave", "bounce", "leader leaves", "leader dies", "follower di
 
 @frozen
 class Played:
-    """The whole story.
+    """The results of the whole story.
 
     Attributes:
         facts: by the name of the scene.
-        whole: of the story from its first scene to its last.
+        whole: facts from the first scene to the last.
         led: names of the leaders, round by round.
         refused: rounds that a safety check refused.
         stops: why resources were stopped, in any order.
@@ -70,7 +70,7 @@ def _play(player: Player, scene: str) -> None:
 
 
 def _restore(player: Player, scene: str) -> None:
-    """Between scenes: everybody is there again, and processes to be started are warm."""
+    """Between scenes: start missing members, and preload processes for the next scene."""
     group = player.group
     group.start(*(name for name in ("m1", "m2", "m3") if name not in group.living))
     if scene == "rolling":
@@ -84,7 +84,6 @@ def _restore(player: Player, scene: str) -> None:
 
 @pytest.fixture(scope="module")
 def played(kafka_cluster: KafkaCluster) -> Iterator[Played]:
-    """Play all scenes once."""
     windows: dict[str, Window] = {}
     with playing(kafka_cluster, partitions=PARTITIONS) as player:
         player.group.prepare("m1", "m2", "m3")
@@ -110,17 +109,16 @@ def played(kafka_cluster: KafkaCluster) -> Iterator[Played]:
 
 
 def test_nothing_is_lost_or_owned_twice_when_members_come_and_go(played: Played) -> None:
-    """Through the whole story: every record once at least, never two owners, no commit fails."""
+    """Each record is consumed, no partition has two owners, and no commit fails."""
     whole = played.whole
     assert (whole.lost, whole.double_owner_transitions, whole.failed_commits) == (0, 0, 0)
     assert played.refused == []
-    assert played.losses == []  # only processes lost something here, and those are dead
+    assert played.losses == []  # only processes lost partitions here, and those are dead
     assert played.stops == {StopReason.REVOKED, StopReason.CLOSED}
 
 
 @pytest.mark.parametrize("scene", [scene for scene in STORY if scene != "rolling"])
 def test_retained_partitions_do_not_pause_when(played: Played, scene: str) -> None:
-    """What stays where it is does not notice the scene."""
     facts = played.facts[scene]
     assert facts.retained >= PARTITIONS // 3
     assert facts.retained_pause_ms_max < NOISE_MS
@@ -128,7 +126,6 @@ def test_retained_partitions_do_not_pause_when(played: Played, scene: str) -> No
 
 @pytest.mark.parametrize("scene", ["join", "leave", "bounce", "leader leaves", "rolling"])
 def test_nothing_is_repeated_when_members_close_properly(played: Played, scene: str) -> None:
-    """A member that closes commits first, so its successor begins where it ended."""
     assert played.facts[scene].duplicated == 0
 
 
@@ -136,9 +133,9 @@ def test_nothing_is_repeated_when_members_close_properly(played: Played, scene: 
 def test_only_what_was_not_committed_is_repeated_when_a_member_is_killed(
     played: Played, scene: str
 ) -> None:
-    """Commits ran every 200 ms, 50 records a second: far less than a second's worth each."""
+    """Commits run every 200 ms at 50 records a second: far fewer than 50 records each."""
     assert 0 <= played.facts[scene].duplicated <= PARTITIONS * 50 // 2
-    assert played.facts[scene].pause_ms_max < 3_000 + 2_000  # session time-out, then a round
+    assert played.facts[scene].pause_ms_max < 3_000 + 2_000  # session timeout, then a round
 
 
 @pytest.mark.parametrize(
@@ -150,5 +147,4 @@ def test_only_as_much_moves_as_must_when(played: Played, scene: str, moved: int)
 
 
 def test_another_member_leads_when_the_leader_is_gone(played: Played) -> None:
-    """Leaders left and were killed: the next round had another one."""
     assert len(set(played.led)) >= 2

@@ -1,4 +1,4 @@
-"""The policies that wait, on a real cluster: who comes back, who doesn't, and moves in rations."""
+"""The waiting policies on a real cluster: members that return or do not, and paced moves."""
 
 import threading
 import time
@@ -22,7 +22,7 @@ from tests.support.live_group import (
 )
 
 PARTITIONS = 6
-# Beyond a delay: the heartbeat that hears of the round, two rounds, a busy machine.
+# Added to a delay: the heartbeat that announces the round, two rounds, a busy machine.
 BOUND_S = 2.0
 
 
@@ -38,7 +38,6 @@ def _holdings(crew: Crew) -> dict[str, list[tuple[str, int]]]:
 
 
 def _leader(crew: Crew) -> str:
-    """Who led the last round."""
     led = [
         (envelope.generation, name)
         for name in crew.members
@@ -55,7 +54,7 @@ def _no_refusals(crew: Crew) -> bool:
 def test_deferred_gives_a_process_that_returns_what_it_had(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """At once, under a new id; nobody else's partitions move, neither when it goes nor comes."""
+    """It gets them immediately, under a new id; other members' partitions never move."""
     topic = unique("deferred")
     kafka_cluster.create_topic(topic, PARTITIONS)
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=60_000)
@@ -76,7 +75,7 @@ def test_deferred_gives_a_process_that_returns_what_it_had(
 def test_deferred_moves_nothing_when_a_killed_process_returns_under_a_new_id(
     kafka_cluster: KafkaCluster, role: str
 ) -> None:
-    """Its session is over by then; what it had has waited, and it goes on where it was killed."""
+    """Its session has expired; its partitions waited, and it continues where it was killed."""
     names = ("m1", "m2", "m3")
     with playing(
         kafka_cluster,
@@ -104,7 +103,7 @@ def test_deferred_moves_nothing_when_a_killed_process_returns_under_a_new_id(
 def test_deferred_shares_what_was_lost_when_the_delay_is_over(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Not before, and little later; what others hold stays with them."""
+    """Neither earlier nor much later; partitions of other members stay."""
     topic = unique("deferred")
     kafka_cluster.create_topic(topic, PARTITIONS)
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=3_000)
@@ -122,7 +121,7 @@ def test_deferred_shares_what_was_lost_when_the_delay_is_over(
 def test_deferred_delay_goes_on_when_the_leader_leaves_meanwhile(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """The new leader remembers nothing, and the members know how much time is left."""
+    """The new leader has no memory; the members know the remaining time."""
     topic = unique("deferred")
     kafka_cluster.create_topic(topic, PARTITIONS)
     policy = DeferredPolicy(scheduled_rebalance_timeout_ms=4_000)
@@ -135,7 +134,7 @@ def test_deferred_delay_goes_on_when_the_leader_leaves_meanwhile(
         crew.during(2.0)
         crew.remove(leader)
         crew.until(lambda: crew.share((topic, PARTITIONS)), "shared")
-        # From the first loss on: never restarted, and no longer than two delays for both.
+        # Measured from the first loss: never restarted, at most two delays for both.
         assert 3.5 < time.monotonic() - began < 2.0 + 4.0 + BOUND_S
         assert _no_refusals(crew)
 
@@ -143,7 +142,7 @@ def test_deferred_delay_goes_on_when_the_leader_leaves_meanwhile(
 def test_deferred_is_at_once_where_nobody_is_expected(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """A member more, and a new subscription, do not wait for any delay."""
+    """A new member, or a new subscription, does not wait for a delay."""
     topics = [unique("deferred"), unique("deferred")]
     for topic in topics:
         kafka_cluster.create_topic(topic, PARTITIONS)
@@ -165,7 +164,7 @@ def test_deferred_is_at_once_where_nobody_is_expected(
 def test_a_heavy_resource_holds_back_no_light_one(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """It moves when it has stopped, the others move at once, and nobody joins in a loop."""
+    """It moves when it has stopped; the others move immediately, and no member joins in a loop."""
     topic = unique("heavy")
     kafka_cluster.create_topic(topic, PARTITIONS)
     produce(kafka_cluster, topic, [3] * PARTITIONS)
@@ -187,7 +186,8 @@ def test_a_heavy_resource_holds_back_no_light_one(
         crew.during(2.0)
         assert crew.counts() == [4, 2]
         assert len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed)) == rounds
-        assert len(crew.messages["a"]) == 3 * PARTITIONS + 3  # nothing of what is being stopped
+        # no record of the partitions that are being stopped
+        assert len(crew.messages["a"]) == 3 * PARTITIONS + 3
         threading.Thread(target=heavy.finish_revoke, args=(later,)).start()
         crew.until(lambda: crew.counts() == [3, 3], "the heavy one moves", 5)
         crew.until(lambda: len(crew.messages["b"]) == 3, "and goes on where it was stopped")
@@ -197,7 +197,7 @@ def test_a_heavy_resource_holds_back_no_light_one(
 def test_incremental_moves_a_few_at_a_time(
     kafka_cluster: KafkaCluster, tmp_path: Path, interval_ms: int
 ) -> None:
-    """So many a round, one such round an interval, until all have their share."""
+    """The limit per round and one such round per interval hold until all have their share."""
     topic = unique("incremental")
     kafka_cluster.create_topic(topic, PARTITIONS)
     policy = IncrementalPolicy(max_moves_per_round=1, move_interval_ms=interval_ms)

@@ -1,4 +1,4 @@
-"""Many partitions, many members, and Kafka's own tools looking at the group."""
+"""Many partitions, many members, and Kafka's own tools on the group."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ PARTITIONS = 200
 def test_two_hundred_partitions_are_shared_when_eight_members_come_and_go(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    """Eight processes: each partition once, 25 each; then down to one, which has them all."""
+    """Eight processes own each partition once, 25 each; then one process owns all."""
     with playing(kafka_cluster, partitions=PARTITIONS, rate=4.0, commit_interval_ms=500) as player:
         player.group.prepare(*MEMBERS)
         with player.trial.window() as opened:
@@ -41,7 +41,6 @@ def test_two_hundred_partitions_are_shared_when_eight_members_come_and_go(
 
 
 def test_kafkas_own_tools_understand_the_group(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
-    """kafka-consumer-groups and the admin client show members, partitions, offsets and assignor."""
     topic = unique("described")
     kafka_cluster.create_topic(topic, 4)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -54,7 +53,6 @@ def test_kafkas_own_tools_understand_the_group(kafka_cluster: KafkaCluster, tmp_
             for name in ("a", "b")
             for _, number in crew.held(name)
         }
-        # Heartbeats go on in the background while the tools run; the last words are polled for.
         state = kafka_cluster.run_tool(
             "kafka-consumer-groups", "--describe", "--group", group_id, "--state"
         ).stdout
@@ -79,7 +77,7 @@ def test_kafkas_own_tools_understand_the_group(kafka_cluster: KafkaCluster, tmp_
 
 
 def test_telemetry_is_one_json_object_a_line(kafka_cluster: KafkaCluster, tmp_path: Path) -> None:
-    """What the file says about gains is what the application was told."""
+    """The gains in the file are those that the application received."""
     topic = unique("told")
     kafka_cluster.create_topic(topic, 3)
     told: list[tuple[str, int]] = []

@@ -1,4 +1,4 @@
-"""A group over TLS with passwords, and what a wrong one leads to."""
+"""A group over TLS with passwords, and the effect of a wrong password."""
 
 import ssl
 import threading
@@ -20,7 +20,6 @@ FAILURE_S_MAX = 15.0
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[KafkaCluster]:
-    """A broker that wants SCRAM over TLS."""
     with KafkaCluster(security="SASL_SSL") as cluster:
         yield cluster
 
@@ -28,7 +27,7 @@ def secured() -> Iterator[KafkaCluster]:
 def test_a_group_of_two_works_when_brokers_want_scram_over_tls(
     secured: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Joins, hands over, commits: everything that works without security."""
+    """Joins, hand-over and commits, as without security."""
     topic = unique("secured")
     secured.create_topic(topic, 4)
     produce(secured, topic, [2] * 4)
@@ -45,7 +44,7 @@ def test_a_group_of_two_works_when_brokers_want_scram_over_tls(
 
 
 def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path: Path) -> None:
-    """A clear error within seconds, again from the next poll, and a close that is quick."""
+    """The error comes within seconds and again at the next poll; close is quick."""
     with Crew(secured, tmp_path) as crew:
         consumer = crew.add("a", configuration={"sasl.password": "wrong"})
         consumer.subscribe(["secured"])
@@ -69,7 +68,7 @@ def test_poll_raises_when_the_password_is_wrong(secured: KafkaCluster, tmp_path:
 def test_membership_survives_handshakes_that_fail_in_mid_stream(
     secured: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TLS fails for a second at each try: nothing is lost, and no round is needed."""
+    """All TLS handshakes fail for some time: no partition is lost, and no rebalance is needed."""
     topic = unique("handshakes")
     secured.create_topic(topic, 2)
     fails = threading.Event()
@@ -101,7 +100,6 @@ def test_membership_survives_handshakes_that_fail_in_mid_stream(
 
 
 def test_it_recovers_when_the_broker_was_not_there_yet(tmp_path: Path) -> None:
-    """A member that starts before its broker waits, and joins as soon as it can."""
     with KafkaCluster() as cluster, Crew(cluster, tmp_path) as crew:
         cluster.create_topic("early", 2)
         cluster.kill(1)

@@ -1,4 +1,4 @@
-"""Static members: a restart within the session is nobody's business, a second holder is fatal."""
+"""Static members: a restart in time causes no rebalance, a second holder is fatal."""
 
 from pathlib import Path
 
@@ -13,8 +13,7 @@ from tests.support.live_group import Crew, playing, unique, wait_for
 
 
 def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaCluster) -> None:
-    """It gets its partitions back in the same generation; no round is led, nobody else stops."""
-    # A session that outlasts the loading of all code on a busy machine.
+    # The session timeout must exceed the time to load all code on a busy machine.
     with playing(
         kafka_cluster, kind="coopgroup-simple-static", session_timeout_ms=10_000
     ) as player:
@@ -43,7 +42,7 @@ def test_nobody_rebalances_when_a_static_member_restarts(kafka_cluster: KafkaClu
 def test_a_static_leader_that_returns_notices_partitions_that_appear(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """It decides no round (KIP-814), and nobody else looks for them."""
+    """It leads no round (KIP-814), and no other member looks for new partitions."""
     topic = unique("grown")
     kafka_cluster.create_topic(topic, 2)
     static = {"group.instance.id": "one"}
@@ -81,7 +80,7 @@ def _poll_until_it_raises(consumer: CooperativeConsumer) -> KafkaException:
 def test_the_older_one_fails_when_two_have_the_same_static_id(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """FENCED_INSTANCE_ID: on_lost, then a fatal error from poll, and close works as ever."""
+    """FENCED_INSTANCE_ID: on_lost, then a fatal error from poll; close works as usual."""
     topic = unique("twins")
     kafka_cluster.create_topic(topic, 2)
     heard: list[str] = []

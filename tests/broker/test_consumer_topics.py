@@ -10,7 +10,7 @@ from tests.support.live_group import Crew, coopgroup_threads, produce, unique, w
 def test_new_partitions_are_shared_when_a_topic_grows(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """The leader notices; what was held stays without a callback, records of the new ones come."""
+    """Owned partitions stay without a callback, and records of the new partitions arrive."""
     topic = unique("grows")
     kafka_cluster.create_topic(topic, 2)
     revoked: list[object] = []
@@ -28,7 +28,7 @@ def test_new_partitions_are_shared_when_a_topic_grows(
 def test_a_topic_is_worked_on_when_it_appears_after_subscribing(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """A subscribed topic that does not exist holds nobody up, and is taken up once it does."""
+    """A subscribed topic that does not exist delays no member."""
     here, later = unique("here"), unique("later")
     kafka_cluster.create_topic(here, 2)
     with Crew(kafka_cluster, tmp_path) as crew:
@@ -39,7 +39,7 @@ def test_a_topic_is_worked_on_when_it_appears_after_subscribing(
         rounds = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
         crew.during(1.5)
         again = len(crew.telemetry("a", RoundLed)) + len(crew.telemetry("b", RoundLed))
-        assert again == rounds  # a missing topic is no reason for rounds
+        assert again == rounds  # a missing topic causes no rounds
         kafka_cluster.create_topic(later, 4)
         produce(kafka_cluster, later, [1] * 4)
         crew.until(lambda: crew.share((here, 2), (later, 4)), "both topics", 8)
@@ -49,7 +49,7 @@ def test_a_topic_is_worked_on_when_it_appears_after_subscribing(
 def test_the_rest_goes_on_when_a_topic_is_deleted(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Its partitions are taken away in a round; the other topic is not touched."""
+    """The leader removes its partitions in a round; the other topic is not affected."""
     stays, goes = unique("stays"), unique("goes")
     for topic in (stays, goes):
         kafka_cluster.create_topic(topic, 2)
@@ -80,7 +80,7 @@ def test_the_rest_goes_on_when_a_topic_is_deleted(
 def test_a_new_topic_is_worked_on_when_a_pattern_matches_it(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Every member evaluates the pattern; names beside it count too; others are left alone."""
+    """Every member evaluates the pattern. Plain names count too; other topics are ignored."""
     word = unique("pattern")
     first, second, other = f"{word}-1", f"{word}-2", unique("other")
     for topic in (first, other):
@@ -99,7 +99,6 @@ def test_a_new_topic_is_worked_on_when_a_pattern_matches_it(
 def test_close_is_quick_when_a_pattern_matches_nothing(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """A member without topics waits for some, and goes when it is told to."""
     with Crew(kafka_cluster, tmp_path) as crew:
         crew.add("a").subscribe([f"^{unique('never')}$"])
         crew.during(1.0)
@@ -110,7 +109,7 @@ def test_close_is_quick_when_a_pattern_matches_nothing(
 def test_a_pattern_is_evaluated_once_when_refresh_is_off(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """topic.metadata.refresh.interval.ms = -1: what matches at first is worked on, nothing new."""
+    """topic.metadata.refresh.interval.ms = -1: only the topics that match at first count."""
     word = unique("once")
     kafka_cluster.create_topic(f"{word}-1", 1)
     with Crew(kafka_cluster, tmp_path) as crew:

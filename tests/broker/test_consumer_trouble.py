@@ -1,4 +1,4 @@
-"""Members in random trouble: started, closed, killed and frozen faster than the group settles."""
+"""Members are started, closed, killed and frozen faster than the group settles."""
 
 import random
 import time
@@ -16,7 +16,6 @@ NAMES = ("m1", "m2", "m3", "m4", "m5")
 
 
 def _make_trouble(player: Player, chance: random.Random, thaw_at: dict[str, float]) -> None:
-    """One random thing happens; at least one member stays well."""
     group = player.group
     for name in [one for one, at in thaw_at.items() if at <= time.monotonic()]:
         group.resume(name)
@@ -42,7 +41,7 @@ def _make_trouble(player: Player, chance: random.Random, thaw_at: dict[str, floa
 def test_nothing_is_lost_or_owned_twice_when_members_are_in_trouble(
     kafka_cluster: KafkaCluster, seed: int
 ) -> None:
-    """Whatever happens: no record lost, no two owners, no refused round, and rest in the end."""
+    """No record is lost, no partition has two owners, no round is refused; the group settles."""
     chance = random.Random(seed)
     thaw_at: dict[str, float] = {}
     with playing(

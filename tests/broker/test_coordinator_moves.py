@@ -22,14 +22,12 @@ PARTITIONS = 6
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    """Three brokers, so that a coordinator has somewhere to go."""
     with KafkaCluster(3) as made:
         yield made
 
 
 @pytest.fixture
 def topic(cluster: KafkaCluster) -> str:
-    """Partitions with records, on all brokers."""
     name = unique("moved")
     cluster.create_topic(name, PARTITIONS, replication=3)
     produce(cluster, name, [10] * PARTITIONS)
@@ -37,7 +35,7 @@ def topic(cluster: KafkaCluster) -> str:
 
 
 def _all_arrive(crew: Crew, cluster: KafkaCluster, topic: str) -> Callable[[], bool]:
-    """Produce a record to each partition; returns whether all of them were handed out."""
+    """Produce a record to each partition; return whether all records arrived."""
     before = sum(map(len, crew.messages.values()))
     produce(cluster, topic, [1] * PARTITIONS)
     return lambda: sum(map(len, crew.messages.values())) >= before + PARTITIONS
@@ -47,7 +45,7 @@ def _all_arrive(crew: Crew, cluster: KafkaCluster, topic: str) -> Callable[[], b
 def test_inherited_partitions_are_fetched_when_the_coordinator_has_moved(
     cluster: KafkaCluster, topic: str, tmp_path: Path
 ) -> None:
-    """A member joins, and another leaves: each partition flows on, and none begins anew."""
+    """A member joins and another leaves: all partitions continue, none from the start."""
     committing = {"auto.commit.interval.ms": 100}
     with Crew(cluster, tmp_path) as crew:
         for name in ("a", "b"):
@@ -125,7 +123,7 @@ def test_iteration_goes_on_when_the_coordinator_has_moved(
     finally:
         leaves.set()
         ends.set()
-        produce(cluster, topic, [1] * PARTITIONS)  # lets the iteration see that it ends
+        produce(cluster, topic, [1] * PARTITIONS)  # lets the iteration notice its end
         for thread in threads:
             thread.join(20)
     assert not any(thread.is_alive() for thread in threads)
@@ -135,7 +133,7 @@ def test_iteration_goes_on_when_the_coordinator_has_moved(
 def test_a_lag_aware_leader_leads_on_when_the_coordinator_has_moved(
     cluster: KafkaCluster,
 ) -> None:
-    """In processes of their own: it was the process that ended."""
+    """In separate processes: the failure was a crash of the whole process."""
     with playing(cluster, assignor="lag_aware", partitions=PARTITIONS) as player:
         player.group.start("m1", "m2")
         player.settle()

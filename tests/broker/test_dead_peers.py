@@ -1,8 +1,7 @@
-"""A broker that vanishes without a word: its host is gone, or a firewall forgot the connection.
+"""A broker that vanishes silently: its host is gone, or a firewall forgot the connection.
 
-The broker lives in a network namespace, whose routes are taken away: nothing answers any more,
-neither the program nor its kernel. A proxy that stops forwarding would not do, as its kernel
-answers the probes.
+The broker runs in a network namespace. Removing the routes silences both the program and its
+kernel. A proxy that stops forwarding would not do: its kernel answers the keep-alive probes.
 """
 
 import itertools
@@ -31,7 +30,7 @@ PORT = 9092
 WAIT_S = 20.0
 WITHIN_MS = 3_000
 JOIN_MS = 60_000
-# It takes what it is sent, and says nothing: a JoinGroup that waits for the group.
+# It reads requests and never answers, like a JoinGroup that waits for the group.
 SILENT_BROKER = f"""
 import socket, sys, threading
 server = socket.create_server(("0.0.0.0", {PORT}))
@@ -47,10 +46,9 @@ _numbers = itertools.count()
 
 
 class Namespace:
-    """A network namespace with one wire to this one, and a silent broker in it."""
+    """A network namespace with one link to this one, and a silent broker in it."""
 
     def __init__(self) -> None:
-        """Make both, and wait for the broker."""
         number = next(_numbers)
         self.name = f"cg-dead-{os.getpid()}-{number}"
         self.wire, self.inner = f"cgd{os.getpid()}-{number}", "eth0"
@@ -77,11 +75,10 @@ class Namespace:
             raise
 
     def run(self, *arguments: str) -> None:
-        """Run ip inside."""
         ip("-netns", self.name, *arguments)
 
     def _reach(self) -> None:
-        """Wait until the wire works: the kernel tells of a carrier once a second at the most."""
+        """Wait until the link works: the kernel reports a carrier at most once a second."""
         until = time.monotonic() + WAIT_S
         while True:
             try:
@@ -93,18 +90,16 @@ class Namespace:
                 return
 
     def hear(self) -> str:
-        """Return the next line that the broker prints."""
         assert self.broker is not None
         assert self.broker.stdout is not None
         assert select.select([self.broker.stdout], [], [], WAIT_S)[0], "the broker says nothing"
         return self.broker.stdout.readline().strip()
 
     def vanish(self) -> None:
-        """Drop whatever would leave the namespace from now on."""
+        """Drop all packets that leave the namespace from now on."""
         self.run("route", "add", "blackhole", f"{self.here}/32")
 
     def remove(self) -> None:
-        """End the broker, take the namespace down."""
         if self.broker is not None:
             self.broker.kill()
             self.broker.wait()
@@ -116,13 +111,11 @@ class Namespace:
 
 
 def ip(*arguments: str) -> None:
-    """Run the ip command."""
     subprocess.run(["ip", *arguments], check=True, capture_output=True)  # noqa: S607
 
 
 @contextmanager
 def silent_broker() -> Iterator[Namespace]:
-    """Run a broker that can vanish."""
     if shutil.which("ip") is None or os.geteuid() != 0:
         pytest.skip("network namespaces need root and iproute2")
     try:
@@ -137,10 +130,10 @@ def silent_broker() -> Iterator[Namespace]:
 
 @contextmanager
 def transport_to(namespace: Namespace, **configuration: Any) -> Iterator["Asking"]:  # noqa: ANN401
-    """Return what sends to the silent broker."""
+    """Return a transport to the silent broker."""
     servers = {"bootstrap.servers": f"{namespace.there}:{PORT}"}
     settings = read_connection_settings(servers | configuration, dead_peer_ms=WITHIN_MS)
-    # So old that no versions are asked for: the first request is the JoinGroup.
+    # So old that no versions are requested: the first request is the JoinGroup.
     transport = GroupTransport(evolve(settings, api_version=(0, 9)), lambda _: None)
     transport.start()
     try:
@@ -151,14 +144,11 @@ def transport_to(namespace: Namespace, **configuration: Any) -> Iterator["Asking
 
 @frozen
 class Asking:
-    """Sends joins that may wait for a minute, over one connection."""
-
     transport: GroupTransport
     namespace: Namespace
     outcomes: "queue.SimpleQueue[Any]" = field(factory=queue.SimpleQueue)
 
     def join(self) -> None:
-        """Send one."""
         join = JoinGroupRequest(
             group_id="g",
             member_id="m",
@@ -173,26 +163,25 @@ class Asking:
         self.transport.send(Lane.JOIN, join, self.outcomes.put, node=node, timeout_ms=JOIN_MS)
 
     def join_and_vanish(self) -> None:
-        """Send one, have it arrive, and the broker vanish."""
+        """Send a join, wait until it has arrived, then make the broker vanish."""
         self.join()
         assert int(self.namespace.hear()) > 0
         self.namespace.vanish()
 
     def fails_soon(self) -> bool:
-        """Whether the next outcome is a lost connection, within a few seconds."""
+        """Return whether the next outcome is a lost connection, within a few seconds."""
         outcome = self.outcomes.get(timeout=3 * WITHIN_MS / 1000)
         return isinstance(outcome, TransportFailure) and outcome.kind is FailureKind.DISCONNECTED
 
 
 def test_join_that_waits_fails_soon_when_its_broker_vanishes() -> None:
-    """Nothing is to be sent, so nothing but keep-alive probes can notice it."""
     with silent_broker() as broker, transport_to(broker) as asking:
         asking.join_and_vanish()
         assert asking.fails_soon()
 
 
 def test_request_that_nobody_acknowledges_fails_soon() -> None:
-    """The kernel would send it again for a quarter of an hour. Without probes only it can tell."""
+    """The kernel would retransmit for 15 minutes. Without keep-alive probes, only it can notice."""
     keepalive: dict[str, Any] = {"socket.keepalive.enable": False}
     with silent_broker() as broker, transport_to(broker, **keepalive) as asking:
         asking.join_and_vanish()
@@ -203,7 +192,7 @@ def test_request_that_nobody_acknowledges_fails_soon() -> None:
 
 
 def test_options_follow_the_session_time_out() -> None:
-    """A third of it, as a heartbeat has; a session of seconds leaves the least that there is."""
+    """A third of the session timeout, as for heartbeats; short sessions get the minimum."""
     expected = {45_000: (5, 5, 2, 15_000), 6_000: (1, 1, 1, 2_000), 100: (1, 1, 1, 1_000)}
     for session_ms, values in expected.items():
         settings = read_settings(

@@ -1,4 +1,4 @@
-"""Members of unequal speed on a real cluster: how soon they are through with a backlog."""
+"""Members of unequal speed on a real cluster: how soon they finish a backlog."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ that does other things changes little, and the best possible is measured all the
 
 @define(eq=False)
 class Worker:
-    """A member on a thread of its own.
+    """A member on its own thread.
 
     Attributes:
-        consumer: it.
-        record_s: how long it sleeps for each record.
-        over: set when it is to end.
-        done: records that it worked off.
-        worked_s: how long that took it, in seconds.
+        consumer: its consumer.
+        record_s: sleep per record, in seconds.
+        over: set when it must end.
+        done: number of processed records.
+        worked_s: time spent on them, in seconds.
     """
 
     consumer: CooperativeConsumer
@@ -47,12 +47,10 @@ class Worker:
     _thread: threading.Thread = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin."""
         self._thread = threading.Thread(target=self._work)
         self._thread.start()
 
     def end(self) -> None:
-        """Wait for the end."""
         self._thread.join(20)
         self.consumer.close()
 
@@ -73,7 +71,7 @@ class Workers:
 
     Attributes:
         workers: its members.
-        through_s: when it was through with the backlog, None before.
+        through_s: when it finished the backlog, None before.
     """
 
     over: threading.Event
@@ -82,7 +80,6 @@ class Workers:
 
     @classmethod
     def start(cls, cluster: KafkaCluster, topics: list[str], assignor: Any) -> Self:  # noqa: ANN401
-        """Begin to work, with any assignor."""
         group = cls(threading.Event())
         group_id = unique("drain")
         for name, record_s in RECORD_S.items():
@@ -101,32 +98,29 @@ class Workers:
         return group
 
     def end(self) -> None:
-        """Close all members."""
         self.over.set()
         for worker in self.workers.values():
             worker.end()
 
     @property
     def done(self) -> int:
-        """Records that were worked off."""
         return sum(worker.done for worker in self.workers.values())
 
     def counts(self) -> dict[str, int]:
-        """How many partitions each member holds."""
         return {name: len(one.consumer.assignment()) for name, one in self.workers.items()}
 
     def best_s(self, records: int) -> float:
-        """How long records take if all work all the time, as fast as they did."""
+        """Return the time for the records if all members always work, at their rates."""
         return records / sum(worker.done / worker.worked_s for worker in self.workers.values())
 
 
 def test_backlog_when_one_member_is_throttled_is_drained_nearly_as_soon_as_can_be(
     kafka_cluster: KafkaCluster,
 ) -> None:
-    """Within 15 % of all work over all rates; range and sticky, beside it, take far longer.
+    """At most 15 % above total work / total rate; range and sticky take far longer beside it.
 
-    All groups work off the same topic. Once the members have measured how fast they are, a topic
-    appears, of one empty partition, which gives each group a rebalance.
+    All groups process the same topic. When the members have measured their rates, a new topic with
+    one empty partition triggers a rebalance of each group.
     """
     topic, later = unique("backlog"), unique("later")
     kafka_cluster.create_topic(topic, PARTITIONS)

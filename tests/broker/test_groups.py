@@ -31,15 +31,15 @@ ALL = sorted((name, index) for name, count in CONNECTORS.items() for index in ra
 
 @define(eq=False)
 class Member:
-    """One member, what its callbacks did, and its own view of the catalogue.
+    """A member, the log of its callbacks, and its own view of the catalogue.
 
     Attributes:
-        name: of the member.
-        catalogue: what it would share; an exception is raised.
+        name: name of the member.
+        catalogue: the resources to share; an exception is raised.
         calls: (callback, resource, when it returned).
-        failures: what callbacks raise, each once.
-        heavy_s: how long a stop of anything heavy takes.
-        reported: what `on_error` heard.
+        failures: exceptions that callbacks raise, each once.
+        heavy_s: how long a heavy resource takes to stop.
+        reported: errors that `on_error` received.
     """
 
     name: str
@@ -51,13 +51,11 @@ class Member:
     reported: list[WorkFailure] = field(factory=list)
 
     def look(self) -> object:
-        """Read the catalogue."""
         if isinstance(self.catalogue, Exception):
             raise self.catalogue
         return self.catalogue
 
     def call(self, action: str, resource: Resource) -> None:
-        """A callback."""
         failures = self.failures.get((action, resource))
         if failures:
             raise failures.pop(0)
@@ -66,12 +64,10 @@ class Member:
         self.calls.append((action, resource, time.monotonic()))
 
     def runs(self, resource: tuple[str, int]) -> bool:
-        """Whether the last of its callbacks was to start it."""
         calls = [action for action, what, _ in tuple(self.calls) if what == resource]
         return calls[-1:] == ["start"]
 
     def when(self, action: str, resource: tuple[str, int]) -> list[float]:
-        """When a callback returned."""
         return [at_s for done, what, at_s in self.calls if (done, what) == (action, resource)]
 
 
@@ -80,10 +76,10 @@ class Crew:
     """Members of one group.
 
     Attributes:
-        cluster: where.
+        cluster: the broker.
         folder: for telemetry.
-        catalogue: what new members share.
-        policy: of new members.
+        catalogue: catalogue of new members.
+        policy: policy of new members.
         members: by name.
     """
 
@@ -95,7 +91,6 @@ class Crew:
     members: dict[str, Member] = field(factory=dict)
 
     def add(self, name: str, **settings: Any) -> Member:  # noqa: ANN401  (keys with _ for .)
-        """A member that joins."""
         member = self.members[name] = Member(name=name, catalogue=self.catalogue)
         more = {key.replace("_", "."): value for key, value in settings.items()}
         member.group = CooperativeGroup(
@@ -121,21 +116,19 @@ class Crew:
         return member
 
     def shared(self, wanted: list[tuple[str, int]]) -> bool:
-        """Whether exactly these resources run, each once, and every member has some."""
+        """Return whether exactly these resources run, each once, and every member has some."""
         members = tuple(self.members.values())
         held = [(member, one) for member in members for one in member.group.held()]
         run = sorted(tuple(one) for member, one in held if member.runs(one))
         return run == sorted(wanted) and {id(one) for one, _ in held} == set(map(id, members))
 
     def records(self, name: str, kind: type) -> list[Any]:
-        """Telemetry of a member."""
         envelopes = read_telemetry(self.folder / f"{name}.jsonl")
         return [one.record for one in envelopes if isinstance(one.record, kind)]
 
 
 @pytest.fixture
 def crew(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Crew]:
-    """A crew whose members leave, and leave no thread behind."""
     made = Crew(kafka_cluster, tmp_path)
     yield made
     for member in made.members.values():
@@ -145,7 +138,7 @@ def crew(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Crew]:
 
 
 def pair(crew: Crew) -> tuple[Member, Member]:
-    """Two that share all: the one with the heavy task, which takes long to stop, and the other."""
+    """Return two members that share all: the holder of the slow heavy task, and the other."""
     first = crew.add("a")
     wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
     second = crew.add("b")
@@ -156,7 +149,7 @@ def pair(crew: Crew) -> tuple[Member, Member]:
 
 
 def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
-    """The newcomer works on them long before the heavy one has stopped."""
+    """The new member works on them long before the heavy resource has stopped."""
     first = crew.add("a")
     wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
     first.heavy_s = HEAVY_S
@@ -175,7 +168,7 @@ def test_light_ones_move_while_a_heavy_one_flushes(crew: Crew) -> None:
 
 
 def test_light_ones_when_everything_stops_wait_for_the_heavy_one(crew: Crew) -> None:
-    """The eager baseline, with the same code: what the other policies are measured against."""
+    """The eager baseline, with the same code, for comparison with the other policies."""
     crew.policy = EagerPolicy()
     first = crew.add("a")
     wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
@@ -188,7 +181,7 @@ def test_light_ones_when_everything_stops_wait_for_the_heavy_one(crew: Crew) -> 
 
 
 def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
-    """Whoever sees it first: the leader asks at once, a follower reminds a leader that does not."""
+    """The leader starts a round immediately; a follower reminds a leader that does not."""
     first, second = crew.add("a"), crew.add("b")
     wait_for(lambda: crew.shared(ALL), "all are shared", WAIT_S)
     wait_for(lambda: first.group.leads or second.group.leads, "somebody leads", WAIT_S)
@@ -197,7 +190,7 @@ def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
     leader, follower = (first, second) if first.group.leads else (second, first)
     follower.catalogue = changed
     time.sleep(0.5)
-    assert crew.shared(ALL)  # only the leader's counts
+    assert crew.shared(ALL)  # only the leader's catalogue counts
     later = threading.Timer(1.0, lambda: setattr(leader, "catalogue", changed))
     later.start()
     wanted = [("heavy", -1), ("heavy", 0), ("light", -1), ("light", 0), ("new", -1), ("new", 0)]
@@ -212,7 +205,7 @@ def test_tasks_come_and_go_while_the_rest_goes_on(crew: Crew) -> None:
 
 
 def test_leader_that_is_behind_moves_nothing_until_it_has_caught_up(crew: Crew) -> None:
-    """A member that has seen more joins: nothing is decided on what is gone already."""
+    """A member with a newer catalogue joins: the leader decides nothing until it has read it."""
     first = crew.add("a", coopgroup_lookup_timeout_ms=300)
     wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
     crew.catalogue = Catalogue.of_connectors({"light": 3}, version=2)
@@ -226,7 +219,7 @@ def test_leader_that_is_behind_moves_nothing_until_it_has_caught_up(crew: Crew) 
 
 
 def test_callbacks_that_raise_never_lose_the_group(crew: Crew) -> None:
-    """They are reported and called again; everything else goes on, in the same generation."""
+    """They are reported and called again; all else continues, in the same generation."""
     first = crew.add("a")
     first.failures["start", ("light", 0)] = [ValueError("not yet"), ValueError("still not")]
     wait_for(lambda: bool(first.when("start", ("light", 0))), "it starts in the end", WAIT_S)
@@ -248,7 +241,7 @@ def test_callbacks_that_raise_never_lose_the_group(crew: Crew) -> None:
 
 
 def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew) -> None:
-    """`hand_over` returns when the heavy one has stopped, too; nothing is lost."""
+    """`hand_over` returns when the heavy resource has stopped too; no resource is lost."""
     ends, stays = pair(crew)
     light = [one for one in ends.group.held() if one.name == "light"]
     assert light
@@ -263,7 +256,7 @@ def test_process_that_ends_for_good_hands_over_what_is_light_at_once(crew: Crew)
 
 
 def test_process_that_closes_passes_on_what_it_is_given_meanwhile(crew: Crew) -> None:
-    """The others do not wait until its heavy one has stopped; it starts nothing any more."""
+    """The others do not wait until its heavy resource has stopped; it starts no resource."""
     ends, stays = pair(crew)
     closing = threading.Thread(target=ends.group.close)
     closing.start()
@@ -278,7 +271,7 @@ def test_process_that_closes_passes_on_what_it_is_given_meanwhile(crew: Crew) ->
 
 
 def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path: Path) -> None:
-    """With a state directory nobody else notices, not even where it led; then the list changes."""
+    """With a state directory no other member notices, even if it led; then the list changes."""
     state = {"coopgroup_state_dir": str(tmp_path / "state")}
     first = crew.add("a", **state)
     wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
@@ -296,7 +289,7 @@ def test_process_that_is_back_in_time_goes_on_where_it_was(crew: Crew, tmp_path:
 
 
 def test_group_is_none_of_consumers_to_the_brokers(crew: Crew) -> None:
-    """It has a protocol type of its own, so tools for consumer groups pass it over."""
+    """It has its own protocol type, so tools for consumer groups skip it."""
     crew.add("a")
     wait_for(lambda: crew.shared(ALL), "the first has all", WAIT_S)
     admin = AdminClient(dict[str, str | int | float | bool](crew.cluster.client_config()))
@@ -307,7 +300,7 @@ def test_group_is_none_of_consumers_to_the_brokers(crew: Crew) -> None:
 def test_group_that_cannot_be_made_leaves_nothing_behind(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Users' mistakes are one line; a callback that is none is a TypeError."""
+    """A user's mistake is one line; a callback that is not callable is a TypeError."""
     given = {**kafka_cluster.client_config(), "group.id": "g"}
     with pytest.raises(ConfigurationError, match="resource: got 'light'"):
         CooperativeGroup(given, catalogue=["light"], start=print, stop=print)  # type: ignore[list-item]
@@ -329,7 +322,7 @@ def test_group_that_cannot_be_made_leaves_nothing_behind(
 
 @pytest.mark.parametrize("number", range(3))
 def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> None:
-    """As it stands, but for the broker and the group; its functions are the reader's."""
+    """Unchanged except for broker and group; the test supplies the reader's functions."""
     page = (ROOT / "docs" / "groups.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     assert len(blocks) == 3
@@ -373,7 +366,7 @@ def test_example_of_the_page_runs(kafka_cluster: KafkaCluster, number: int) -> N
 def test_static_leader_that_comes_back_shares_what_changed(
     crew: Crew, versions: tuple[int | None, int | None]
 ) -> None:
-    """Its join begins no round, and what it reads then was not shared by any."""
+    """Its join starts no round, and no round has shared the changes that it reads."""
     crew.catalogue = Catalogue.of([("a", 0)], version=versions[0])
     first = crew.add("w", group_instance_id="w1", session_timeout_ms=10_000)
     wait_for(lambda: crew.shared([("a", 0)]), "the first life has it", WAIT_S)

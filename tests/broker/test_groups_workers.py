@@ -1,4 +1,4 @@
-"""The worked example: a small cluster of worker processes as it scales, dies and bounces."""
+"""The worked example: a small cluster of worker processes that scales, dies and bounces."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ RESOURCES = {(name, index) for name, one in PLAN.items() for index in range(-1, 
 def _light_outage_s(
     cluster: WorkerCluster, resources: set[tuple[str, int]], begin_s: float
 ) -> float:
-    """The longest outage of a light connector or task since a moment, in seconds."""
     moments = cluster.moments()
     light = [one for one in resources if one[0] != HEAVY]
     end_s = min(moments[one][-1].at_s for one in light)
@@ -35,19 +34,18 @@ def _light_outage_s(
 
 
 def _share(resources: set[tuple[str, int]]) -> bool:
-    """Whether a worker has work of both kinds."""
     return any(index < 0 for _, index in resources) and any(index >= 0 for _, index in resources)
 
 
 def test_workers_that_scale_die_bounce_and_freeze_run_everything_once(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Connectors come and go meanwhile; no resource ever has two workers; the report shows it."""
+    """Connectors appear and vanish; no resource ever has two workers; the report shows it."""
     with WorkerCluster(kafka_cluster, tmp_path, "incremental") as cluster:
         cluster.plan(**PLAN)
         cluster.start("w1", "w2")
         cluster.settle(RESOURCES, "w1", "w2", fair=_share)
-        # Scale up: the light ones are away for as long as two members need to pass them on.
+        # Scale up: light resources pause for as long as two members need to hand them over.
         begin_s = time.monotonic()
         cluster.start("w3")
         cluster.settle(RESOURCES, "w1", "w2", "w3", fair=_share)
@@ -55,18 +53,18 @@ def test_workers_that_scale_die_bounce_and_freeze_run_everything_once(
         heavy_moved = any(name == HEAVY and index >= 0 for name, index in cluster.works()["w3"])
         assert heavy_moved, "the heavy connector had no part in it"
         assert _light_outage_s(cluster, RESOURCES, begin_s) < FLUSH_S
-        # A connector is added with its tasks, another one loses some.
+        # One connector is added with its tasks, another one loses tasks.
         changed = {**PLAN, "new": {"tasks": 2}, "users": {**PLAN["users"], "tasks": 1}}
         cluster.plan(**changed)
         now = {(name, index) for name, one in changed.items() for index in range(-1, one["tasks"])}
         cluster.settle(now, "w1", "w2", "w3")
-        # Scale down: the light ones go at once, whatever the heavy ones have to flush.
+        # Scale down: light resources move immediately, even if heavy ones still flush.
         begin_s = time.monotonic()
         cluster.signal("w3", signal.SIGUSR1)
         cluster.settle(now, "w1", "w2")
         assert _light_outage_s(cluster, now, begin_s) < FLUSH_S
         cluster.end("w3")
-        # Bounce, and death with a successor: what was lost waits for who comes back.
+        # Bounce, and a death with a successor: the lost resources wait for the returning worker.
         cluster.end("w2")
         cluster.start("w2")
         cluster.settle(now, "w1", "w2")
@@ -74,7 +72,6 @@ def test_workers_that_scale_die_bounce_and_freeze_run_everything_once(
         cluster.workers["w2"].wait()
         cluster.start("w2")
         cluster.settle(now, "w1", "w2")
-        # Freeze: when it goes on, it does nothing of what it had.
         cluster.signal("w2", signal.SIGSTOP)
         cluster.settle(now, "w1")
         cluster.signal("w2", signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""A member that subscribes to anything, on a real cluster."""
+"""A member with arbitrary subscriptions, on a real cluster."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ NAMES = ["", ".", "orders\0", "a b", "é", "x" * 300, *(f"none-{one}" for one in
 def test_group_goes_on_beside_a_member_that_subscribes_to_any_name(
     kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name "" alone failed each look-up of the leader, and so each round of the group."""
+    """The empty name alone failed each look-up of the leader, and so each round of the group."""
     monkeypatch.setattr("coopgroup.kafka.subscription._check_topic", lambda _: None)
     topic = unique("hostile")
     kafka_cluster.create_topic(topic, 4)

@@ -1,8 +1,8 @@
 """Continuous lag balance on a real cluster: two hot partitions on one member, beside peers.
 
-Three groups of four do the same work in the same minute, each on a topic of its own. A record takes
-a while, which is slept, so that how long the work takes is a matter of who has it and of little
-else. The processes of the machine that do other things make all three later, not one.
+Three groups of four do the same work in the same minute, each on its own topic. A record costs a
+sleep, so the duration depends almost only on who owns the work. Other processes of the machine
+delay all three groups, not one of them.
 """
 
 import threading
@@ -50,16 +50,16 @@ STICKY: Mapping[str, Any] = {"policy": SimplePolicy(), "assignor": StickyAssigno
 
 @define(kw_only=True)
 class Team:
-    """A group whose members work, each on a thread of its own.
+    """A group whose members each work on their own thread.
 
     Attributes:
-        cluster: where.
+        cluster: the broker.
         folder: for telemetry.
         plugins: policy and assignor of its consumers.
-        topic: what it reads.
-        done: (partition, offset) of the records that were worked off, in order.
-        begun_s: when its backlog was there.
-        finished_s: when the last record of it was worked off.
+        topic: the topic that it reads.
+        done: (partition, offset) of the processed records, in order.
+        begun_s: when the backlog was complete.
+        finished_s: when the last record of the backlog was processed.
     """
 
     cluster: KafkaCluster
@@ -75,7 +75,6 @@ class Team:
     _lock: threading.Lock = field(factory=threading.Lock)
 
     def __enter__(self) -> Self:
-        """Start the members."""
         self.folder.mkdir()
         self.cluster.create_topic(self.topic, PARTITIONS)
         self.crew = Crew(self.cluster, self.folder)
@@ -88,7 +87,6 @@ class Team:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the work, then the members."""
         self._over.set()
         for thread in self._threads:
             thread.join()
@@ -107,18 +105,18 @@ class Team:
                     self.finished_s = time.monotonic()
 
     def flood(self) -> None:
-        """Fill the two partitions that one member has."""
+        """Fill the two partitions of one member."""
         hot = [number for _, number in self.crew.held("c")]
         produce(self.cluster, self.topic, [BACKLOG * (number in hot) for number in range(8)])
         self.begun_s = time.monotonic()
 
     @property
     def took_s(self) -> float:
-        """Time from the backlog to its end."""
+        """Return the time to process the backlog, in seconds."""
         return self.finished_s - self.begun_s
 
     def records(self, kind: Any) -> list[Any]:  # noqa: ANN401  (records of any kind)
-        """What its members wrote."""
+        """Return the members' telemetry records."""
         return [record for name in MEMBERS for record in self.crew.telemetry(name, kind)]
 
 
@@ -126,7 +124,7 @@ class Team:
 def test_hot_partitions_of_one_member_are_evened_out(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """No manual rebalance: one exchange, and the backlog is gone well before the peers' are."""
+    """No manual rebalance: after one exchange it finishes the backlog well before its peers."""
     with ExitStack() as stack:
         teams = [
             stack.enter_context(
@@ -164,7 +162,7 @@ def test_hot_partitions_of_one_member_are_evened_out(
 def test_balance_when_the_look_up_fails_costs_nothing(
     kafka_cluster: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Looks fail one after the other, and the group works on as if nobody looked."""
+    """All look-ups fail, and the group works on as if balance were off."""
     policy = IncrementalPolicy(max_moves_per_round=2, lag_check_interval_ms=50, lag_imbalance_min=0)
     topic = unique("no-lags")
     kafka_cluster.create_topic(topic, 4)

@@ -14,7 +14,7 @@ from tests.support.live_group import unique, wait_for
 
 SESSION_MS = 2_000
 HEARTBEAT_MS = 250
-# A busy machine may take so long for what takes milliseconds when it is idle.
+# A busy machine may need this long for steps that take milliseconds when idle.
 NOISE_S = 2.0
 WAIT_S = 40.0
 
@@ -29,7 +29,6 @@ def _configuration(cluster: KafkaCluster) -> dict[str, object]:
 
 
 def _next_term(candidates: list[Candidate], after: int) -> Term:
-    """Wait for a leader with a larger token."""
 
     def newest() -> Term | None:
         terms = terms_of(candidates)
@@ -44,7 +43,7 @@ def _next_term(candidates: list[Candidate], after: int) -> Term:
 def test_leader_that_is_killed_or_frozen_is_followed_by_one_other(
     kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Within the session time-out, and never before the old one has ceased, frozen or not."""
+    """Within the session timeout, and only after the old leader has ceased, frozen or not."""
     configuration = _configuration(kafka_cluster)
     candidates = [Candidate(name, tmp_path / name) for name in ("a", "b", "c")]
     by_name = {one.name: one for one in candidates}
@@ -72,7 +71,7 @@ def test_leader_that_is_killed_or_frozen_is_followed_by_one_other(
 
 
 def test_leader_that_resigns_hands_over_at_once(kafka_cluster: KafkaCluster) -> None:
-    """Callbacks say so on both sides; tokens grow."""
+    """Callbacks report it on both sides; tokens grow."""
     configuration = _configuration(kafka_cluster)
     heard: list[tuple[str, int | None]] = []
     first_lost = threading.Event()
@@ -106,7 +105,7 @@ def test_leader_that_resigns_hands_over_at_once(kafka_cluster: KafkaCluster) -> 
 
 
 def test_callback_that_raises_is_called_again(kafka_cluster: KafkaCluster) -> None:
-    """The leadership is kept meanwhile, and the error is reported."""
+    """Meanwhile the leadership is kept, and the error is reported."""
     tokens: list[int] = []
     reported: list[str] = []
 

@@ -1,26 +1,26 @@
 """The simulator's group coordinator against a real broker: the same requests, the same answers.
 
-Hypothesis draws programs of several clients of one group (`conformance_programs`): every request of
-the group protocol, right and wrong ids, generations, protocols and time-outs, joins and syncs that
-wait while others go on, static members that replace each other, connections that break, waits in
-which sessions, joins and syncs run out of time. Each request goes to both sides (`conformance`);
-error codes, generations, leaders, members with their subscriptions, protocols and assignments must
-be equal, and so must be what is NOT answered yet.
+Hypothesis draws programs of several clients of one group (`conformance_programs`). A program
+contains every request of the group protocol with right and wrong ids, generations, protocols and
+timeouts. Joins and syncs wait while other clients continue, static members replace each other,
+connections break, and sessions, joins and syncs time out. Each request goes to both sides
+(`conformance`). Error codes, generations, leaders, members with their subscriptions, protocols and
+assignments must be equal, and so must the set of requests that are NOT answered yet.
 
 Deliberately not compared:
 
-- member ids themselves: the first that one side tells stands for the first of the other;
-- which member follows a leader that left, or that missed the round: on a broker the order of a hash
-  table decides; the broker's choice must be one of those who joined, and the model adopts it;
-- which protocol wins a tie of wishes: the same table; clients here never disagree on the order;
-- the order in which the leader is told the members, and in which answers of one instant arrive;
-- where the coordinator is, and the text of errors;
-- what happens at the very instant at which something ends: no request is sent close to one;
-- the hold of an empty group's first round (`group.initial.rebalance.delay.ms` is 0 here), several
+- member ids themselves: the first id of one side stands for the first id of the other side;
+- which member becomes leader after the leader left or missed the round: on a broker the order of a
+  hash table decides; its choice must be a member that joined, and the model adopts it;
+- which protocol wins a tie of votes: the same table; clients here never disagree on the order;
+- the order of the members in the leader's answer, and the order of simultaneous answers;
+- the address of the coordinator, and the text of errors;
+- the exact moment of a timeout: no request is sent close to a timeout;
+- the delay of an empty group's first round (`group.initial.rebalance.delay.ms` is 0 here), several
   brokers, and a coordinator that moves or loads;
-- a join that carries no id and whose connection broke: nobody could name the seat that it took.
+- a join without an id whose connection broke: no client knows the member id that it got.
 
-What the model itself leaves out is listed in `coopgroup.simulator.coordinator`.
+`coopgroup.simulator.coordinator` lists what the model itself omits.
 
 A soak: HYPOTHESIS_PROFILE=soak, and this file as the argument of pytest.
 """
@@ -64,7 +64,7 @@ from tests.support.conformance_programs import (
 
 # Programs that wait are played side by side.
 SIDE_BY_SIDE = 10
-# As the profile wants it, within a minute and a half unless it is a soak.
+# The number from the profile; outside a soak, within 90 seconds.
 EXAMPLES = settings.default.max_examples if settings.default is not None else 25
 QUICK_PROGRAMS = 50 + EXAMPLES
 TIMED_PROGRAMS = 30 + EXAMPLES // 2
@@ -74,7 +74,7 @@ A_LOT_S = 3_600
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[tuple[BrokerClients, ...]]:
-    """Clients for several programs at a time, on one broker that allows short sessions."""
+    """Return clients for several programs at a time, on a broker that allows short sessions."""
     properties = {
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": str(SESSION_MIN_MS),
@@ -89,7 +89,7 @@ def pools() -> Iterator[tuple[BrokerClients, ...]]:
 
 @pytest.fixture
 def clients(pools: tuple[BrokerClients, ...]) -> BrokerClients:
-    """Clients for one program at a time."""
+    """Return clients for one program at a time."""
     return pools[0]
 
 
@@ -99,7 +99,7 @@ def program(
     sessions: Patience = Patience.LONG,
     rebalances: Patience = Patience.LONG,
 ) -> Program:
-    """A program whose clients are all equally patient."""
+    """Return a program whose clients all have the same timeouts."""
     return Program(
         instances=instances,
         sessions=(sessions,) * len(instances),
@@ -111,7 +111,7 @@ def program(
 def check_side_by_side(
     programs: Sequence[Program], pools: tuple[BrokerClients, ...]
 ) -> Counter[tuple[str, int]]:
-    """Play programs, as many at a time as there are pools of clients."""
+    """Play the programs, one per pool of clients at a time."""
     free: SimpleQueue[BrokerClients] = SimpleQueue()
     for pool in pools:
         free.put(pool)
@@ -130,7 +130,7 @@ def check_side_by_side(
 COMMIT = Ask(client=0, request=Request.OFFSET_COMMIT)
 STALE = Ask(client=0, request=Request.HEARTBEAT, generation=Generation.BEFORE)
 
-# Where the model was wrong once, and what no random program may be relied on to reach.
+# Programs in which the model was wrong once; random programs may not reach them.
 CASES = {
     "a commit outside of groups makes a group": program(
         Ask(
@@ -202,7 +202,6 @@ CASES = {
 def test_model_answers_as_the_broker_when_it_once_did_not(
     name: str, clients: BrokerClients
 ) -> None:
-    """What was found, and what is rare."""
     assert check(CASES[name], clients, clients.new_group()).total() > 0
 
 
@@ -219,7 +218,7 @@ STATES: dict[str, tuple[Step, ...]] = {
 
 
 def single_mistakes(client: int) -> Iterator[tuple[Step, ...]]:
-    """Requests of a client with one thing wrong: those that only ask together, each join alone."""
+    """Return requests with one wrong field: first all queries together, then each join alone."""
     others = (Request.SYNC_GROUP, Request.HEARTBEAT, Request.OFFSET_COMMIT, Request.LEAVE_GROUP)
     for request in others:
         members = [Ask(client=client, request=request, member=one) for one in [*Id][1:]]
@@ -245,7 +244,7 @@ def single_mistakes(client: int) -> Iterator[tuple[Step, ...]]:
 def test_model_answers_as_the_broker_when_one_thing_is_wrong(
     state: str, client: int, pools: tuple[BrokerClients, ...]
 ) -> None:
-    """Each mistake in each state of the group; afterwards everybody goes on as far as it can."""
+    """Each mistake in each state of the group; afterwards all clients continue if they can."""
     programs = [
         program(*STATES[state], *mistake, Round(), instances=(None, "alpha", None))
         for mistake in single_mistakes(client)
@@ -253,7 +252,7 @@ def test_model_answers_as_the_broker_when_one_thing_is_wrong(
     check_side_by_side(programs, pools)
 
 
-# What the random programs have to reach, or they say little.
+# The random programs must reach these answers, or they prove little.
 QUICK_ANSWERS = {
     *(("JoinGroup", code) for code in (0, 23, 79)),
     *(("SyncGroup", code) for code in (0, 27)),
@@ -264,7 +263,7 @@ QUICK_ANSWERS = {
 
 
 def drawn(programs: st.SearchStrategy[Program], count: int) -> list[Program]:
-    """As many programs as that."""
+    """Return this number of random programs."""
     found: list[Program] = []
 
     @settings(max_examples=count, suppress_health_check=QUIET, phases=(Phase.generate,))
@@ -279,7 +278,7 @@ def drawn(programs: st.SearchStrategy[Program], count: int) -> list[Program]:
 @pytest.mark.slow
 @pytest.mark.timeout(A_LOT_S)
 def test_model_answers_as_the_broker(pools: tuple[BrokerClients, ...]) -> None:
-    """Random programs in which no time-out runs out."""
+    """Random programs without timeouts."""
 
     @settings(max_examples=QUICK_PROGRAMS, suppress_health_check=QUIET)
     @given(one=quick_programs())
@@ -289,7 +288,7 @@ def test_model_answers_as_the_broker(pools: tuple[BrokerClients, ...]) -> None:
     try:
         seen = check_side_by_side(drawn(quick_programs(), QUICK_PROGRAMS), pools)
     except DisagreementError:
-        agree()  # one after the other takes longer, and finds a small program
+        agree()  # sequential, so slower, but it finds a small program
         raise
     assert QUICK_ANSWERS - seen.keys() == set()
 
@@ -299,12 +298,11 @@ def test_model_answers_as_the_broker(pools: tuple[BrokerClients, ...]) -> None:
 def test_model_answers_as_the_broker_when_time_runs_out(
     pools: tuple[BrokerClients, ...],
 ) -> None:
-    """Random programs with waits in which sessions, joins and syncs come to their end.
+    """Random programs with waits in which sessions, joins and syncs expire.
 
-    To make one small would take minutes, and the message tells the story.
+    No shrinking: it would take minutes, and the message tells the story.
     """
     seen = check_side_by_side(drawn(timed_programs(), TIMED_PROGRAMS), pools)
-    # Members that were dropped for their silence are told so.
     assert seen["Heartbeat", 25] + seen["SyncGroup", 25] + seen["OffsetCommit", 25] > 0
 
 
@@ -318,7 +316,7 @@ def _without_fences(group: ClassicGroup, member_id: str, _: str | None) -> int:
     return 0 if member_id in group.seats else 25
 
 
-# Name, what is changed in the model, into what, and a program that shows it.
+# Name, changed attribute of the model, its new value, and a program that reveals the change.
 MUTATIONS: list[tuple[type, str, Any, Program]] = [
     (ClassicGroup, "fence_code", _without_generations, program(Round(), STALE)),
     (
@@ -360,7 +358,7 @@ def test_model_that_is_wrong_is_found_out(
     clients: BrokerClients,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A model with one rule changed disagrees with the broker, which agrees with the right one."""
+    """A model with one changed rule disagrees with the broker; the correct model agrees."""
     check(shown_by, clients, clients.new_group())
     monkeypatch.setattr(changed, name, mutant)
     with pytest.raises(DisagreementError):

@@ -1,4 +1,4 @@
-"""Processes that are killed, under the policies that wait: who returns, who does not, who leads."""
+"""Killed processes under the waiting policies: which of them return, and which member leads."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from coopgroup.testing import KafkaCluster
 from tests.support.policy_chapters import DEATHS, DELAY_MS, LONG_MS
 from tests.support.policy_stories import PARTITIONS, Played, told
 
-pytestmark = pytest.mark.timeout(300)  # the first test that asks waits for all stories
+pytestmark = pytest.mark.timeout(300)  # the first test waits for all stories
 
 BOUND_MS = 10_000
 """Beyond a delay: heartbeats, a round, and a machine that does other things."""
@@ -27,7 +27,6 @@ CLOCK_MS = 400
 
 @pytest.fixture(scope="module")
 def deaths(kafka_cluster: KafkaCluster) -> Mapping[str, Played]:
-    """The stories, each played once."""
     return told(kafka_cluster, DEATHS)
 
 
@@ -40,7 +39,7 @@ def _partitions(resources: ResourceSet) -> list[int]:
 
 
 def _is_safe(played: Played) -> bool:
-    """Nothing lost, never two owners, and no leader that had to refuse a plan."""
+    """Assert: no lost record, no second owner, and no plan that the leader refused."""
     facts = played.facts()
     refused = [one for one in played.telemetry if isinstance(one.record, RoundRefused)]
     return (facts.lost, facts.double_owner_transitions, refused) == (0, 0, [])
@@ -50,7 +49,6 @@ def _is_safe(played: Played) -> bool:
 def test_nothing_is_lost_and_nothing_has_two_owners(
     deaths: Mapping[str, Played], story: str
 ) -> None:
-    """Whoever dies, whoever leads."""
     assert _is_safe(deaths[story])
 
 
@@ -58,7 +56,7 @@ def test_nothing_is_lost_and_nothing_has_two_owners(
 def test_what_a_killed_process_had_waits_until_it_is_back(
     deaths: Mapping[str, Played], policy: str
 ) -> None:
-    """Under a new member id; it gets all of it at once, and nobody else gives or gets anything."""
+    """The member gets all back immediately, under a new id; other members' partitions stay."""
     played = deaths[f"{policy}-return"]
     waiting = played.shares("begin")["m2"]
     noticed, *_, returned = _led(played)
@@ -73,7 +71,7 @@ def test_what_a_killed_process_had_waits_until_it_is_back(
 
 
 def test_what_waits_for_a_static_id_is_not_for_a_stranger(deaths: Mapping[str, Played]) -> None:
-    """Who joins meanwhile gets a share of the rest; the owner, once back, all that it had."""
+    """A new member gets a share of the rest; the owner, once back, gets all its partitions."""
     played = deaths["static-return"]
     waiting = played.shares("begin")["m2"]
     moved_before = played.moved("begin", "returned")
@@ -89,9 +87,9 @@ def test_what_waits_for_a_static_id_is_not_for_a_stranger(deaths: Mapping[str, P
         and one.member.startswith("m2")
         and one.at_ms >= returned_ms
     ]
-    # The round that it came back to gives it all that it had, and the next one moves some on. Its
-    # sync may come after the leader has begun that one: the broker then refuses the sync, and the
-    # owner hears of the second round alone.
+    # In the round of its return it gets all its partitions, and the next round moves some of them.
+    # The leader may begin that round before the owner's sync: the broker then refuses the sync, and
+    # the owner learns only the second round.
     led = [(one.at_ms, one.record) for one in played.telemetry if isinstance(one.record, RoundLed)]
     first, *later = [record for at_ms, record in led if at_ms >= returned_ms]
     assert _partitions(first.granted) == waiting
@@ -108,7 +106,7 @@ def test_what_waits_for_a_static_id_is_not_for_a_stranger(deaths: Mapping[str, P
 
 
 def test_who_is_kept_returns_without_a_round(deaths: Mapping[str, Played]) -> None:
-    """Nobody hears of a kill if the next process of the host proves in time who it is."""
+    """No member notices a kill if the next process of the host presents the identity in time."""
     played = deaths["kept-return"]
     assert played.rounds() == []
     assert [one for one in played.telemetry if isinstance(one.record, MembershipLost)] == []
@@ -121,7 +119,7 @@ def test_who_is_kept_returns_without_a_round(deaths: Mapping[str, Played]) -> No
 def test_what_nobody_returns_for_is_shared_when_the_delay_is_over(
     deaths: Mapping[str, Played], policy: str
 ) -> None:
-    """Not before, all in one round, rationed or not; what others have stays where it is."""
+    """Not earlier, and in one round, paced or not; partitions of other members stay."""
     played = deaths[f"{policy}-death"]
     waiting = played.shares("begin")["m2"]
     led = played.rounds()
@@ -137,7 +135,6 @@ def test_what_nobody_returns_for_is_shared_when_the_delay_is_over(
 
 
 def test_a_delay_goes_on_when_the_leader_dies_meanwhile(deaths: Mapping[str, Played]) -> None:
-    """The next leader remembers nothing, and resolves the first loss when its time has come."""
     played = deaths["leader-lost"]
     first, second = [act.member for act in played.acts if act.how == "kill"]
     waiting = played.shares("begin")[first]
@@ -154,7 +151,7 @@ def test_a_delay_goes_on_when_the_leader_dies_meanwhile(deaths: Mapping[str, Pla
     for number in range(1, granted):
         gone_ms = led[number].at_ms - led[0].at_ms
         left_ms = rounds[number].scheduled_rebalance_timeout_ms
-        assert left_ms <= DELAY_MS - gone_ms + 1_000  # it goes on, it does not begin again
+        assert left_ms <= DELAY_MS - gone_ms + 1_000  # the delay continues; it does not restart
     facts = played.facts()
     assert (facts.moved, facts.moved_twice) == (PARTITIONS // 2, 0)
     assert {before for before, _ in played.moves()} == {first, second}

@@ -1,4 +1,4 @@
-"""What deployments do to groups under the policies that wait: bounces, scaling, heavy resources."""
+"""Deployments under the waiting policies: bounces, scaling, heavy resources."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -20,7 +20,7 @@ from tests.support.policy_chapters import (
 )
 from tests.support.policy_stories import PARTITIONS, Played, told
 
-pytestmark = pytest.mark.timeout(300)  # the first test that asks waits for all stories
+pytestmark = pytest.mark.timeout(300)  # the first test waits for all stories
 
 SHARE = PARTITIONS // len(FOUR)
 
@@ -30,7 +30,6 @@ CLOCK_MS = 400
 
 @pytest.fixture(scope="module")
 def deployments(kafka_cluster: KafkaCluster) -> Mapping[str, Played]:
-    """The stories, each played once."""
     return told(kafka_cluster, DEPLOYMENTS)
 
 
@@ -42,7 +41,7 @@ def _led(played: Played, since: str = "begin") -> list[RoundLed]:
 def test_nothing_is_lost_and_nothing_has_two_owners(
     deployments: Mapping[str, Played], story: str
 ) -> None:
-    """Nor is there a plan that a leader had to refuse, nor a record twice: nobody is killed."""
+    """No plan is refused, and no record is repeated: no process is killed."""
     played = deployments[story]
     facts = played.facts()
     assert (facts.lost, facts.duplicated, facts.double_owner_transitions) == (0, 0, 0)
@@ -51,7 +50,7 @@ def test_nothing_is_lost_and_nothing_has_two_owners(
 
 @pytest.mark.parametrize("policy", ["deferred", "incremental"])
 def test_a_rolling_bounce_moves_nothing(deployments: Mapping[str, Played], policy: str) -> None:
-    """Nobody proves who it is, and each gets what it had; nobody else gives or gets anything."""
+    """No process proves its identity, yet each gets its partitions back; the others' stay."""
     played = deployments[f"{policy}-rolling"]
     assert played.moves() == {}
     assert played.shares("end") == played.shares("begin")
@@ -67,7 +66,7 @@ def test_a_rolling_bounce_moves_nothing(deployments: Mapping[str, Played], polic
 def test_scaling_up_moves_only_to_those_who_come(
     deployments: Mapping[str, Played], policy: str
 ) -> None:
-    """Until all eight have their share; nobody is lost, so nothing waits."""
+    """Until all eight have their share; no member is lost, so no partition waits."""
     played = deployments[f"{policy}-scale"]
     assert {after for _, after in played.moves("begin", "eight")} == set(JOINERS)
     assert [len(one) for one in played.shares("eight").values()] == [SHARE // 2] * 8
@@ -81,7 +80,7 @@ def test_scaling_up_moves_only_to_those_who_come(
 def test_scaling_down_shares_when_the_delay_is_over(
     deployments: Mapping[str, Played], policy: str
 ) -> None:
-    """Each partition of those who went moves once, none of those who stay; rationed or not."""
+    """Each partition of the departed members moves once, the others never; paced or not."""
     played = deployments[f"{policy}-scale"]
     shares = played.shares("eight")
     gone = sorted(partition for name in JOINERS for partition in shares[name])
@@ -99,7 +98,7 @@ def test_scaling_down_shares_when_the_delay_is_over(
 
 
 def test_scaling_up_incrementally_keeps_to_the_ration(deployments: Mapping[str, Played]) -> None:
-    """So many a round, and one such round an interval; deferred takes them all at once."""
+    """The limit per round and one such round per interval; deferred moves all in one round."""
     revoking = _taken(deployments["incremental-scale"])
     assert {count for _, count in revoking} <= set(range(1, MOVES_MAX + 1))
     between_ms = [after - before for (before, _), (after, _) in pairwise(revoking)]
@@ -108,7 +107,6 @@ def test_scaling_up_incrementally_keeps_to_the_ration(deployments: Mapping[str, 
 
 
 def _taken(played: Played) -> list[tuple[int, int]]:
-    """When partitions were revoked, and how many; who has not stopped yet is told again."""
     found = []
     told_before: set[Resource] = set()
     for envelope, led in zip(played.rounds(), _led(played), strict=True):
@@ -123,7 +121,7 @@ def _taken(played: Played) -> list[tuple[int, int]]:
 def test_heavy_partitions_hold_back_no_light_ones(
     deployments: Mapping[str, Played], policy: str
 ) -> None:
-    """A light one works elsewhere before the first heavy one has stopped; then those move, too."""
+    """A light partition moves before the first heavy one has stopped; then the heavy ones move."""
     played = deployments[f"{policy}-heavy"]
     assert played.moves() == {("m1", "m2"): PARTITIONS // 2}
     heavy = [partition for partition in played.moved() if partition in HEAVY]
@@ -149,7 +147,7 @@ def test_heavy_partitions_hold_back_no_light_ones(
     first_stopped_ns = min(stopping.values()) + HEAVY_STOP_MS * 1_000_000
     assert min(begins[partition] for partition in light) < first_stopped_ns
     for partition in heavy:
-        # Once revoked nothing of it is handed out, and nobody has it until it has stopped.
+        # A revoked partition yields no records, and has no owner until it has stopped.
         assert ends[partition] < stopping[partition]
         assert begins[partition] > stopping[partition] + HEAVY_STOP_MS * 1_000_000
 
@@ -157,7 +155,7 @@ def test_heavy_partitions_hold_back_no_light_ones(
 def test_nobody_joins_in_a_loop_while_a_heavy_partition_stops(
     deployments: Mapping[str, Played],
 ) -> None:
-    """A round for the newcomer, one for what was free, and at most two for each that stops."""
+    """One round for the new member, one for free partitions, at most two per stopped partition."""
     played = deployments["deferred-heavy"]
     heavy = [partition for partition in played.moved() if partition in HEAVY]
     assert len(_led(played)) <= 2 + 1 + 2 * len(heavy)

@@ -1,8 +1,8 @@
-"""What the simulator says of a story is what a real group does in it.
+"""The simulator predicts the course of a story that a real group plays.
 
-The stories are those of the tests of the policies. The simulator plays what was done to the
-processes, at the times at which it was done; policy, assignor, time-outs and identities are the
-same. Nothing else is told to it, and its seed is not chosen.
+The stories are those of the policy tests. The simulator repeats the actions on the processes at
+their recorded times, with the same policy, assignor, timeouts and identities. It gets no other
+input, and its seed is not chosen.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from coopgroup.testing import KafkaCluster
 from tests.support.policy_chapters import DEATHS, DEPLOYMENTS
 from tests.support.policy_stories import Played, Prediction, told
 
-pytestmark = pytest.mark.timeout(300)  # the first test that asks waits for all stories
+pytestmark = pytest.mark.timeout(300)  # the first test waits for all stories
 
 DEATH_NAMES = tuple(story.name for story in DEATHS.stories)
 DEPLOYMENT_NAMES = tuple(story.name for story in DEPLOYMENTS.stories)
@@ -50,7 +50,7 @@ def _played(cluster: KafkaCluster, name: str) -> tuple[Played, Prediction]:
 
 @pytest.mark.parametrize("name", ALL_NAMES)
 def test_simulator_predicts_who_gets_how_much(kafka_cluster: KafkaCluster, name: str) -> None:
-    """How many partitions each member gets, and how many move at all and more than once."""
+    """Partitions per member, number of moves, and partitions that move more than once."""
     played, predicted = _played(kafka_cluster, name)
     assert _gained(played.moves()) == _gained(predicted.moves())
     assert _times_moved(played.moved()) == _times_moved(predicted.moved())
@@ -58,21 +58,21 @@ def test_simulator_predicts_who_gets_how_much(kafka_cluster: KafkaCluster, name:
 
 @pytest.mark.parametrize("name", [name for name in ALL_NAMES if name not in TIED])
 def test_simulator_predicts_from_whom(kafka_cluster: KafkaCluster, name: str) -> None:
-    """The moves from each member to each other one."""
+    """The number of moves between each two members."""
     played, predicted = _played(kafka_cluster, name)
     assert played.moves() == predicted.moves()
 
 
 @pytest.mark.parametrize("name", ["deferred-heavy", "incremental-heavy"])
 def test_simulator_predicts_which_partitions_move(kafka_cluster: KafkaCluster, name: str) -> None:
-    """One by one, where the story before it leaves nothing to chance."""
+    """Exact partitions, in stories that leave nothing to chance."""
     played, predicted = _played(kafka_cluster, name)
     assert sorted(played.moved()) == sorted(predicted.moved())
 
 
 @pytest.mark.parametrize("name", ONE_BY_ONE)
 def test_simulator_predicts_the_rounds(kafka_cluster: KafkaCluster, name: str) -> None:
-    """How many there are, and what each grants, revokes and holds back."""
+    """Their number, and how many partitions each one grants, revokes and withholds."""
     played, predicted = _played(kafka_cluster, name)
     real = [one.record for one in played.rounds() if isinstance(one.record, RoundLed)]
     assert [_counts(one) for one in real] == [_counts(one) for one in predicted.rounds()]

@@ -1,4 +1,4 @@
-"""The README's consumer, run as its reader runs it: as a program, twice, on a real broker."""
+"""The README's consumer, run as a reader runs it: as a program, twice, on a real broker."""
 
 import signal
 import subprocess
@@ -18,7 +18,7 @@ PARTITIONS = 4
 RECORDS = 40
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 30
-# Who runs the tests in the background of a shell may have told all of them to ignore it.
+# A shell that runs the tests in the background may have set SIGINT to be ignored.
 INTERRUPTIBLE = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
 
 
@@ -45,7 +45,7 @@ def _start(program: Path, errors: TextIO) -> subprocess.Popen[str]:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """Interrupt `process` as Ctrl-C does; one that does not end in time is killed and reported."""
+    """Interrupt `process` as Ctrl-C does; if it does not end in time, kill it and report it."""
     process.send_signal(signal.SIGINT)
     try:
         process.wait(STOP_TIMEOUT_S)
@@ -55,7 +55,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
 
 
 def _collect(process: subprocess.Popen[str], lines: list[str], enough: threading.Event) -> None:
-    """Append what `process` prints to `lines`; set `enough` when all is there, or no more comes."""
+    """Append the output of `process` to `lines`; set `enough` at the last record or the end."""
     assert process.stdout is not None
     for line in process.stdout:
         lines.append(line.rstrip("\n"))

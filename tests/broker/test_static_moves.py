@@ -1,4 +1,4 @@
-"""A planned move of the coordinator, in the moment in which a static member has a new id."""
+"""A planned move of the group coordinator while a static member gets a new id."""
 
 import json
 import threading
@@ -19,13 +19,12 @@ PARTITIONS = 4
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    """Two brokers, so that a coordinator can move."""
     with KafkaCluster(brokers=2) as started:
         yield started
 
 
 def move_coordinator(cluster: KafkaCluster, group_id: str, folder: Path) -> None:
-    """Give the group's partition of `__consumer_offsets` to the other broker, by Kafka's tools."""
+    """Move the group's partition of `__consumer_offsets` to the other broker, by Kafka's tools."""
     before = cluster.group_coordinator(group_id)
     value = 0
     for letter in group_id:  # Java's hash of a string
@@ -55,28 +54,26 @@ def move_coordinator(cluster: KafkaCluster, group_id: str, folder: Path) -> None
 
 
 class Patient(Crew):
-    """Takes errors of the fetching client as an application does: the next poll goes on."""
+    """Ignores client errors as an application does: the next poll continues."""
 
     def poll(self, timeout_s: float = 0.01) -> None:
-        """Poll each consumer once; what the group says is fatal is raised all the same."""
+        """Poll each consumer once; fatal errors of the group are still raised."""
         for _, consumer in sorted(self.members.items()):
             consumer.consume(100, timeout_s)
 
 
 class SlowAssignor:
-    """Sticky, and holds a round open between the leader's join and its sync while it is shut."""
+    """The sticky assignor; holds a round open between the leader's join and its sync."""
 
     name = "sticky"
     needs_lags = False
 
     def __init__(self) -> None:
-        """Hold nothing yet."""
         self.opened = threading.Event()
         self.opened.set()
         self.waits = threading.Event()
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Wait for the test."""
         if not self.opened.is_set():
             self.waits.set()
             assert self.opened.wait(120)
@@ -86,7 +83,7 @@ class SlowAssignor:
 def test_static_member_survives_a_coordinator_that_moves_before_its_id_is_stored(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """It was given a new id in a round that never ended. The new coordinator knows the old one."""
+    """A round that never ended gave it a new id. The new coordinator knows only the old id."""
     topic = unique("moves")
     cluster.create_topic(topic, PARTITIONS)
     assignor = SlowAssignor()
@@ -97,7 +94,7 @@ def test_static_member_survives_a_coordinator_that_moves_before_its_id_is_stored
         crew.until(lambda: crew.share((topic, PARTITIONS)), "the group settles")
         crew.remove("before")
         assignor.opened.clear()
-        # A round that begins before the static member is back: its new id is not stored at once.
+        # This round begins before the static member returns: its new id is not stored yet.
         crew.add("b", configuration=slow, assignor=assignor).subscribe([topic])
         crew.during(2.0)
         crew.add("after", configuration=static | slow, assignor=assignor).subscribe([topic])

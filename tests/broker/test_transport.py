@@ -1,4 +1,4 @@
-"""The transport against real brokers, with raw bytes in place of subscriptions and assignments."""
+"""The transport against real brokers, with raw bytes as subscriptions and assignments."""
 
 import queue
 import threading
@@ -19,16 +19,15 @@ from coopgroup.testing import KafkaCluster
 TOPIC = "orders"
 ANSWER_S = 15.0
 LONG_MS = 30_000
-# Answers that mean: the broker is not ready to coordinate yet.
+# Error codes of a broker that is not ready to coordinate yet.
 NOT_YET = {14, 15, 16}
 T = TypeVar("T")
 
 
 class Member:
-    """One transport and the identity that the coordinator gave it."""
+    """A transport and the identity that the coordinator gave it."""
 
     def __init__(self, configuration: dict[str, Any], group_id: str) -> None:
-        """Start the transport."""
         self.group_id = group_id
         self.reported: list[BaseException] = []
         self.transport = GroupTransport(
@@ -42,14 +41,12 @@ class Member:
     def begin(
         self, lane: Lane, request: api.GroupRequest, timeout_ms: int = LONG_MS
     ) -> "queue.Queue[Any]":
-        """Send a request; its outcome comes through the queue."""
         outcomes: queue.Queue[Any] = queue.Queue()
         node = None if isinstance(request, api.FindCoordinatorRequest) else self.node
         self.transport.send(lane, request, outcomes.put, node=node, timeout_ms=timeout_ms)
         return outcomes
 
     def ask(self, lane: Lane, request: api.GroupRequest, timeout_ms: int = LONG_MS) -> Any:  # noqa: ANN401
-        """Send a request and wait for its outcome."""
         return self.begin(lane, request, timeout_ms).get(timeout=ANSWER_S)
 
     def find(self) -> None:
@@ -65,7 +62,7 @@ class Member:
         self.node = coordinator
 
     def join_request(self, metadata: bytes = b"", rebalance_timeout_ms: int = 10_000) -> Any:  # noqa: ANN401
-        """Return the request to join with the identity known by now."""
+        """Return a join request with the current identity."""
         return api.JoinGroupRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -78,7 +75,7 @@ class Member:
         )
 
     def take_id(self) -> None:
-        """Ask for a member id, which a first join is answered with."""
+        """Get a member id from the answer to a first join."""
 
         def given() -> api.JoinGroupAnswer | None:
             answer = self.ask(Lane.JOIN, self.join_request())
@@ -90,7 +87,6 @@ class Member:
         self.member_id = answer.member_id
 
     def joined(self, outcomes: "queue.Queue[Any]") -> api.JoinGroupAnswer:
-        """Wait for a join that succeeds."""
         answer = outcomes.get(timeout=ANSWER_S)
         assert isinstance(answer, api.JoinGroupAnswer)
         assert (answer.error_code, answer.member_id) == (0, self.member_id)
@@ -98,7 +94,6 @@ class Member:
         return answer
 
     def sync_request(self, assignments: dict[str, bytes] | None = None) -> api.SyncGroupRequest:
-        """Return the request to sync."""
         return api.SyncGroupRequest(
             group_id=self.group_id,
             generation=self.generation,
@@ -110,7 +105,6 @@ class Member:
         )
 
     def heartbeat(self) -> api.HeartbeatRequest:
-        """Return a heartbeat of the present generation."""
         return api.HeartbeatRequest(
             group_id=self.group_id,
             generation=self.generation,
@@ -130,7 +124,6 @@ class Member:
         return self.ask(Lane.COMMIT, request)
 
     def leave(self, lane: Lane) -> Any:  # noqa: ANN401
-        """Leave the group."""
         request = api.LeaveGroupRequest(
             group_id=self.group_id,
             member_id=self.member_id,
@@ -141,7 +134,7 @@ class Member:
 
 
 def committed(code: int) -> api.OffsetCommitAnswer:
-    """Return the answer to a commit whose partitions all have one code."""
+    """Return the answer to a commit whose partitions all have one error code."""
     return api.OffsetCommitAnswer(codes=((TOPIC, 0, code), (TOPIC, 1, code)))
 
 
@@ -158,7 +151,7 @@ def eventually(attempt: Callable[[], T | None], timeout_s: float = 30.0) -> T:
 
 @contextmanager
 def member_of(configuration: dict[str, Any], group_id: str) -> Iterator[Member]:
-    """Return a member with a coordinator and a member id; close it in the end."""
+    """Return a member with a coordinator and a member id; close it at the end."""
     member = Member(configuration, group_id)
     try:
         member.find()
@@ -171,7 +164,7 @@ def member_of(configuration: dict[str, Any], group_id: str) -> Iterator[Member]:
 
 @contextmanager
 def pair_of(configuration: dict[str, Any], group_id: str) -> Iterator[tuple[Member, Member]]:
-    """Return two members that share a stable group; the first one leads it."""
+    """Return two members of a stable group; the first one leads it."""
     with member_of(configuration, group_id) as leader, member_of(configuration, group_id) as other:
         leader.joined(leader.begin(Lane.JOIN, leader.join_request(b"a")))
         leader.ask(Lane.JOIN, leader.sync_request({leader.member_id: b"all"}))
@@ -180,7 +173,7 @@ def pair_of(configuration: dict[str, Any], group_id: str) -> Iterator[tuple[Memb
 
 
 def rejoin_all(leader: Member, other: Member) -> None:
-    """Lead both members through a round that gives each its own bytes."""
+    """Lead both members through a round that gives each member its own bytes."""
     waiting = other.begin(Lane.JOIN, other.join_request(b"b"))
     eventually(lambda: leader.ask(Lane.COMMIT, leader.heartbeat()).error_code or None)
     answer = leader.joined(leader.begin(Lane.JOIN, leader.join_request(b"a")))
@@ -198,7 +191,6 @@ def rejoin_all(leader: Member, other: Member) -> None:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[KafkaCluster]:
-    """One plain broker with a topic of two partitions."""
     with KafkaCluster(properties={"group.initial.rebalance.delay.ms": "0"}) as started:
         started.create_topic(TOPIC, 2)
         yield started
@@ -231,7 +223,7 @@ def test_answers_when_two_members_share_a_group(cluster: KafkaCluster) -> None:
 
 
 def test_commits_pass_when_a_join_waits(cluster: KafkaCluster) -> None:
-    """The commit lane commits right through a rebalance; the generation fences it exactly."""
+    """The commit lane works during a rebalance; the generation fences its commits exactly."""
     with pair_of(cluster.client_config(), "phases") as (leader, other):
         old = leader.generation
         assert leader.commit(old) == committed(0)
@@ -244,7 +236,7 @@ def test_commits_pass_when_a_join_waits(cluster: KafkaCluster) -> None:
         other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
         leader.joined(waiting)
         assert leader.generation == old + 1
-        # Between join and sync the new generation has to wait for its assignment.
+        # Between join and sync, the new generation still waits for its assignment.
         assert leader.commit(leader.generation, 3) == committed(27)
         assert leader.commit(old, 3) == committed(22)
         leader.ask(Lane.JOIN, leader.sync_request({leader.member_id: b"x", other.member_id: b""}))
@@ -253,7 +245,7 @@ def test_commits_pass_when_a_join_waits(cluster: KafkaCluster) -> None:
 
 
 def test_one_connection_serves_one_request_when_a_join_waits(cluster: KafkaCluster) -> None:
-    """Why there are two lanes: behind a join that waits, a heartbeat gets no answer."""
+    """The reason for two lanes: a heartbeat behind a waiting join gets no answer."""
     with pair_of(cluster.client_config(), "serial") as (leader, other):
         waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
         behind = leader.begin(Lane.JOIN, leader.heartbeat())
@@ -262,12 +254,12 @@ def test_one_connection_serves_one_request_when_a_join_waits(cluster: KafkaClust
         assert behind.empty()
         other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
         leader.joined(waiting)
-        # By now its generation is an old one, so the late answer is a refusal.
+        # By now its generation is old, so the late answer is a refusal.
         assert behind.get(timeout=ANSWER_S) == api.HeartbeatAnswer(error_code=22)
 
 
 def test_leave_passes_when_a_join_waits(cluster: KafkaCluster) -> None:
-    """Closing the join lane ends the wait, and the leave goes out on the other lane at once."""
+    """Closing the join lane ends the wait, and the leave goes out on the other lane."""
     with pair_of(cluster.client_config(), "cancel") as (leader, other):
         waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
         eventually(lambda: other.ask(Lane.COMMIT, other.heartbeat()).error_code or None)
@@ -280,12 +272,12 @@ def test_leave_passes_when_a_join_waits(cluster: KafkaCluster) -> None:
         assert time.monotonic() - began < 1
         answer = other.joined(other.begin(Lane.JOIN, other.join_request(b"b")))
         assert (answer.leader_id, len(answer.members)) == (other.member_id, 1)
-        # The lane is usable again.
+        # The lane can be used again.
         assert leader.ask(Lane.JOIN, leader.join_request()).error_code == 25
 
 
 def test_static_member_keeps_its_place_when_it_comes_back(cluster: KafkaCluster) -> None:
-    """The group instance id reaches the broker in every request that knows it."""
+    """The group instance id is in every request that supports it."""
     with member_of(cluster.client_config(), "static") as member:
         request = api.JoinGroupRequest(
             group_id="static",
@@ -321,7 +313,7 @@ def test_static_member_keeps_its_place_when_it_comes_back(cluster: KafkaCluster)
 
 
 def test_requests_fail_in_time_when_the_broker_is_frozen(cluster: KafkaCluster) -> None:
-    """A broker that keeps its connections but answers nothing times out; then it is back."""
+    """A broker that keeps its connections but does not answer causes timeouts, then recovers."""
     with member_of(cluster.client_config(), "frozen") as member:
         member.joined(member.begin(Lane.JOIN, member.join_request()))
         member.ask(Lane.JOIN, member.sync_request({member.member_id: b""}))
@@ -330,7 +322,7 @@ def test_requests_fail_in_time_when_the_broker_is_frozen(cluster: KafkaCluster) 
             began = time.monotonic()
             outcome = member.ask(Lane.COMMIT, member.heartbeat(), timeout_ms=500)
             assert (outcome.kind, time.monotonic() - began < 1.5) == (FailureKind.TIMED_OUT, True)
-            # Now on a connection that the kernel accepts but the broker never sees.
+            # Now on a connection that the kernel accepts and the broker never sees.
             outcome = member.ask(Lane.COMMIT, member.heartbeat(), timeout_ms=500)
             assert outcome.kind is FailureKind.TIMED_OUT
         finally:
@@ -344,7 +336,7 @@ def test_requests_fail_in_time_when_the_broker_is_frozen(cluster: KafkaCluster) 
 
 
 def test_close_answers_everything_when_requests_wait(cluster: KafkaCluster) -> None:
-    """After close each request has had exactly one outcome and no thread is left."""
+    """After close, each request has exactly one outcome and no thread remains."""
     before = set(threading.enumerate())
     with pair_of(cluster.client_config(), "close") as (leader, other):
         waiting = leader.begin(Lane.JOIN, leader.join_request(b"changed"))
@@ -361,7 +353,7 @@ def test_close_answers_everything_when_requests_wait(cluster: KafkaCluster) -> N
 
 @pytest.mark.slow
 def test_transport_recovers_when_the_broker_is_killed() -> None:
-    """SIGKILL fails what waits at once; requests go through again when the broker is back."""
+    """SIGKILL fails the waiting requests; requests succeed again when the broker is back."""
     properties = {"group.initial.rebalance.delay.ms": "0"}
     with KafkaCluster(properties=properties) as cluster:
         cluster.create_topic(TOPIC, 2)
@@ -377,12 +369,11 @@ def test_transport_recovers_when_the_broker_is_killed() -> None:
             cluster.start_broker(1)
             leader.find()
             answer = eventually(lambda: alive(leader.ask(Lane.COMMIT, leader.heartbeat())))
-            # The group was kept on disk; a member that was joining then is in it or not.
+            # The group was stored on disk; a member that was joining may or may not be in it.
             assert answer.error_code in {0, 25, 27}
 
 
 def alive(outcome: api.HeartbeatAnswer | TransportFailure) -> api.HeartbeatAnswer | None:
-    """Return an answer of a coordinator that is ready."""
     if isinstance(outcome, TransportFailure) or outcome.error_code in NOT_YET:
         return None
     return outcome
@@ -390,7 +381,7 @@ def alive(outcome: api.HeartbeatAnswer | TransportFailure) -> api.HeartbeatAnswe
 
 @pytest.mark.slow
 def test_secured_broker_answers_when_the_settings_are_right() -> None:
-    """SASL_SSL with SCRAM works from a file and from PEM text; wrong ones are told apart."""
+    """SASL_SSL with SCRAM works from a file and from PEM text; wrong settings are distinguished."""
     properties = {"group.initial.rebalance.delay.ms": "0"}
     with KafkaCluster(security="SASL_SSL", properties=properties) as cluster:
         cluster.create_topic(TOPIC, 2)
@@ -407,7 +398,7 @@ def test_secured_broker_answers_when_the_settings_are_right() -> None:
         no_authority = {key: value for key, value in right.items() if key != "ssl.ca.location"}
         wrong_password = right | {"sasl.password": "wrong"}
         assert failure_of(wrong_password).kind is FailureKind.AUTHENTICATION
-        # That this side does not trust the broker may pass: certificates are renewed.
+        # A failed check of the broker's certificate may be temporary: certificates are renewed.
         assert failure_of(no_authority).kind is FailureKind.HANDSHAKE
         plaintext = {"bootstrap.servers": right["bootstrap.servers"]}
         assert failure_of(plaintext).kind in {FailureKind.DISCONNECTED, FailureKind.TIMED_OUT}

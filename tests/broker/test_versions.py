@@ -49,7 +49,7 @@ class Stage:
     seen: dict[str, str] = field(factory=dict)
 
     def crew(self, name: str) -> _Members:
-        """A group of a topic that bears the group's name."""
+        """Return a crew whose topic has the group's name."""
         group_id = unique(name)
         self.cluster.create_topic(group_id, PARTITIONS, 2)
         folder = self.folder / group_id
@@ -58,7 +58,7 @@ class Stage:
 
 
 class _Members(Crew):
-    """A crew with the deferred policy, on a slow machine."""
+    """A crew with the deferred policy and time limits for a slow machine."""
 
     def join(self, name: str, seat: str | None = None) -> CooperativeConsumer:
         """Add a member that subscribes to the topic of the group; with a seat it is static."""
@@ -84,7 +84,7 @@ class _Members(Crew):
 
 
 def two_members(stage: Stage) -> str:
-    """Two members share; what a closed one held waits for the delay of the deferred policy."""
+    """Two members share; a closed member's partitions wait for the deferred policy's delay."""
     with stage.crew("two") as crew:
         crew.join("a")
         crew.join("b")
@@ -102,7 +102,7 @@ def two_members(stage: Stage) -> str:
 
 
 def commits(stage: Stage) -> str:
-    """Commits are accepted, are read again, and a new member goes on from them."""
+    """Commits are accepted and read again, and a new member continues from them."""
     with stage.crew("commits") as crew:
         consumer = crew.join("a")
         crew.until(lambda: crew.shared(4), "all of it")
@@ -143,7 +143,7 @@ def describe(stage: Stage) -> str:
 
 
 def hand_over(stage: Stage) -> str:
-    """A member that leaves passes its partitions on first; no partition is lost."""
+    """A leaving member first hands its partitions over; no partition is lost."""
     with stage.crew("hand-over") as crew:
         crew.join("a")
         crew.join("b")
@@ -158,7 +158,7 @@ def hand_over(stage: Stage) -> str:
 
 
 def static_return(stage: Stage) -> str:
-    """A static member that returns has its partitions again; the other member stops nothing."""
+    """A static member that returns owns its partitions again; the other member stops none."""
     with stage.crew("static") as crew:
         crew.join("a", "seat-a")
         crew.join("b", "seat-b")
@@ -179,9 +179,10 @@ def static_return(stage: Stage) -> str:
 
 
 def coordinator_move(stage: Stage) -> str:
-    """The coordinator is killed: partitions stay, records flow, and commits are accepted again."""
+    """The coordinator is killed: partitions stay, records flow, and commits succeed again."""
     with stage.crew("move") as crew:
-        while _coordinator(stage.cluster, crew.group_id) != 2:  # in KRaft broker 1 controls
+        # in KRaft, broker 1 is the controller
+        while _coordinator(stage.cluster, crew.group_id) != 2:
             crew.group_id = unique("move")
             stage.cluster.create_topic(crew.group_id, PARTITIONS, 2)
         crew.join("a")
@@ -206,7 +207,7 @@ def coordinator_move(stage: Stage) -> str:
 
 
 def _coordinator(cluster: KafkaCluster, group_id: str) -> int:
-    """The broker that leads the group's partition of the offsets topic (4 partitions)."""
+    """Return the broker that leads the group's partition of the offsets topic (4 partitions)."""
     number = 0
     for letter in group_id:
         number = (31 * number + ord(letter)) & 0xFFFFFFFF
@@ -228,7 +229,6 @@ SCENARIOS: Final[tuple[Callable[[Stage], str], ...]] = (
 
 @pytest.fixture(params=VERSIONS)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    """Two brokers of a release."""
     version = read_release(request.param).version
     with KafkaCluster(brokers=2, version=version, start_timeout_ms=120_000) as cluster:
         yield Stage(cluster, tmp_path)
@@ -237,7 +237,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_members_work_on_a_release_of_kafka(stage: Stage) -> None:
-    """Each scenario is played also where an earlier one failed; all that failed is shown."""
+    """All scenarios are played even after a failure, and all failures are shown."""
     failed = []
     version = stage.cluster.release.version
     RESULTS.mkdir(parents=True, exist_ok=True)
