@@ -1,4 +1,4 @@
-"""What an application may say there is to share."""
+"""Valid and invalid catalogues of an application."""
 
 import pytest
 
@@ -10,7 +10,7 @@ PAIRS = [("sink", 1), ("sink", -1), ("sink", 0)]
 
 
 def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
-    """Two lists in another order are the same catalogue."""
+    """Two lists in different order are the same catalogue."""
     catalogue = Catalogue.of(PAIRS)
     assert catalogue.weights == tuple((Resource(*pair), 1) for pair in sorted(PAIRS))
     assert catalogue.resources == ResourceSet({"sink": [-1, 0, 1]})
@@ -19,7 +19,7 @@ def test_catalogue_of_pairs_is_sorted_and_weighs_one_each() -> None:
 
 
 def test_catalogue_of_connectors_has_each_with_its_tasks() -> None:
-    """By count, or by the weight of each."""
+    """Tasks are given as a count, or by their weights."""
     catalogue = Catalogue.of_connectors({"light": 2, "heavy": [30, 10], "idle": 0}, version=7)
     assert {tuple(one): weight for one, weight in catalogue.weights} == {
         ("heavy", -1): 1,
@@ -35,7 +35,7 @@ def test_catalogue_of_connectors_has_each_with_its_tasks() -> None:
 
 
 def test_catalogue_when_it_is_read_takes_what_of_takes() -> None:
-    """A function of the application may return either."""
+    """The application's function may return either form."""
     assert Catalogue.read({("a", 0): 5}) == Catalogue.of({("a", 0): 5})
     assert Catalogue.read(iter(PAIRS)) == Catalogue.of(PAIRS)
     given = Catalogue.of(PAIRS, version=0)
@@ -49,7 +49,7 @@ def test_catalogue_when_it_is_read_takes_what_of_takes() -> None:
 def test_catalogue_is_behind_what_somebody_has_seen(
     version: int | None, seen: int | None, behind: bool
 ) -> None:
-    """Without versions nobody is."""
+    """Without versions, no catalogue is outdated."""
     assert Catalogue.of(PAIRS, version=version).is_behind(seen) is behind
     assert Catalogue.of(PAIRS).is_behind(0)
 
@@ -72,7 +72,7 @@ def test_catalogue_is_behind_what_somebody_has_seen(
     ],
 )
 def test_catalogue_when_it_is_none_is_refused_in_one_line(given: object, message: str) -> None:
-    """Names what was given and what it may be."""
+    """The error names the given value and the valid forms."""
     with pytest.raises(ConfigurationError) as refused:
         Catalogue.read(given)
     assert message in str(refused.value)
@@ -81,19 +81,19 @@ def test_catalogue_when_it_is_none_is_refused_in_one_line(given: object, message
 
 @pytest.mark.parametrize("version", [-1, 2**63, "7", True])
 def test_catalogue_when_its_version_is_none_is_refused(version: object) -> None:
-    """It is an int64 on the wire."""
+    """The version is an int64 on the wire."""
     with pytest.raises(ConfigurationError, match="version of the catalogue"):
         Catalogue.of(PAIRS, version=version)  # type: ignore[arg-type] # a user's mistake
 
 
 @pytest.mark.parametrize("tasks", [-1, "three", None, True, 2**31, 2**62])
 def test_connectors_when_their_tasks_are_none_are_refused(tasks: object) -> None:
-    """A count, or weights."""
+    """Valid tasks are a count or weights."""
     with pytest.raises(ConfigurationError, match="tasks of 'sink'"):
         Catalogue.of_connectors({"sink": tasks})  # type: ignore[dict-item] # a user's mistake
 
 
 def test_connectors_without_their_tasks_are_refused() -> None:
-    """Names alone do not say how many tasks there are."""
+    """Names alone do not give the number of tasks."""
     with pytest.raises(ConfigurationError, match="tasks of connectors: got"):
         Catalogue.of_connectors(["sink"])  # type: ignore[arg-type] # a user's mistake

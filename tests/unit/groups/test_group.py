@@ -1,4 +1,4 @@
-"""A group without a broker: its driver is given what a coordinator would say."""
+"""A group without a broker: the test gives its driver the coordinator's answers."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ONE = ("x", 0)
 
 @pytest.fixture
 def calls() -> list[tuple[str, object]]:
-    """What callbacks were called."""
+    """Return the list of called callbacks."""
     return []
 
 
 @pytest.fixture
 def group(calls: list[tuple[str, object]]) -> Iterator[CooperativeGroup]:
-    """A group that has not joined."""
+    """Create a group that has not joined."""
     made = CooperativeGroup(
         SETTINGS,
         catalogue=[ONE],
@@ -51,7 +51,7 @@ def group(calls: list[tuple[str, object]]) -> Iterator[CooperativeGroup]:
 def test_first_grant_that_comes_after_its_lease_is_never_held(
     group: CooperativeGroup, calls: list[tuple[str, object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is lost in the same step: what the group says of it has no lease, nor a callback."""
+    """The grant is lost in the same step: it has no lease, and no callback is called."""
     driver, now = inner(group, "_driver"), now_ms()
     sync = Outstanding(request_id=7, sent_at_ms=now - 60_000, node_id=1, generation=5)
     member = driver.member.replaced(
@@ -87,7 +87,7 @@ def test_first_grant_that_comes_after_its_lease_is_never_held(
 
 
 def test_listener_hears_what_the_group_writes() -> None:
-    """For metrics, as a consumer's does."""
+    """Metrics need it, as with a consumer."""
     heard = list[Envelope]()
     made = CooperativeGroup(
         {**SETTINGS, "coopgroup.telemetry.listener": heard.append},
@@ -96,7 +96,7 @@ def test_listener_hears_what_the_group_writes() -> None:
         stop=print,
     )
     with made:
-        pass  # closing waits for the thread that writes
+        pass  # the close waits for the writer thread
     assert (heard[0].group, heard[0].record) == (
         "g",
         StateChanged(before="unsubscribed", after="joining", cause="subscription changed"),
@@ -104,14 +104,14 @@ def test_listener_hears_what_the_group_writes() -> None:
 
 
 def test_catalogue_that_is_a_class_is_refused() -> None:
-    """Whoever forgot the brackets would share nothing, for ever."""
+    """A user who forgets the parentheses would otherwise share nothing, forever."""
     forgotten: Any = Catalogue
     with pytest.raises(ConfigurationError, match="catalogue: got"):
         CooperativeGroup(SETTINGS, catalogue=forgotten, start=print, stop=print)
 
 
 def test_hand_over_before_it_has_joined_is_refused(group: CooperativeGroup) -> None:
-    """It would be a member of nothing later."""
+    """Otherwise the group would later join without resources."""
     with pytest.raises(RuntimeError, match="joined before"):
         group.hand_over(0.1)
 
@@ -119,7 +119,7 @@ def test_hand_over_before_it_has_joined_is_refused(group: CooperativeGroup) -> N
 def test_hand_over_waits_for_a_round_that_is_on_its_way(
     group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may still grant something."""
+    """The round may still grant a resource."""
     group.join()
     driver = inner(group, "_driver")
     joining = driver.member.replaced({"state": MemberState.JOINING, "topics": ("*",)})
@@ -134,7 +134,7 @@ def test_hand_over_waits_for_a_round_that_is_on_its_way(
 def test_group_that_cannot_start_is_closed(
     group: CooperativeGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever enters it gets the error, and never comes to close it."""
+    """`with` raises the error on entry, so the user's code never closes the group."""
 
     def refuse(_: GroupDriver) -> None:
         raise RuntimeError("can't start new thread")

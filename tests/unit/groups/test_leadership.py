@@ -1,4 +1,4 @@
-"""A leadership without a broker: what its group grants is granted by the test."""
+"""A leadership without a broker: the test makes the grants of its group."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WAIT_S = 10.0
 
 
 def test_static_id_is_refused() -> None:
-    """Two processes with one such id would lead with the same token (KIP-345)."""
+    """Two processes with one static id would lead with the same token (KIP-345)."""
     expected, static = "same token", dict[str, Any]({"group.instance.id": "w1"})
     with pytest.raises(ConfigurationError, match=expected):
         Leadership({**SETTINGS, **static})
@@ -51,7 +51,7 @@ def test_election_that_is_heard_after_its_lease_is_told_all_the_same(
 
 
 def test_wait_ends_when_it_is_closed() -> None:
-    """Nobody will be elected any more."""
+    """A closed leadership elects no leader."""
     leadership, tokens = Leadership(SETTINGS), list[int | None]()
     waiting = threading.Thread(target=lambda: tokens.append(leadership.wait()), daemon=True)
     waiting.start()

@@ -1,4 +1,4 @@
-"""The leader's look at the catalogue: never an older one than a member has seen."""
+"""The leader's look-up of the catalogue is never older than a version known to a member."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Source:
     """A catalogue that the test changes.
 
     Attributes:
-        content: what it returns, or raises.
-        looks: how often it was asked.
-        warned: what was warned of.
+        content: catalogue to return, or exception to raise.
+        looks: number of calls.
+        warned: warnings.
     """
 
     content: object = OLD
@@ -40,14 +40,13 @@ class Source:
     warned: list[str] = field(factory=list)
 
     def __call__(self) -> object:
-        """Be asked."""
         self.looks += 1
         if isinstance(self.content, BaseException):
             raise self.content
         return self.content
 
     def lookup(self, timeout_ms: int = 100) -> CatalogueLookup:
-        """A look-up that asks this source."""
+        """Return a look-up that reads this source."""
         return CatalogueLookup(
             source=self,
             timeout_ms=timeout_ms,
@@ -56,7 +55,7 @@ class Source:
 
 
 def test_static_member_that_takes_everything_has_its_own_words_noted() -> None:
-    """It compares them with its subscription: names of the catalogue would be news for ever."""
+    """The member compares the note with its subscription; catalogue names would always differ."""
     member = attrs.evolve(_member("a", version=3), group_instance_id="a")
     request = Source().lookup().read([member])
     round_ = lead(
@@ -98,7 +97,7 @@ def _later(call: Callable[[], object]) -> threading.Timer:
 
 
 def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> None:
-    """Members subscribe to all that it lists; one that hands over subscribes to nothing."""
+    """Members subscribe to the whole catalogue; a member that hands over subscribes to nothing."""
     lookup = Source().lookup()
     request = lookup.read((_member("a", version=3), _member("b", topics=())))
     assert [claim.topics for claim in request.claims] == [("sink",), ()]
@@ -109,7 +108,7 @@ def test_round_when_nobody_is_ahead_shares_the_catalogue_with_its_weights() -> N
 
 
 def test_leader_that_is_behind_waits_for_what_another_member_has_seen() -> None:
-    """It looks again until it sees that, too."""
+    """The leader retries until it sees the same version."""
     source = Source()
     lookup = source.lookup(timeout_ms=10_000)
     timer = _later(lambda: setattr(source, "content", NEW))
@@ -120,7 +119,7 @@ def test_leader_that_is_behind_waits_for_what_another_member_has_seen() -> None:
 
 
 def test_leader_that_stays_behind_decides_nothing() -> None:
-    """The round moves nothing then, and another one is asked for."""
+    """The round moves nothing, and another round is requested."""
     lookup = Source().lookup()
     request = lookup.read((_member("a", version=4),))
     with pytest.raises(LookupError, match="here has version 3, another member has seen 4"):
@@ -133,7 +132,7 @@ def test_leader_that_stays_behind_decides_nothing() -> None:
 def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One member that names a version that does not exist stopped every round for ever."""
+    """One member with a version that does not exist stopped every round forever."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.groups.lookup.now_s", lambda: clock[0])
     source = Source()
@@ -148,7 +147,7 @@ def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(
     lookup.read([honest, liar])
     assert lookup.metadata(()).resources == OLD.resources
     assert [one.partition(":")[0] for one in source.warned] == ["catalogue_version_unconfirmed"]
-    lookup.read([liar, _member("c", version=4)])  # two members say that something is newer
+    lookup.read([liar, _member("c", version=4)])  # two members name a newer version
     with pytest.raises(LookupError):
         lookup.metadata(())
 
@@ -156,7 +155,7 @@ def test_version_that_one_member_alone_names_is_passed_over_after_a_minute(
 def test_leader_that_caught_up_waits_anew_for_the_next_version(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The minute begins when the leader is behind, not when it was behind for the first time."""
+    """The minute begins each time the leader falls behind."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.groups.lookup.now_s", lambda: clock[0])
     source = Source()
@@ -171,7 +170,7 @@ def test_leader_that_caught_up_waits_anew_for_the_next_version(
 
 
 def test_catalogue_that_cannot_be_read_is_the_last_one() -> None:
-    """What is claimed counts as subscribed to: a round that moves nothing takes nothing away."""
+    """Claimed resources count as subscribed: a round that moves nothing revokes nothing."""
     source = Source(content=OSError("gone"))
     lookup = source.lookup()
     request = lookup.read((_member("a", owned="kept"),))
@@ -189,7 +188,7 @@ def test_catalogue_that_cannot_be_read_is_the_last_one() -> None:
 
 
 def test_catalogue_never_goes_back() -> None:
-    """A copy that is behind may answer after one that is not."""
+    """An outdated replica may answer after a current one."""
     source = Source(content=NEW)
     lookup = source.lookup()
     lookup.look()
@@ -198,7 +197,7 @@ def test_catalogue_never_goes_back() -> None:
 
 
 def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
-    """An application that hangs costs one thread, not one for each round."""
+    """A hanging application costs one thread, not one per round."""
     gate = threading.Event()
     source = Source()
     lookup = CatalogueLookup(
@@ -219,7 +218,7 @@ def test_look_when_an_earlier_one_hangs_does_not_join_it() -> None:
 
 
 def test_leader_that_waits_when_it_is_closed_ends_at_once() -> None:
-    """The process wants to end."""
+    """The process wants to exit."""
     lookup = Source().lookup(timeout_ms=60_000)
     timer = _later(lookup.close)
     began = time.monotonic()
@@ -229,7 +228,7 @@ def test_leader_that_waits_when_it_is_closed_ends_at_once() -> None:
 
 
 def test_look_when_the_source_wants_to_exit_only_warns() -> None:
-    """On a thread of the group that would end the looks without a word."""
+    """On a thread of the group, the exit would end the look-ups silently."""
     source = Source(SystemExit("no file"))
     assert source.lookup().look() is None
     assert source.warned == ["catalogue_unavailable: SystemExit('no file')"]
@@ -237,7 +236,7 @@ def test_look_when_the_source_wants_to_exit_only_warns() -> None:
 
 @pytest.mark.parametrize("version", [2, None])
 def test_look_when_the_catalogue_goes_back_says_so_once(version: int | None) -> None:
-    """It is not shared, and nobody would know why."""
+    """The older catalogue is not shared, and users need the reason."""
     source = Source(OLD)
     lookup = source.lookup()
     lookup.look()

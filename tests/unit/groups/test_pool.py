@@ -1,4 +1,4 @@
-"""The threads of callbacks: bounded, urgent ones first, gone when they are not needed."""
+"""Threads of callbacks: bounded, urgent calls first, and ended when idle."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ def _until(condition: Callable[[], bool]) -> None:
 
 
 def test_calls_when_threads_are_few_run_by_urgency() -> None:
-    """And never more at once than there may be threads."""
+    """The number of running calls never exceeds that of the threads."""
     pool = CallbackPool(name="pool-test", threads_max=1)
     gate, order = threading.Event(), list[str]()
 
@@ -49,7 +49,7 @@ def test_calls_when_threads_are_few_run_by_urgency() -> None:
 
 
 def test_calls_when_there_is_room_run_at_once() -> None:
-    """One that hangs holds back no other."""
+    """A hanging call delays no other."""
     pool = CallbackPool(name="pool-test", threads_max=4)
     gate, done = threading.Event(), threading.Event()
     pool.submit(1, partial(_wait, gate))
@@ -61,7 +61,7 @@ def test_calls_when_there_is_room_run_at_once() -> None:
 
 
 def test_threads_when_idle_are_used_again_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group at rest has none."""
+    """A group at rest has no threads."""
     monkeypatch.setattr(pool_module, "_IDLE_S", 0.05)
     pool = CallbackPool(name="pool-test", threads_max=4)
     for _ in range(3):
@@ -72,7 +72,7 @@ def test_threads_when_idle_are_used_again_and_end(monkeypatch: pytest.MonkeyPatc
 
 
 def test_call_that_would_wait_for_itself_is_refused() -> None:
-    """From a thread of the pool; from any other one it is fine."""
+    """A thread of the pool is refused; other threads may wait."""
     pool = CallbackPool(name="pool-test", threads_max=4)
     refused = list[str]()
 
@@ -92,7 +92,7 @@ def test_call_that_would_wait_for_itself_is_refused() -> None:
 def test_call_when_no_thread_is_to_be_had_runs_with_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is not lost."""
+    """The call is not lost."""
     pool = CallbackPool(name="pool-test", threads_max=4)
     done = list[int]()
 
@@ -109,7 +109,7 @@ def test_call_when_no_thread_is_to_be_had_runs_with_the_next(
 
 
 def test_urgent_call_runs_though_all_threads_are_caught() -> None:
-    """What must end at once cannot wait for a stop that hangs."""
+    """A call with a deadline cannot wait for a hanging stop."""
     pool = CallbackPool(name="pool-test", threads_max=1)
     gate, done, later = threading.Event(), threading.Event(), threading.Event()
     pool.submit(1, partial(_wait, gate))

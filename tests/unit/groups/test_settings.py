@@ -12,7 +12,7 @@ LEAST = {"bootstrap.servers": "localhost:9092", "group.id": "workers"}
 
 
 def test_settings_when_little_is_given_have_defaults() -> None:
-    """And a protocol type of their own, in which connectors count."""
+    """The protocol type is the group's own; connectors count in it."""
     settings = GroupSettings.read(LEAST)
     member = settings.member
     assert (member.protocol_type, member.protocol_name, member.index_min) == (
@@ -31,7 +31,7 @@ def test_settings_when_little_is_given_have_defaults() -> None:
 
 
 def test_settings_when_given_are_taken() -> None:
-    """Those that consumers have mean the same here."""
+    """Keys of a consumer have the same meaning here."""
     settings = GroupSettings.read(
         {
             **LEAST,
@@ -77,11 +77,11 @@ def test_settings_when_given_are_taken() -> None:
     ],
 )
 def test_settings_when_wrong_are_refused_in_one_line(given: dict[str, Any], message: str) -> None:
-    """Names the key, and what there is instead."""
+    """The error names the key and the valid alternatives."""
     with pytest.raises(ConfigurationError, match=re.escape(message)):
         GroupSettings.read({**LEAST, **given})
 
 
 def test_keys_are_named_once() -> None:
-    """A key is the group's own or a consumer's, not both."""
+    """A key belongs to the group or to a consumer, not to both."""
     assert not set(GROUP_KEYS) & set(OWN_KEYS)

@@ -1,4 +1,4 @@
-"""Who asks for a round when the catalogue changes, and when."""
+"""Requests for a round after a change of the catalogue: the member that sends one, and its time."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ FIRST, SECOND = Catalogue.of([("a", 0)], version=1), Catalogue.of([("a", 0), ("b
 
 @define(eq=False)
 class Stage:
-    """A watcher, what it looks at, and what it said.
+    """A watcher with its catalogue, its member and its posts.
 
     Attributes:
         content: the catalogue.
         leads: whether the member led the last round.
-        joined_with: version that its last join said.
-    instance_id: of a static member.
-    generation: of the round that it completed last.
-        posted: what it told the group.
+        joined_with: version in its last join.
+        instance_id: id of a static member.
+        generation: generation of its last completed round.
+        posted: events for the group.
     """
 
     content: object = FIRST
@@ -42,7 +42,6 @@ class Stage:
     watcher: CatalogueWatcher = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Put it together."""
         self.lookup = CatalogueLookup(
             source=lambda: self.content, timeout_ms=100, warn=lambda *_, **__: None
         )
@@ -56,7 +55,7 @@ class Stage:
         )
 
     def member(self) -> Member:
-        """As much of a member as is looked at."""
+        """Return the attributes of a member that the watcher reads."""
         changes = {
             "joined_catalogue_version": self.joined_with,
             "claim_generation": self.generation,
@@ -65,13 +64,12 @@ class Stage:
         return new_member(config).replaced(changes)
 
     def start(self) -> None:
-        """Start, as the member that led a round with the first catalogue."""
+        """Start as the member that led a round with the first catalogue."""
         self.watcher.start()
         self.until(lambda: len(self.posted) == 2)
         self.lookup.led = FIRST
 
     def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition."""
         deadline = time.monotonic() + WAIT_S
         while not condition():
             assert time.monotonic() < deadline, self.posted
@@ -79,20 +77,20 @@ class Stage:
 
     @property
     def asked(self) -> list[str]:
-        """Why rounds were asked for."""
+        """Return the reasons of the requested rounds."""
         return [one.reason for one in self.posted if isinstance(one, RejoinRequested)]
 
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """A stage whose thread ends."""
+    """Create a stage, and end its thread with the test."""
     made = Stage()
     yield made
     made.watcher.stop()
 
 
 def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
-    """The version first: the first join carries it."""
+    """The version comes first: the first join carries it."""
     stage.start()
     assert stage.posted == [CatalogueSeen(version=1), SubscriptionChanged(topics=("*",))]
     time.sleep(0.05)
@@ -100,7 +98,7 @@ def test_watcher_joins_with_what_it_has_seen(stage: Stage) -> None:
 
 
 def test_leader_asks_once_for_a_round_when_something_changed(stage: Stage) -> None:
-    """At its next look; not again at every look until the round is over."""
+    """The next look-up asks; later ones do not until the round is over."""
     stage.start()
     stage.content = SECOND
     stage.until(lambda: bool(stage.asked))
@@ -110,7 +108,7 @@ def test_leader_asks_once_for_a_round_when_something_changed(stage: Stage) -> No
 
 
 def test_leader_that_was_restarted_knows_what_its_group_shares(stage: Stage) -> None:
-    """It has led no round in this life, and the list is the one of its last."""
+    """The new process has led no round; its list is that of the previous process."""
     stage.start()
     stage.lookup.led = None
     time.sleep(0.05)
@@ -120,14 +118,14 @@ def test_leader_that_was_restarted_knows_what_its_group_shares(stage: Stage) -> 
 
 
 def test_leader_asks_when_only_a_weight_changed(stage: Stage) -> None:
-    """Weights decide where things go."""
+    """Weights affect the assignment."""
     stage.start()
     stage.content = Catalogue.of({("a", 0): 9}, version=2)
     stage.until(lambda: bool(stage.asked))
 
 
 def test_follower_gives_the_leader_time(stage: Stage) -> None:
-    """It says in its next join what it has seen, and asks only when that takes long."""
+    """Its next join carries its version. It asks only after a long wait."""
     stage.leads = False
     stage.start()
     stage.content = SECOND
@@ -138,7 +136,7 @@ def test_follower_gives_the_leader_time(stage: Stage) -> None:
 
 
 def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None:
-    """The leader has heard of that version."""
+    """The leader has received that version."""
     stage.leads = False
     stage.start()
     stage.joined_with = 2
@@ -149,7 +147,7 @@ def test_follower_asks_for_nothing_that_it_has_joined_with(stage: Stage) -> None
 
 
 def test_follower_that_came_back_as_a_static_member_asks_once(stage: Stage) -> None:
-    """Its join began no round (KIP-345): the leader has not heard of what that said."""
+    """Its join began no round (KIP-345), so the leader has not received its version."""
     stage.leads, stage.instance_id = False, "w1"
     stage.start()
     stage.until(lambda: stage.asked == ["a newer catalogue than the group's"])
@@ -163,7 +161,7 @@ def test_follower_that_came_back_as_a_static_member_asks_once(stage: Stage) -> N
 
 
 def test_look_when_the_application_knows_of_a_change_is_at_once() -> None:
-    """Long before the next one is due."""
+    """The look-up comes long before its regular time."""
     stage = Stage()
     stage.watcher.refresh_ms = 60_000
     stage.start()

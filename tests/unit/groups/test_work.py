@@ -1,4 +1,4 @@
-"""The work on each resource: callbacks that the test holds up, a group that only listens."""
+"""The work on each resource: callbacks that the test blocks, and a group that only listens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONLY_LIGHT, ONLY_HEAVY = ResourceSet.from_pairs([LIGHT]), ResourceSet.from_pairs
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition; a test that waits in vain fails."""
+    """Wait for a condition, and fail after a time limit."""
     deadline = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < deadline, what
@@ -37,17 +37,17 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 @define(eq=False)
 class Bench:
-    """Work whose group does what the test says.
+    """Work whose group follows the test.
 
     Attributes:
-        calls: callbacks in the order in which they were called.
+        calls: callbacks in the order of their calls.
         gates: callbacks that wait until the test opens them.
-        failures: what callbacks raise, each as often as it is listed.
-        posted: what the group heard.
+        failures: exceptions that callbacks raise, once per list entry.
+        posted: events for the group.
         written: telemetry.
         warned: names of warnings.
-        reported: what `on_error` heard.
-        reminder_s: when the work wants to be woken.
+        reported: errors that `on_error` received.
+        reminder_s: time at which the work wants to be woken.
     """
 
     stop_s: float = 60.0
@@ -65,7 +65,6 @@ class Bench:
     pool: CallbackPool = field(factory=lambda: CallbackPool(name="bench", threads_max=8))
 
     def __attrs_post_init__(self) -> None:
-        """Put the work on the bench."""
         self.work = ResourceWork(
             callbacks=Callbacks(
                 start=lambda one: self.call("start", one),
@@ -81,15 +80,13 @@ class Bench:
         self.work.driver = cast("Any", self)
 
     def post(self, event: object) -> None:
-        """As the driver."""
         self.posted.append(event)
 
     def remind(self, at_s: float) -> None:
-        """As the driver."""
         self.reminder_s = at_s
 
     def call(self, action: str, resource: Resource) -> None:
-        """What a callback does."""
+        """Run as a callback: record the call, then wait or raise as the test demands."""
         self.calls.append((action, resource))
         gate = self.gates.get((action, resource))
         if gate is not None:
@@ -99,31 +96,31 @@ class Bench:
             raise failures.pop(0)
 
     def hold(self, action: str, resource: Resource) -> threading.Event:
-        """Have a callback wait."""
+        """Block a callback; return the event that releases it."""
         return self.gates.setdefault((action, resource), threading.Event())
 
     def grant(self, resources: ResourceSet = BOTH) -> None:
-        """Grant, and wait until all runs."""
+        """Grant resources, and wait until all of them run."""
         self.work.put(GrantResources(resources=resources))
         until(lambda: self.started() >= set(resources), "all runs")
 
     def started(self) -> set[Resource]:
-        """What telemetry says was started."""
+        """Return the started resources in telemetry."""
         records = [one for one in self.written if isinstance(one, ResourcesStarted)]
         return {resource for record in records for resource in record.resources}
 
     def stops(self) -> list[tuple[Resource, str]]:
-        """What telemetry says was stopped, and why."""
+        """Return the stopped resources in telemetry, with the reasons."""
         records = [one for one in self.written if isinstance(one, ResourcesStopped)]
         return [(resource, one.reason) for one in records for resource in one.resources]
 
     def given_up(self) -> list[Resource]:
-        """What the group heard to be stopped."""
+        """Return the resources that were reported to the group as stopped."""
         completed = [one for one in self.posted if isinstance(one, RevocationCompleted)]
         return [resource for one in completed for resource in one.resources]
 
     def wake_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wake the work when it asked to be, as the driver would, until a condition holds."""
+        """Wake the work at its reminders, like the driver, until a condition holds."""
 
         def look() -> bool:
             if now_s() >= self.reminder_s:
@@ -135,7 +132,7 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
-    """A bench whose callbacks are all let go in the end."""
+    """Create a bench, and release all its callbacks at the end."""
     made = Bench()
     yield made
     for gate in made.gates.values():
@@ -144,7 +141,7 @@ def bench() -> Iterator[Bench]:
 
 
 def test_granted_resources_are_started_at_once_and_held(bench: Bench) -> None:
-    """One that is slow to start does not keep another one waiting; both may be worked on."""
+    """A slow start does not delay another one; both resources count as held."""
     gate = bench.hold("start", HEAVY)
     bench.work.put(GrantResources(resources=BOTH))
     until(lambda: bench.started() == {LIGHT}, "the light one runs")
@@ -155,7 +152,7 @@ def test_granted_resources_are_started_at_once_and_held(bench: Bench) -> None:
 
 
 def test_light_resource_when_a_heavy_one_flushes_is_given_up_at_once(bench: Bench) -> None:
-    """The group hears of each by itself; neither is held any more."""
+    """The group hears of each separately; neither is held."""
     gate = bench.hold("stop", HEAVY)
     bench.grant()
     bench.work.put(RevokeResources(resources=BOTH))
@@ -171,7 +168,7 @@ def test_light_resource_when_a_heavy_one_flushes_is_given_up_at_once(bench: Benc
 
 
 def test_resource_when_revoked_while_it_starts_is_stopped_afterwards(bench: Bench) -> None:
-    """Two callbacks of one resource never run at once."""
+    """Two callbacks of one resource never run concurrently."""
     gate = bench.hold("start", HEAVY)
     bench.work.put(GrantResources(resources=ONLY_HEAVY))
     until(lambda: bool(bench.calls), "it starts")
@@ -185,7 +182,7 @@ def test_resource_when_revoked_while_it_starts_is_stopped_afterwards(bench: Benc
 
 
 def test_start_when_it_raises_is_reported_and_tried_again(bench: Bench) -> None:
-    """The resource stays held, and the next try succeeds."""
+    """The resource stays held, and the next attempt succeeds."""
     bench.failures["start", LIGHT] = [ValueError("no"), OSError("still no")]
     bench.work.put(GrantResources(resources=ONLY_LIGHT))
     bench.wake_until(lambda: bench.started() == {LIGHT}, "it runs in the end")
@@ -200,7 +197,7 @@ def test_start_when_it_raises_is_reported_and_tried_again(bench: Bench) -> None:
 
 
 def test_start_that_keeps_raising_is_given_up_when_it_is_revoked(bench: Bench) -> None:
-    """Nothing runs, so there is nothing to stop."""
+    """Nothing runs, so no stop is needed."""
     bench.failures["start", LIGHT] = [ValueError("no")] * 1_000
     bench.work.put(GrantResources(resources=ONLY_LIGHT))
     until(lambda: bool(bench.reported), "it was tried")
@@ -211,7 +208,7 @@ def test_start_that_keeps_raising_is_given_up_when_it_is_revoked(bench: Bench) -
 
 
 def test_stop_when_it_raises_is_tried_again_before_the_group_hears(bench: Bench) -> None:
-    """Nobody else may have what could still run here."""
+    """No other member may own a resource that could still run here."""
     failures = bench.failures["stop", LIGHT] = [ValueError("no")] * 1_000
     bench.grant(ONLY_LIGHT)
     bench.work.put(RevokeResources(resources=ONLY_LIGHT))
@@ -223,7 +220,7 @@ def test_stop_when_it_raises_is_tried_again_before_the_group_hears(bench: Bench)
 
 
 def test_lost_resources_are_told_at_once_and_the_group_goes_on(bench: Bench) -> None:
-    """The member may rejoin though a callback still runs."""
+    """The member may rejoin although a callback still runs."""
     gate = bench.hold("lost", HEAVY)
     bench.grant()
     bench.work.put(LoseResources(resources=BOTH, cause="lease expired"))
@@ -236,7 +233,7 @@ def test_lost_resources_are_told_at_once_and_the_group_goes_on(bench: Bench) -> 
 
 
 def test_resource_that_comes_back_while_it_is_lost_starts_after_that(bench: Bench) -> None:
-    """It is held anew only when it starts anew, under the token of the new grant."""
+    """It is held only after the new start, under the token of the new grant."""
     gate = bench.hold("lost", HEAVY)
     bench.grant(ONLY_HEAVY)
     bench.work.put(LoseResources(resources=ONLY_HEAVY, cause="lease expired"))
@@ -251,7 +248,7 @@ def test_resource_that_comes_back_while_it_is_lost_starts_after_that(bench: Benc
 
 
 def test_stop_under_way_when_all_is_lost_is_not_reported(bench: Bench) -> None:
-    """What was lost meanwhile may have been granted anew: the group hears nothing of that stop."""
+    """The group may have granted the lost resource again: it hears nothing of the old stop."""
     gate = bench.hold("stop", HEAVY)
     bench.grant(ONLY_HEAVY)
     bench.work.put(RevokeResources(resources=ONLY_HEAVY))
@@ -264,7 +261,7 @@ def test_stop_under_way_when_all_is_lost_is_not_reported(bench: Bench) -> None:
 
 
 def test_stop_that_raises_when_all_is_lost_is_followed_by_lost_at_once(bench: Bench) -> None:
-    """What is due then was not tried before: it waits for no back-off."""
+    """`lost` is a first attempt, so it waits for no back-off."""
     gate = bench.hold("stop", HEAVY)
     bench.failures["stop", HEAVY] = [ValueError("no")]
     bench.grant(ONLY_HEAVY)
@@ -291,7 +288,7 @@ def test_start_that_waits_for_a_thread_when_all_is_lost_is_not_made() -> None:
 
 
 def test_callbacks_that_wait_for_a_thread_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for each time that no thread comes free for long."""
+    """One warning for each long wait for a free thread."""
     monkeypatch.setattr(work_module, "_NO_THREAD_WARN_S", 0.02)
     bench = Bench(pool=CallbackPool(name="one", threads_max=1))
     gates = [bench.hold("start", HEAVY), bench.hold("start", LIGHT)]
@@ -311,7 +308,7 @@ def test_callbacks_that_wait_for_a_thread_are_warned_of(monkeypatch: pytest.Monk
 
 
 def test_work_when_the_lease_is_over_is_held_no_more(bench: Bench) -> None:
-    """By the clock, before the group has said a word."""
+    """The clock decides, before the group reports the loss."""
     bench.grant()
     bench.lease_until_s = now_s()
     assert not bench.work.holds(LIGHT)
@@ -320,7 +317,7 @@ def test_work_when_the_lease_is_over_is_held_no_more(bench: Bench) -> None:
 
 
 def test_stop_that_never_ends_is_lost_and_given_up() -> None:
-    """A warning at half of the time; `lost` beside the stop that hangs; no start before its end."""
+    """It warns at half of the time, and calls `lost` beside the stop. No start comes before."""
     bench = Bench(stop_s=0.1)
     gate = bench.hold("stop", HEAVY)
     bench.grant()
@@ -341,7 +338,7 @@ def test_stop_that_never_ends_is_lost_and_given_up() -> None:
 
 
 def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
-    """All at once; what is granted meanwhile is not begun, what is revoked counts as stopped."""
+    """The stops run in parallel. New grants do not begin; revocations count as stopped."""
     bench.grant()
     assert bench.work.close(WAIT_S)
     assert sorted(bench.stops()) == sorted([(LIGHT, "closed"), (HEAVY, "closed")])
@@ -352,7 +349,7 @@ def test_close_stops_everything_and_begins_nothing_more(bench: Bench) -> None:
 
 
 def test_grant_after_the_close_changes_no_subscription(bench: Bench) -> None:
-    """The leave is on its way: a change behind it would make the process join anew."""
+    """The leave is already sent: a later change would make the process join again."""
     assert bench.work.close(WAIT_S)
     bench.work.put(GrantResources(resources=ResourceSet({"fresh": [0]})))
     assert bench.posted == []
@@ -360,7 +357,7 @@ def test_grant_after_the_close_changes_no_subscription(bench: Bench) -> None:
 
 
 def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
-    """Once: nobody waits until the heavy one has stopped; what is light goes at once."""
+    """The hand-over is sent once, and only the heavy resource waits for its stop."""
     gate = bench.hold("stop", HEAVY)
     bench.grant()
     closing = threading.Thread(target=bench.work.close, args=(WAIT_S,))
@@ -380,7 +377,7 @@ def test_close_that_is_granted_something_hands_over(bench: Bench) -> None:
 
 
 def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
-    """What has not stopped is told that it is lost."""
+    """A resource that has not stopped is reported as lost."""
     bench.hold("stop", HEAVY)
     bench.grant()
     assert not bench.work.close(0.05)
@@ -389,7 +386,7 @@ def test_close_when_a_stop_hangs_ends_in_time(bench: Bench) -> None:
 
 
 def test_membership_that_is_over_is_reported(bench: Bench) -> None:
-    """To `on_error`, about no resource, and kept."""
+    """`on_error` receives the error without a resource, and it is kept."""
     bench.work.put(FailMember(code=30, message="not authorised"))
     until(lambda: bool(bench.reported), "it was reported")
     (failure,) = bench.reported
@@ -402,7 +399,7 @@ def test_membership_that_is_over_is_reported(bench: Bench) -> None:
 
 
 def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None:
-    """A log that cannot be written must not keep the others waiting."""
+    """A log that cannot be written must not delay the other members."""
 
     def fail(_: Record) -> None:
         raise OSError("no space left")
@@ -416,7 +413,7 @@ def test_stop_is_told_to_the_group_though_telemetry_raises(bench: Bench) -> None
 
 @pytest.mark.parametrize("told", ["write", "warn"])
 def test_telemetry_that_waits_for_another_thread_of_the_group_is_no_deadlock(told: str) -> None:
-    """A listener may hand a record to a thread that asks what the group holds."""
+    """A listener may pass a record to a thread that asks for the held resources."""
     bench = Bench(stop_s=0.02)
     asked: list[object] = []
 
@@ -438,7 +435,7 @@ def test_telemetry_that_waits_for_another_thread_of_the_group_is_no_deadlock(tol
 
 
 def test_records_are_told_in_the_order_in_which_things_happened() -> None:
-    """Also where the listener is slow, and other threads go on meanwhile; all by the end."""
+    """Listeners may be slow and other threads may continue. No record is lost."""
     bench = Bench()
     resources = ResourceSet({"r": range(20)})
     slow = threading.Event()
@@ -466,7 +463,7 @@ def test_records_are_told_in_the_order_in_which_things_happened() -> None:
 
 
 def test_listener_that_hangs_keeps_no_work_from_going_on() -> None:
-    """Only the thread that called it is caught."""
+    """Only the calling thread is blocked."""
     bench = Bench()
     let_go = threading.Event()
 

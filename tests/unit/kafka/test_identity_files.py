@@ -75,7 +75,7 @@ def test_slot_that_is_damaged_is_empty_and_warns(
 
 
 def test_slot_is_written_as_ever(tmp_path: Path) -> None:
-    """Other releases of coopgroup read it. It accepts the rest of a longer old line."""
+    """Other releases of coopgroup read it. The rest of a longer old line is ignored."""
     slot = take(tmp_path)
     slot.keep(ANNA)
     slot.release()

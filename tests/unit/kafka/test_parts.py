@@ -1,4 +1,4 @@
-"""What a consumer says to a policy or an assignor that is none, before it opens anything."""
+"""A consumer refuses an invalid policy or assignor before it opens anything."""
 
 from __future__ import annotations
 
@@ -29,21 +29,18 @@ POLICY = "a policy: an object with name, offer(group, context) and stage(group, 
 
 @frozen
 class Duck:
-    """An assignor and a policy as far as one can see from outside."""
+    """A stand-in with the attributes of an assignor and of a policy."""
 
     name: Any = "duck"
     needs_lags: bool = False
 
     def assign(self, group: object, lags: object) -> object:
-        """Never asked."""
         return group, lags
 
     def offer(self, group: object, context: object) -> object:
-        """Never asked."""
         return group, context
 
     def stage(self, group: object, target: object, context: object) -> object:
-        """Never asked."""
         return group, target, context
 
 
@@ -70,7 +67,7 @@ class Duck:
     ],
 )
 def test_consumer_when_a_plugin_is_none_is_refused(field: str, value: object, message: str) -> None:
-    """In one line that names it, before anything is opened."""
+    """The error is one line that names the key; nothing is open yet."""
     plugin: Any = {field: value}
     with pytest.raises(ConfigurationError) as caught:
         CooperativeConsumer(CONFIGURATION, **plugin)
@@ -79,7 +76,7 @@ def test_consumer_when_a_plugin_is_none_is_refused(field: str, value: object, me
 
 
 def test_plugins_of_ours_and_of_users_are_taken() -> None:
-    """Nothing needs to be inherited."""
+    """Plugins need not inherit from a class."""
     duck: Any = Duck()
     for policy in (SimplePolicy(), DeferredPolicy(), IncrementalPolicy()):
         check_plugins(LagAwareAssignor(), policy)
@@ -88,7 +85,7 @@ def test_plugins_of_ours_and_of_users_are_taken() -> None:
 
 
 def test_lags_that_nobody_reads_are_not_looked_at() -> None:
-    """Said at once: the group would wait for a balance that never comes."""
+    """It is refused: the group would wait for a balance forever."""
     with pytest.raises(ConfigurationError) as caught:
         check_plugins(RangeAssignor(), IncrementalPolicy(lag_check_interval_ms=9))
     assert str(caught.value) == (
@@ -100,7 +97,7 @@ def test_lags_that_nobody_reads_are_not_looked_at() -> None:
 def test_consumer_without_a_token_says_so_as_confluent_kafka(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A token service that is down is no wrong configuration; who retries catches that."""
+    """A token service that is down is not a wrong configuration. Callers may retry."""
     code = KafkaError.SASL_AUTHENTICATION_FAILED
     refusal = KafkaException(KafkaError(code, "OAuth token not set within 10 seconds timeout"))
 

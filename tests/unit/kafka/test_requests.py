@@ -46,21 +46,19 @@ def sync(group_instance_id: str | None = None) -> api.SyncGroupRequest:
 
 
 def heartbeat(group_instance_id: str | None = None) -> api.HeartbeatRequest:
-    """Return a heartbeat."""
     return api.HeartbeatRequest(
         group_id="g", generation=3, member_id="m", group_instance_id=group_instance_id
     )
 
 
 def leave(group_instance_id: str | None = None) -> api.LeaveGroupRequest:
-    """Return a leave."""
     return api.LeaveGroupRequest(
         group_id="g", member_id="m", group_instance_id=group_instance_id, reason="why"
     )
 
 
 def commit(group_instance_id: str | None = None) -> api.OffsetCommitRequest:
-    """Return a commit whose offsets are in no order."""
+    """Return a commit with unordered offsets."""
     return api.OffsetCommitRequest(
         group_id="g",
         generation=3,
@@ -71,7 +69,7 @@ def commit(group_instance_id: str | None = None) -> api.OffsetCommitRequest:
 
 
 def over_the_wire(request: api.GroupRequest | FetchOffsetsRequest, version: int) -> dict[str, Any]:
-    """Return what a broker reads in a version, kafka-python's decoder standing for it."""
+    """Return the fields that a broker reads in a version, decoded by kafka-python."""
     message = build_message(request)
     encoded = message.encode(version=version)
     fields: dict[str, Any] = type(message).decode(encoded, version=version).to_dict(json=False)
@@ -79,7 +77,7 @@ def over_the_wire(request: api.GroupRequest | FetchOffsetsRequest, version: int)
 
 
 def test_join_is_complete_when_the_version_is_new() -> None:
-    """Every field of v9 is there, the protocols in the given order."""
+    """Every field of v9 is there, and the protocols keep their order."""
     assert over_the_wire(join("static"), 9) == {
         "group_id": "g",
         "session_timeout_ms": 1,
@@ -96,7 +94,7 @@ def test_join_is_complete_when_the_version_is_new() -> None:
 
 
 def test_join_leaves_the_reason_out_when_the_version_is_old() -> None:
-    """The version of librdkafka's mock knows no reason and gets none."""
+    """The version of librdkafka's mock has no field for a reason."""
     fields = over_the_wire(join(), 5)
     assert (fields.get("reason"), fields["group_instance_id"]) == (None, None)
 
@@ -128,7 +126,7 @@ def test_heartbeat_is_complete_when_the_version_is_new() -> None:
 
 
 def test_leave_names_the_member_when_the_version_is_new_or_old() -> None:
-    """From v3 on a leave has a list of members, before it has the one that leaves."""
+    """From v3 on a leave has a list of members; before, it has a single member."""
     new = over_the_wire(leave("static"), 5)
     assert new["members"] == [{"member_id": "m", "group_instance_id": "static", "reason": "why"}]
     assert over_the_wire(leave(), 2) == {"group_id": "g", "member_id": "m"}
@@ -151,7 +149,7 @@ def test_commit_is_sorted_by_topic_when_offsets_are_in_no_order() -> None:
 def committed_offset(
     partition: int, offset: int, leader_epoch: int = -1, metadata: str = ""
 ) -> dict[str, Any]:
-    """Return one partition of a commit as it is on the wire."""
+    """Return one partition of a commit in the wire format."""
     return {
         "partition_index": partition,
         "committed_offset": offset,
@@ -161,7 +159,7 @@ def committed_offset(
 
 
 def test_look_up_names_the_group_when_the_version_is_new_or_old() -> None:
-    """From v4 on a look-up has a list of keys, before it has one."""
+    """From v4 on a look-up has a list of keys; before, it has a single key."""
     request = api.FindCoordinatorRequest(group_id="g")
     assert over_the_wire(request, 6) == {"key_type": 0, "coordinator_keys": ["g"]}
     assert over_the_wire(request, 0) == {"key": "g"}
@@ -178,7 +176,7 @@ ASKED_TOPICS = [
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
-    """From v8 on it has a list of groups; before v7 it cannot ask for stable offsets."""
+    """From v8 on it has a list of groups; before v7 it cannot request stable offsets."""
     fields = over_the_wire(OFFSETS, version)
     assert fields.pop("require_stable", None) is (True if version >= 7 else None)
     if version < 8:
@@ -191,7 +189,7 @@ def test_offset_fetch_asks_for_one_group_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize(("known", "expected"), [((0, 1), 1), ((1, 8), 8), ((1, 10), 9)])
 def test_offset_fetch_speaks_versions_with_names(known: tuple[int, int], expected: int) -> None:
-    """v0 reads from ZooKeeper, v10 has topic ids in place of names."""
+    """v0 reads from ZooKeeper; v10 has topic ids instead of names."""
     message = build_message(OFFSETS)
     assert BrokerVersionData(api_versions={message.API_KEY: known}).api_version(message) == expected
     ancient = BrokerVersionData(api_versions={message.API_KEY: (0, 0)})
@@ -201,7 +199,7 @@ def test_offset_fetch_speaks_versions_with_names(known: tuple[int, int], expecte
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_offset_fetch_answer_is_read_in_every_version(version: int) -> None:
-    """Offsets, epochs (v5), notes and errors by partition; the group's error from v2 on."""
+    """Offsets, epochs (v5), metadata and errors by partition; the group's error from v2 on."""
     response: Any = wire.OffsetFetchResponse
     partition = {"committed_offset": 7, "committed_leader_epoch": 3, "metadata": "note"}
     refused = {"committed_offset": -1, "metadata": "", "error_code": 88}
@@ -239,7 +237,7 @@ def test_negotiation_fails_when_a_static_id_cannot_be_sent(
     request_of: Any,  # noqa: ANN401
     version_min: int,
 ) -> None:
-    """A static member never becomes a dynamic one just because the broker is old."""
+    """An old broker must not turn a static member into a dynamic one."""
     message = build_message(request_of("static"))
     old = BrokerVersionData(api_versions={message.API_KEY: (0, version_min - 1)})
     with pytest.raises(IncompatibleBrokerVersion):
@@ -250,14 +248,14 @@ def test_negotiation_fails_when_a_static_id_cannot_be_sent(
 
 
 def test_commit_stays_with_names_when_the_broker_knows_topic_ids() -> None:
-    """OffsetCommit v10 has topic ids in place of names; it is never negotiated."""
+    """OffsetCommit v10 has topic ids instead of names; it is never negotiated."""
     message = build_message(commit())
     broker = BrokerVersionData(api_versions={message.API_KEY: (2, 10)})
     assert broker.api_version(message) == 9
 
 
 def join_response(version: int, **fields: Any) -> Any:  # noqa: ANN401
-    """Return a response that went through bytes."""
+    """Encode and decode a response."""
     member = wire.JoinGroupResponse.JoinGroupResponseMember
     response = wire.JoinGroupResponse(
         version=version,
@@ -276,7 +274,7 @@ def join_response(version: int, **fields: Any) -> Any:  # noqa: ANN401
 
 @pytest.mark.parametrize(("version", "skip_assignment"), [(9, True), (5, False)])
 def test_join_answer_is_complete_when_read(version: int, *, skip_assignment: bool) -> None:
-    """A leader reads the members; before v9 it is never told to skip its work."""
+    """A leader reads the members; before v9 it is never told to skip the assignment."""
     fields = {"skip_assignment": True} if version == 9 else {}
     assert read_answer(join(), join_response(version, **fields)) == api.JoinGroupAnswer(
         error_code=0,

@@ -1,4 +1,4 @@
-"""How the group's connections authenticate."""
+"""Authentication of the group's connections."""
 
 import queue
 import threading
@@ -25,7 +25,7 @@ SCRAM = {
 
 
 def test_password_settings_follow_when_the_mechanism_is_scram() -> None:
-    """The name is escaped as RFC 5802 asks, since kafka-python sends it as it is."""
+    """The name is escaped as RFC 5802 requires, because kafka-python sends it unchanged."""
     settings = read_connection_settings(SCRAM | {"sasl.username": "a=b,c"})
     assert dict(settings.connection) == {
         "security_protocol": "SASL_PLAINTEXT",
@@ -54,14 +54,14 @@ def test_name_is_left_alone_when_the_mechanism_is_plain() -> None:
     ],
 )
 def test_sasl_is_refused_when_something_is_missing(changes: dict[str, Any], key: str) -> None:
-    """A mechanism without what it needs fails in the constructor, not at the first connect."""
+    """An incomplete mechanism fails in the constructor, not at the first connect."""
     with pytest.raises(ConfigurationError) as caught:
         read_connection_settings(SCRAM | changes)
     assert caught.value.field == key
 
 
 def test_token_is_used_again_when_it_is_still_good() -> None:
-    """The callback is asked again when 80 % of the token's life is over, and not before."""
+    """The callback is called again after 80 % of the token's life, not earlier."""
     asked: list[str] = []
     now = 1_000.0
 
@@ -79,7 +79,7 @@ def test_token_is_used_again_when_it_is_still_good() -> None:
 
 
 def test_loop_does_not_wait_for_the_callback_while_a_token_is_good() -> None:
-    """Heartbeats must go out while a token service is slow; it is asked once at a time."""
+    """Heartbeats must continue during a slow call of the token service. Calls never overlap."""
     now = 1_000.0
     asked: list[threading.Event] = []
 
@@ -105,7 +105,7 @@ def test_loop_does_not_wait_for_the_callback_while_a_token_is_good() -> None:
 
 
 def test_loop_goes_on_with_a_token_while_the_callback_fails() -> None:
-    """It is asked again with every need, and a connection that is to be made hears why not."""
+    """Each need for a token calls it again. A new connection gets the reason of the failure."""
     now = 1_000.0
     asked: list[int] = []
 
@@ -127,7 +127,7 @@ def test_loop_goes_on_with_a_token_while_the_callback_fails() -> None:
 
 
 def test_callback_that_hangs_keeps_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often a connection is tried: one call, and later up to two beside it."""
+    """Even with many connection attempts: one call, and later at most two more."""
     monkeypatch.setattr(sasl, "TOKEN_PATIENCE_S", 0.1)
     asked: list[threading.Event] = []
 
@@ -163,7 +163,7 @@ def test_callback_that_hangs_keeps_few_threads(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_refused_token_is_dropped_and_the_second_in_a_row_is_definite() -> None:
-    """A token may be revoked at any time; who gives another bad one has bad credentials."""
+    """A token may be revoked at any time. A second refusal in a row means bad credentials."""
     fetched: list[int] = []
 
     def callback(_: str) -> tuple[str, float]:
@@ -188,12 +188,12 @@ def test_refused_token_is_dropped_and_the_second_in_a_row_is_definite() -> None:
 
 
 def threads() -> list[str]:
-    """Names of the threads that ask for tokens."""
+    """Return the names of the threads that fetch tokens."""
     return [one.name for one in threading.enumerate() if one.name == "coopgroup-token"]
 
 
 def test_extensions_come_along_when_the_callback_gives_them() -> None:
-    """The long form of the callback's result brings extensions (KIP-342)."""
+    """The long form of the callback's result has extensions (KIP-342)."""
     source = OAuthTokenSource(
         callback=lambda _: ("token", 2e9, "principal", {"a": 1}), argument="", clock=lambda: 1e9
     )
@@ -204,7 +204,7 @@ def test_extensions_come_along_when_the_callback_gives_them() -> None:
 
 
 def test_callback_is_refused_when_it_returns_no_token() -> None:
-    """A result of the wrong shape names the callback."""
+    """The error names the callback."""
     source = OAuthTokenSource(callback=lambda _: ("token",), argument="")
     with pytest.raises(ConfigurationError) as caught:
         source.renew()
@@ -212,7 +212,7 @@ def test_callback_is_refused_when_it_returns_no_token() -> None:
 
 
 def test_settings_have_a_token_source_when_it_is_oauthbearer() -> None:
-    """The callback gets the text of its own key."""
+    """The callback receives the text of its own key."""
     settings = read_connection_settings(
         SCRAM
         | {

@@ -1,4 +1,4 @@
-"""Reading the configuration: what is understood, and each way to be refused."""
+"""Valid configurations, and each reason to refuse one."""
 
 import logging
 from typing import Any
@@ -19,12 +19,12 @@ GIVEN = {"bootstrap.servers": "127.0.0.1:9092", "group.id": "g"}
 
 
 def read(**more: Any) -> ConsumerSettings:  # noqa: ANN401  (values of keys)
-    """Settings of a group "g" with further keys."""
+    """Return the settings of a group "g" with further keys."""
     return read_settings(GIVEN | more)
 
 
 def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
-    """Except where the member needs another one."""
+    """The exceptions are values that the member needs."""
     settings = read()
     assert settings.member == MemberConfig(
         group_id="g",
@@ -46,7 +46,7 @@ def test_settings_when_nothing_is_given_are_librdkafkas_defaults() -> None:
 
 
 def test_settings_when_all_is_given_are_that() -> None:
-    """Numbers and switches may be words, as in librdkafka; what is the group's stays here."""
+    """Numbers and switches may be text, as in librdkafka. It gets no keys of the group."""
     settings = read(
         **{
             "group.instance.id": "static-1",
@@ -150,16 +150,16 @@ def test_auto_commit_when_turned_off_has_no_interval(more: dict[str, object]) ->
 def test_settings_when_a_value_cannot_be_are_refused(
     key: str, value: object, expected: str
 ) -> None:
-    """One line: the key, what was given, what would be right."""
+    """One line with the key, the given value and a correct alternative."""
     with pytest.raises(ConfigurationError) as caught:
         read(**{key: value})
     said = f"but there is {expected}" if expected.startswith("no such") else f"expected {expected}"
-    shown = "(not shown)" if key == "coopgroup.telemetry.path" else value  # there is no such key
+    shown = "(not shown)" if key == "coopgroup.telemetry.path" else value  # unknown key
     assert str(caught.value) == f"{key}: got {shown!r}, {said}"
 
 
 def test_configuration_when_given_twice_is_merged_as_confluent_kafka_does() -> None:
-    """Keywords win, None is not given, the topic's defaults come last."""
+    """Keywords win, None counts as absent, and the topic's defaults come last."""
     logger = logging.getLogger("mine")
     merged = merge_configuration(
         {
@@ -180,13 +180,13 @@ def test_configuration_when_given_twice_is_merged_as_confluent_kafka_does() -> N
 
 @pytest.mark.parametrize("configuration", [None, 5, "group.id=g"])
 def test_configuration_when_it_is_none_is_a_type_error(configuration: Any) -> None:  # noqa: ANN401
-    """As in confluent_kafka."""
+    """The same as in confluent_kafka."""
     with pytest.raises(TypeError, match="expected configuration dict"):
         merge_configuration(configuration, {})
 
 
 def test_configuration_when_a_key_is_no_string_is_refused() -> None:
-    """Not taken for a word that looks like it."""
+    """The key is not converted to a string."""
     with pytest.raises(ConfigurationError, match="configuration: got 1, expected strings as keys"):
         merge_configuration({1: 2}, {})  # type: ignore[dict-item]
 
@@ -224,7 +224,7 @@ def test_configuration_when_a_key_is_no_string_is_refused() -> None:
 def test_refusal_of_librdkafka_names_the_key_in_one_line(
     key: str, value: object, message: str
 ) -> None:
-    """From what confluent_kafka's constructor really raises."""
+    """The input is the real exception of confluent_kafka's constructor."""
     configuration = {"group.id": "g", key: value}
     with pytest.raises((KafkaException, TypeError, ValueError)) as caught:
         Consumer(configuration)
@@ -260,21 +260,20 @@ def test_refusal_of_librdkafka_when_it_names_no_key_is_about_the_whole() -> None
     ],
 )
 def test_text_that_cannot_be_written_is_refused(key: str, text: str) -> None:
-    """Librdkafka ends the process where a group's name is no UTF-8, and cuts others off."""
+    """With a group's name that is not UTF-8, librdkafka aborts. It truncates other values."""
     with pytest.raises(ConfigurationError) as caught:
         read(**{key: text})
     assert str(caught.value) == f"{key}: got {text!r}, expected text in UTF-8, without NUL"
 
 
 def test_password_that_cannot_be_written_is_not_shown() -> None:
-    """Not even where it is wrong."""
     with pytest.raises(ConfigurationError, match=r"got '\(not shown\)', expected text"):
         read(**{"sasl.password": "broken-\udc80"})
 
 
 @pytest.mark.parametrize("key", ["group.id", "group.instance.id", "client.id", "client.rack"])
 def test_name_that_no_message_has_room_for_is_refused(key: str) -> None:
-    """It would never be sent, and nobody would be told."""
+    """Otherwise the name would never be sent, and no error would be reported."""
     assert read(**{key: "ü" * 16_000}).member.group_id
     with pytest.raises(ConfigurationError) as caught:
         read(**{key: "ü" * 16_000 + "x"})
@@ -299,7 +298,7 @@ def test_name_that_no_message_has_room_for_is_refused(key: str) -> None:
 def test_protocols_in_the_order_given_and_eager_where_that_is_wanted_most(
     given: str, protocols: tuple[str, ...], eager: bool
 ) -> None:
-    """A member that wants an eager protocol most gives up all before each join."""
+    """A member that prefers an eager protocol revokes all partitions before each join."""
     member = read(**{"coopgroup.protocols": given}).member
     assert (member.protocols, member.eager) == (protocols, eager)
 
@@ -308,6 +307,6 @@ def test_protocols_in_the_order_given_and_eager_where_that_is_wanted_most(
     "given", ["range", "coopgroup,coopgroup", "coopgroup,round-robin", "coopgroup,", ",", 5]
 )
 def test_protocols_that_cannot_be_are_refused(given: object) -> None:
-    """Ours must be among them, for the rest is a way to it or back."""
+    """Our protocol is required; other protocols only serve a migration to it or back."""
     with pytest.raises(ConfigurationError, match=r"^coopgroup\.protocols: "):
         read(**{"coopgroup.protocols": given})

@@ -1,4 +1,4 @@
-"""Secrets of a configuration are in no error, no `repr` and no log."""
+"""Secrets of a configuration appear in no error, no `repr` and no log."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SECRET_KEYS = [
     "ssl_key",
     "ssl_certificate",
     "https.ca.pem",
-    # Misspelt.
+    # misspelt
     "sasl.passwrd",
     "sasl.pasword",
     "saslpassword",
@@ -67,7 +67,7 @@ SECRET_KEYS = [
 
 
 def said(configuration: Mapping[str, Any]) -> list[str]:
-    """All that the errors about a configuration say; of a consumer and of a group."""
+    """Return all errors about a configuration, of a consumer and of a group."""
     errors: list[BaseException] = []
     try:
         settings = read_settings(merge_configuration(BASE, configuration))
@@ -93,7 +93,7 @@ def said(configuration: Mapping[str, Any]) -> list[str]:
 def test_errors_show_no_value_of_a_key_that_is_not_known_to_be_harmless(
     key: str, value: object
 ) -> None:
-    """Also of one that is misspelt, and beside others that are wrong."""
+    """This includes misspelt keys, and keys beside other errors."""
     beside: list[dict[str, object]] = [
         {},
         {"session.timeout.ms": "never"},
@@ -109,7 +109,7 @@ def test_errors_show_no_value_of_a_key_that_is_not_known_to_be_harmless(
 
 @pytest.mark.parametrize("key", sorted(CONNECTION_SETTINGS))
 def test_errors_show_no_private_key_whatever_it_was_given_as(key: str) -> None:
-    """Who gives a PEM as `ssl.key.location` finds it in no log."""
+    """A PEM given as `ssl.key.location` appears in no log."""
     configuration = {"security.protocol": "SSL", key: PEM}
     for text in said({**configuration, "ssl.certificate.location": "/none"}):
         assert SECRET not in text
@@ -127,7 +127,7 @@ def test_errors_show_no_secret_that_stands_in_the_place_of_a_key() -> None:
 
 
 def test_address_with_a_password_is_refused_and_not_shown() -> None:
-    """As in the addresses of other systems; its host would be in every error of a connection."""
+    """Other systems allow such addresses. Every connection error would show the host."""
     texts = said({"bootstrap.servers": f"a:9092,me:{SECRET}@b:9092"})
     assert texts[0] == (f"bootstrap.servers: got '{HIDDEN}', expected HOST:PORT, more after commas")
     for text in texts:
@@ -135,7 +135,7 @@ def test_address_with_a_password_is_refused_and_not_shown() -> None:
 
 
 def test_harmless_values_are_shown_and_objects_by_their_type_only() -> None:
-    """A callback's `repr` may show the object to which it belongs."""
+    """A callback's `repr` may show the object that owns it."""
     assert str(refused("session.timeout.ms", "x", "a number")) == (
         "session.timeout.ms: got 'x', expected a number"
     )
@@ -145,7 +145,7 @@ def test_harmless_values_are_shown_and_objects_by_their_type_only() -> None:
 
 
 def test_errors_about_keys_are_made_in_one_place() -> None:
-    """`ConfigurationError` itself is for errors that are about no key of a configuration."""
+    """`ConfigurationError` itself is for errors that concern no configuration key."""
     about_no_key = {
         "describing.py: _KEY",
         "identity.py: _KEY",
@@ -174,13 +174,13 @@ def test_errors_about_keys_are_made_in_one_place() -> None:
 def test_words_of_librdkafka_are_left_out_when_they_repeat_part_of_a_secret(
     reason: str, *, is_safe: bool
 ) -> None:
-    """Also a part of one: parsers tell where they stopped."""
+    """A part of a secret counts: parsers quote the text at which they stopped."""
     said = safe_reason(reason, {"group.id": "Invalid value", "sasl.password": SECRET})
     assert said == (reason if is_safe else None)
 
 
 def _own_objects(*roots: object) -> Iterator[object]:
-    """Everything that can be reached from objects, as the collector sees it; no modules."""
+    """Yield all objects that the collector can reach from the roots, without modules."""
     seen: dict[int, object] = {}
     waiting = list(roots)
     while waiting:
@@ -207,7 +207,7 @@ OAUTH = {
 
 @pytest.mark.parametrize("login", [LOGIN, OAUTH], ids=["password", "token"])
 def test_no_object_shows_a_secret_in_its_repr(tmp_path: Path, login: dict[str, Any]) -> None:
-    """All that hangs on a consumer or a group which tries to connect; debuggers show it."""
+    """Debuggers show every object of a consumer or a group that tries to connect."""
     shared = {**SHARED, **login, "coopgroup.state.dir": str(tmp_path / "state")}
     group = CooperativeGroup(shared, catalogue=[("a", 0)], start=print, stop=print)
     consumer = CooperativeConsumer(shared, assignor=StickyAssignor())
@@ -228,7 +228,7 @@ def test_no_object_shows_a_secret_in_its_repr(tmp_path: Path, login: dict[str, A
 
 @pytest.fixture
 def quiet() -> Iterator[None]:
-    """The filters of kafka-python's loggers, put on and taken off again."""
+    """Add the filters to kafka-python's loggers, and remove them at the end."""
     names = [one for one in logging.root.manager.loggerDict if one.startswith("kafka")]
     before = {name: list(logging.getLogger(name).filters) for name in names}
     keep_quiet_about_connections()
@@ -238,7 +238,7 @@ def quiet() -> Iterator[None]:
 
 
 def exchange(thread_name: str) -> None:
-    """What kafka-python does with a password, on a thread of a name."""
+    """Send a password with kafka-python, on a thread of this name."""
 
     def run() -> None:
         parser = KafkaProtocol(client_id="c", ident="i")
@@ -257,7 +257,7 @@ def exchange(thread_name: str) -> None:
 
 @pytest.mark.usefixtures("quiet")
 def test_debug_log_of_the_wire_has_no_bytes_of_sasl(caplog: pytest.LogCaptureFixture) -> None:
-    """Requests are still named, and an application's own kafka-python logs as ever."""
+    """Requests are still named, and an application's own kafka-python logs normally."""
     with caplog.at_level(logging.DEBUG, logger="kafka"):
         exchange(f"{THREAD_PREFIX}x")
         ours = list(caplog.messages)

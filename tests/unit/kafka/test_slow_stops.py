@@ -1,4 +1,4 @@
-"""Stops that take their time: put off, finished later, lost meanwhile or never finished."""
+"""Slow stops: postponed, finished later, lost in between or never finished."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.kafka.notice_stage import BOTH, ONE, ZERO, Stage, revoked
 
 
 def stopping_later(stage: Stage, resources: ResourceSet, answers: list[bool]) -> None:
-    """Have `on_revoke` put off some of what it is given."""
+    """Let `on_revoke` postpone some of its partitions."""
 
     def revoke(_: object, partitions: list[TopicPartition]) -> None:
         stage.heard.append(("revoke", [one.partition for one in partitions]))
@@ -31,13 +31,13 @@ def stopping_later(stage: Stage, resources: ResourceSet, answers: list[bool]) ->
 
 
 def stops(stage: Stage) -> list[tuple[ResourceSet, StopReason]]:
-    """What was written of stops."""
+    """Return the stops in telemetry."""
     written = [one for one in stage.written if isinstance(one, ResourcesStopped)]
     return [(one.resources, one.reason) for one in written]
 
 
 def test_revocation_that_is_put_off_in_part_completes_in_parts() -> None:
-    """The rest is given up at once; the late part is committed and given up when it has stopped."""
+    """Some partitions are revoked immediately, late ones committed when they have stopped."""
     stage, answers = Stage(), list[bool]()
     stage.hold(BOTH)
     stopping_later(stage, ONE, answers)
@@ -60,7 +60,7 @@ def test_revocation_that_is_put_off_in_part_completes_in_parts() -> None:
 
 
 def test_revocation_that_is_put_off_as_a_whole_completes_later() -> None:
-    """The group hears nothing before; finishing twice is no error."""
+    """The group hears nothing before; a second finish is harmless."""
     stage = Stage()
     stage.hold(BOTH)
     stopping_later(stage, BOTH, [])
@@ -79,7 +79,7 @@ def test_revocation_that_is_put_off_as_a_whole_completes_later() -> None:
 
 
 def test_revocation_that_is_put_off_and_raises_is_put_off_all_the_same() -> None:
-    """The application said so before it failed."""
+    """The application postponed it before the callback raised."""
     stage = Stage()
     stage.hold(BOTH)
 
@@ -96,7 +96,7 @@ def test_revocation_that_is_put_off_and_raises_is_put_off_all_the_same() -> None
 
 
 def test_what_is_lost_while_it_stops_is_lost() -> None:
-    """on_lost hears of it, and the word that it has stopped comes too late."""
+    """`on_lost` is called, and the later finish does not count."""
     stage = Stage()
     stage.hold(BOTH)
     stopping_later(stage, ONE, [])
@@ -114,7 +114,7 @@ def test_what_is_lost_while_it_stops_is_lost() -> None:
 
 
 def test_give_up_while_something_stops_does_not_wait_for_it() -> None:
-    """There is no later then: what stops is not told again, what is told now is told so."""
+    """A closed consumer cannot postpone a stop; a postponed one gets no second callback."""
     stage, answers = Stage(), list[bool]()
     stage.hold(BOTH)
     stopping_later(stage, BOTH, answers)
@@ -132,7 +132,7 @@ def test_give_up_while_something_stops_does_not_wait_for_it() -> None:
 
 
 def test_revoke_later_elsewhere_is_refused() -> None:
-    """In on_revoke only, for partitions given there."""
+    """It is allowed only in `on_revoke`, for partitions given there."""
     stage = Stage()
     stage.hold(BOTH)
     heard: list[object] = []
@@ -156,11 +156,11 @@ def test_revoke_later_elsewhere_is_refused() -> None:
 
 
 def test_finish_of_an_earlier_stop_does_not_end_a_later_one() -> None:
-    """Lost, granted and put off again: the thread of the first stop says that it has stopped."""
+    """Lost, granted and postponed again: the thread of the first stop reports its finish."""
     stage, tokens = Stage(), list[PutOff]()
 
     def revoke(_: object, partitions: list[TopicPartition]) -> None:
-        for one in partitions:  # a token of each
+        for one in partitions:  # one token each
             token = stage.notices.revoke_later([one])
             assert token is not None
             tokens.append(token)
@@ -187,14 +187,14 @@ def test_finish_of_an_earlier_stop_does_not_end_a_later_one() -> None:
 
 
 def at(monkeypatch: pytest.MonkeyPatch, now: float) -> None:
-    """Stop the application's clock there, in seconds."""
+    """Set the application's clock, in seconds."""
     monkeypatch.setattr(notices_module, "now_s", lambda: now)
 
 
 def test_stop_that_is_never_finished_is_lost_after_max_poll_interval(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With a warning before; what else is held stays, and the group gets the rest."""
+    """A warning comes first. Other owned partitions stay, and the group gets the lost one."""
     stage = Stage()
     stage.hold(BOTH)
     stopping_later(stage, ONE, [])
@@ -224,7 +224,7 @@ def test_stop_that_is_never_finished_is_lost_after_max_poll_interval(
 def test_stop_that_is_never_finished_when_on_lost_raises_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The group waits for it, whatever the callback does."""
+    """The group waits for the stop, even if the callback raises."""
     stage = Stage()
     stage.hold(BOTH)
     stopping_later(stage, ONE, [])

@@ -1,4 +1,4 @@
-"""Offsets are asked for when the assignment arrives, and never counted from an earlier one."""
+"""Offsets are fetched when the assignment arrives, and an earlier answer never counts."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ A, B = ("t", 0), ("t", 1)
 
 
 def inbox_of(coordinator: FakeCoordinator) -> tuple[ApplicationInbox, Any]:
-    """An inbox whose grants are heard."""
+    """Return an inbox whose grants are observed."""
     made = starts(coordinator)
     return ApplicationInbox(starts=made), made
 
 
 def fetches(coordinator: FakeCoordinator) -> list[Any]:
-    """Partitions of each OffsetFetch."""
+    """Return the partitions of each OffsetFetch."""
     return [one.partitions for one, node in coordinator.requests if node is not None]
 
 
 def test_one_request_leaves_with_the_grant() -> None:
-    """Before the application polls, and none when it does."""
+    """The request leaves before the application polls; the poll adds none."""
     coordinator = FakeCoordinator(committed={A: CommittedOffset(5)})
     inbox, made = inbox_of(coordinator)
     inbox.put(GrantResources(resources=HELD))
@@ -40,7 +40,7 @@ def test_one_request_leaves_with_the_grant() -> None:
 
 
 def test_a_partition_that_was_lost_and_came_back_begins_where_its_owner_was() -> None:
-    """The application polls only then: what was found at first is too old."""
+    """The application polls only after the return: the first answer is too old."""
     coordinator = FakeCoordinator(committed={A: CommittedOffset(5)})
     inbox, made = inbox_of(coordinator)
     for notice in (GrantResources(resources=HELD), LoseResources(resources=HELD, cause="fenced")):
@@ -53,7 +53,7 @@ def test_a_partition_that_was_lost_and_came_back_begins_where_its_owner_was() ->
 
 
 def test_what_the_application_drops_late_is_asked_for_again() -> None:
-    """It hears of the loss when the next grant is there already."""
+    """The application hears of the loss after the next grant has arrived."""
     coordinator = FakeCoordinator(committed={A: CommittedOffset(5)})
     inbox, made = inbox_of(coordinator)
     inbox.put(GrantResources(resources=HELD))
@@ -63,7 +63,7 @@ def test_what_the_application_drops_late_is_asked_for_again() -> None:
 
 
 def test_leaving_forgets_everything() -> None:
-    """Nothing is asked for a group that was left; a revocation is the application's to end."""
+    """No request is sent for a group that was left. The application ends the revocation."""
     inbox, made = inbox_of(FakeCoordinator(is_silent=True))
     inbox.put(GrantResources(resources=HELD))
     inbox.put(RevokeResources(resources=HELD))
@@ -73,7 +73,7 @@ def test_leaving_forgets_everything() -> None:
 
 
 def test_a_long_wait_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, with what waits and why; the group's thread is woken for it."""
+    """One warning with the waiting partitions and the reason; the group's thread wakes for it."""
     clock = [100.0]
     for module in ("offset_lookup", "starting_offsets"):
         monkeypatch.setattr(f"coopgroup.kafka.{module}.now_s", lambda: clock[0])

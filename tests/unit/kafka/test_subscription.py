@@ -1,4 +1,4 @@
-"""Which names and patterns can be subscribed to; the group itself is tested on brokers."""
+"""Valid names and patterns of a subscription. Tests with brokers cover the group itself."""
 
 from __future__ import annotations
 
@@ -24,39 +24,38 @@ RULE = (
 
 @define
 class Watcher:
-    """Notes what is wished for."""
+    """Record the wishes."""
 
     wishes: list[TopicWish | None] = field(factory=list)
 
     def watch(self, wish: TopicWish | None) -> None:
-        """As the real one."""
         self.wishes.append(wish)
 
 
 @define
 class Silence:
-    """Notices and commits, neither of which matter here."""
+    """Replace notices and commits, which do not matter here."""
 
     callbacks: Callbacks | None = None
 
     def give_up(self) -> None:
-        """As the real one."""
+        pass
 
     def stop_clock(self) -> None:
-        """As the real one."""
+        pass
 
     def start_clock(self) -> None:
-        """As the real one."""
+        pass
 
 
 def subscription() -> tuple[Subscription, Watcher]:
-    """One of a consumer that is in no group."""
+    """Return the subscription of a consumer without a group."""
     watcher = Watcher()
     return subscription_of(FakeDriver(), watcher), watcher
 
 
 def subscription_of(driver: Any, watcher: Any) -> Subscription:  # noqa: ANN401  (stand-ins)
-    """One with given parts."""
+    """Return a subscription with these parts."""
     driver.member.state = MemberState.UNSUBSCRIBED
     silence: Any = Silence()
     return Subscription(driver=driver, watcher=watcher, notices=silence, committing=silence)
@@ -64,7 +63,7 @@ def subscription_of(driver: Any, watcher: Any) -> Subscription:  # noqa: ANN401 
 
 @pytest.mark.parametrize("name", ["o", "a.b_c-D9", "...", "x" * 249, "__consumer_offsets"])
 def test_topic_name_of_kafka_is_wished_for(name: str) -> None:
-    """Kafka's own rule, no stricter."""
+    """The rule is Kafka's own, and not stricter."""
     made, watcher = subscription()
     made.enter([name, "^or.*"], Callbacks())
     (wish,) = watcher.wishes
@@ -88,7 +87,7 @@ def test_topic_name_of_kafka_is_wished_for(name: str) -> None:
     ],
 )
 def test_topic_name_that_kafka_cannot_have_is_refused(name: str, shown: str) -> None:
-    """In one line of a length that people read; nothing is watched."""
+    """The error is one short line; the watcher gets no wish."""
     made, watcher = subscription()
     with pytest.raises(KafkaException) as caught:
         made.enter(["orders", name], Callbacks())
@@ -108,7 +107,7 @@ def test_topic_name_that_kafka_cannot_have_is_refused(name: str, shown: str) -> 
     ],
 )
 def test_pattern_that_does_not_compile_is_refused(pattern: str, shown: str, reason: str) -> None:
-    """Whatever Python's compiler of patterns raises."""
+    """The rule covers every exception of Python's regex compiler."""
     made, watcher = subscription()
     with pytest.raises(KafkaException, match="_INVALID_ARG") as caught:
         made.enter([pattern], Callbacks())
@@ -118,7 +117,7 @@ def test_pattern_that_does_not_compile_is_refused(pattern: str, shown: str, reas
 
 
 def test_list_without_topics_is_refused() -> None:
-    """As confluent_kafka; `unsubscribe` is for that."""
+    """The same as in confluent_kafka; `unsubscribe` leaves the group."""
     made, _ = subscription()
     with pytest.raises(KafkaException, match=r"_INVALID_ARG.*the list of topics is empty"):
         made.enter([], Callbacks())
@@ -126,20 +125,20 @@ def test_list_without_topics_is_refused() -> None:
 
 @pytest.mark.parametrize("wrong", ["orders", ("orders",), [b"orders"], None])
 def test_topics_that_are_no_list_of_strings_are_refused(wrong: Any) -> None:  # noqa: ANN401
-    """As confluent_kafka."""
+    """The same as in confluent_kafka."""
     made, _ = subscription()
     with pytest.raises(TypeError, match="expected list of topic unicode strings"):
         made.enter(wrong, Callbacks())
 
 
 def test_read_topics_when_wrong_raises_what_a_command_line_shows() -> None:
-    """No connection is needed to say so."""
+    """The check needs no connection."""
     with pytest.raises(ConfigurationError, match=re.escape(f"topics: got '.', {RULE}")):
         read_topics(["."])
 
 
 def test_member_that_handed_over_leaves_for_good() -> None:
-    """It has nothing that it could come back for; whoever subscribes again has."""
+    """It owns nothing to return for. A member that subscribes again does."""
     driver = FakeDriver()
     made = subscription_of(driver, Watcher())
     for takes_it_back in (False, True):

@@ -1,4 +1,4 @@
-"""The file of telemetry: a thread of its own, a bounded queue, rotation, and disks that refuse."""
+"""The telemetry file: its own thread, a bounded queue, rotation, and disks that fail."""
 
 from __future__ import annotations
 
@@ -39,32 +39,31 @@ sink.close()
 
 
 class Warned(list[tuple[str, dict[str, Any]]]):
-    """Events that a file warned of."""
+    """Record the warnings of a file."""
 
     def __call__(self, event: str, **fields: object) -> None:
-        """Take a note."""
         self.append((event, fields))
 
     def fields(self, event: str) -> list[dict[str, Any]]:
-        """Fields of each such event."""
+        """Return the fields of each such event."""
         return [fields for name, fields in self if name == event]
 
 
 def envelope(number: int) -> Envelope:
-    """A record with a number."""
+    """Return a record with a number."""
     record = ResourcesStarted(resources=ResourceSet({"t": [number]}))
     return Envelope(at_ms=number, group="g", member="m", generation=1, record=record)
 
 
 def numbers(*paths: Path) -> list[int]:
-    """The records of files, each of which must be whole lines."""
+    """Return the numbers of all records; every line must be complete."""
     texts = [path.read_text() for path in paths]
     assert all(text.endswith("\n") or not text for text in texts)
     return [json.loads(line)["at_ms"] for text in texts for line in text.splitlines()]
 
 
 def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for a condition, and fail with these words."""
+    """Wait for a condition, and fail with this message."""
     deadline = time.monotonic() + WAIT_S
     while not holds():
         assert time.monotonic() < deadline, what
@@ -73,7 +72,7 @@ def until(holds: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def opened(path: Path, warned: Warned, **limits: int) -> Iterator[TelemetryFile]:
-    """A file that is closed in the end."""
+    """Open a file, and close it at the end."""
     file = TelemetryFile(path, FileLimits(**limits), warned)
     try:
         yield file
@@ -83,7 +82,7 @@ def opened(path: Path, warned: Warned, **limits: int) -> Iterator[TelemetryFile]
 
 @contextmanager
 def hung_pipe(folder: Path) -> Iterator[tuple[Path, int]]:
-    """A file whose writes hang: a pipe that nobody reads, full to the brim."""
+    """Return a file whose writes hang: a full pipe without a reader."""
     path = folder / "hung"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -104,7 +103,7 @@ def hung_pipe(folder: Path) -> Iterator[tuple[Path, int]]:
 def test_disk_that_hangs_holds_up_no_thread_that_writes_telemetry(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Heartbeats go on, and the consumer can be closed."""
+    """Heartbeats continue, and the consumer can be closed."""
     with hung_pipe(tmp_path) as (path, _):
         sink = TelemetrySink("g", str(path), None, FileLimits(queue_records=10))
         record = ResourcesStarted(resources=ResourceSet({"t": [0]}))
@@ -126,7 +125,7 @@ def test_disk_that_hangs_holds_up_no_thread_that_writes_telemetry(
 
 
 def test_records_beyond_the_queue_are_dropped_counted_and_said(tmp_path: Path) -> None:
-    """The records that waited are written when the disk goes on."""
+    """Queued records are written when the disk works again."""
     warned = Warned()
     with hung_pipe(tmp_path) as (path, reader):
         file = TelemetryFile(path, FileLimits(queue_records=5), warned)
@@ -146,7 +145,7 @@ def test_records_beyond_the_queue_are_dropped_counted_and_said(tmp_path: Path) -
 
 
 class Disk:
-    """Room of a disk, in bytes; a write beyond it is cut short and then refused."""
+    """Free bytes of a disk; a larger write is truncated and then refused."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room = room
@@ -155,7 +154,6 @@ class Disk:
         monkeypatch.setattr(os, "write", self.write)
 
     def write(self, descriptor: int, content: bytes) -> int:
-        """As `os.write`."""
         if self.room <= 0:
             self.refused += 1
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -167,7 +165,7 @@ class Disk:
 def test_writing_starts_again_when_the_disk_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line that was cut short is whole in the end."""
+    """The truncated line is complete in the end."""
     warned = Warned()
     path = tmp_path / "t.jsonl"
     disk = Disk(monkeypatch, 250)
@@ -190,7 +188,6 @@ def test_writing_starts_again_when_the_disk_has_room(
 
 
 def fill(ballast: Path) -> None:
-    """Write until the disk is full."""
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
@@ -223,7 +220,7 @@ def test_real_disk_that_was_full_is_written_again(tmp_path: Path) -> None:
 def test_close_on_a_full_disk_leaves_whole_lines_and_ends_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line of which a part was written is taken back."""
+    """A partly written line is removed."""
     warned = Warned()
     path = tmp_path / "t.jsonl"
     disk = Disk(monkeypatch, 250)
@@ -256,7 +253,7 @@ def test_file_is_rotated_by_size_and_old_ones_go(tmp_path: Path) -> None:
 def test_rotation_can_be_turned_off_or_keep_nothing(
     tmp_path: Path, limits: dict[str, int], files: int
 ) -> None:
-    """0 bytes mean never, 0 backups mean that the file begins anew."""
+    """0 bytes mean no rotation; 0 backups mean that the file is truncated."""
     path = tmp_path / "t.jsonl"
     with opened(path, Warned(), **{"max_bytes": 1_000, **limits}) as file:
         for number in range(100):
@@ -270,7 +267,7 @@ def test_rotation_can_be_turned_off_or_keep_nothing(
 def test_folder_in_which_nothing_can_be_renamed_costs_the_rotation_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All records are in the file, and one warning says why it grows."""
+    """All records are in the file, and one warning gives the reason for its growth."""
 
     def refuse(*_: object) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
@@ -309,7 +306,7 @@ def test_member_that_cannot_rotate_does_not_keep_the_others_from_it(
 
 @pytest.mark.parametrize("moved", [True, False], ids=["renamed", "deleted"])
 def test_file_that_something_else_rotates_is_made_anew(tmp_path: Path, *, moved: bool) -> None:
-    """As logrotate does."""
+    """Tools like logrotate move or delete the file."""
     path = tmp_path / "t.jsonl"
     with opened(path, Warned()) as file:
         file.put(envelope(0))
@@ -324,7 +321,7 @@ def test_file_that_something_else_rotates_is_made_anew(tmp_path: Path, *, moved:
 
 
 def test_processes_that_share_a_file_lose_and_tear_nothing(tmp_path: Path) -> None:
-    """Each of them notices that another one rotated."""
+    """Each process detects a rotation by another one."""
     path = tmp_path / "t.jsonl"
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(path), f"m{one}"]) for one in range(3)
@@ -339,7 +336,7 @@ def test_processes_that_share_a_file_lose_and_tear_nothing(tmp_path: Path) -> No
 
 
 def test_torn_line_of_a_killed_process_spoils_no_other(tmp_path: Path) -> None:
-    """The next record begins a line of its own."""
+    """The next record begins on a new line."""
     path = tmp_path / "t.jsonl"
     path.write_text('{"schema": 1, "at')
     with opened(path, Warned()) as file:
@@ -377,7 +374,7 @@ def test_link_to_a_file_is_followed_and_stays(tmp_path: Path) -> None:
 
 
 def test_forked_child_neither_writes_nor_waits(tmp_path: Path) -> None:
-    """It has no writer thread, and its parent goes on."""
+    """The child has no writer thread; its parent continues."""
     path = tmp_path / "t.jsonl"
     program = f"""
 import os

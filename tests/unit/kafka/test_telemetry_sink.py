@@ -1,4 +1,4 @@
-"""Telemetry into a file and into the log."""
+"""Telemetry in a file and in the log."""
 
 import json
 import logging
@@ -32,7 +32,7 @@ STARTED = ResourcesStarted(resources=ResourceSet({"t": [0, 1, 2]}))
 
 
 def test_records_are_appended_to_the_file_line_by_line(tmp_path: Path) -> None:
-    """Readable while the consumer lives; what was there before stays."""
+    """Other programs can read the file during the consumer's life; earlier content stays."""
     path = tmp_path / "telemetry.jsonl"
     path.write_text("before\n")
     heard: list[Envelope] = []
@@ -54,7 +54,7 @@ def test_records_are_appended_to_the_file_line_by_line(tmp_path: Path) -> None:
 
 
 def test_records_when_the_sink_is_closed_are_left_out_of_the_file(tmp_path: Path) -> None:
-    """A thread that ends late does no harm; closing twice neither."""
+    """A late thread is harmless, and so is a second close."""
     path = tmp_path / "telemetry.jsonl"
     sink = TelemetrySink("g", str(path))
     sink.close()
@@ -66,7 +66,7 @@ def test_records_when_the_sink_is_closed_are_left_out_of_the_file(tmp_path: Path
 def test_listener_that_raises_is_told_of_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And costs neither the record nor the thread that wrote it."""
+    """The record is written, and the thread that wrote it continues."""
     path = tmp_path / "telemetry.jsonl"
 
     def fail(_: Envelope) -> None:
@@ -84,7 +84,7 @@ def test_listener_that_raises_is_told_of_in_the_log(
 def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The handler runs on the same thread, in the midst of it."""
+    """The handler interrupts the same thread in the middle of `write`."""
     path = tmp_path / "telemetry.jsonl"
     sink = TelemetrySink("g", str(path))
     started = TelemetryFile._start  # noqa: SLF001 -- the moment at which the lock is held
@@ -107,7 +107,7 @@ def test_write_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
 
 
 def test_file_when_it_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
-    """By the constructor, not at the first record."""
+    """The constructor raises, not the first record."""
     path = tmp_path / "absent" / "telemetry.jsonl"
     with pytest.raises(ConfigurationError) as caught:
         TelemetrySink("g", str(path))
@@ -132,7 +132,7 @@ def test_file_when_it_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -
 def test_records_are_logged_as_the_documentation_says(
     caplog: pytest.LogCaptureFixture, record: Record, level: int
 ) -> None:
-    """Debug for steps, warnings for what went wrong, the rest as information."""
+    """Steps are debug lines, failures are warnings, and other records are information."""
     with caplog.at_level(logging.DEBUG, logger="coopgroup"):
         TelemetrySink("g").write(record, member_id="m-1", generation=7)
     assert [(one.name, one.levelno) for one in caplog.records] == [("coopgroup", level)]
@@ -152,7 +152,7 @@ ASSIGNED = AssignmentReceived(
 def test_rounds_refused_in_a_row_are_warnings_now_and_then(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The second says that a group stands still; the log is not flooded while it does."""
+    """The second refusal shows that the group makes no progress; the log is not flooded."""
     sink = TelemetrySink("g")
     with caplog.at_level(logging.WARNING, logger="coopgroup"):
         warned = []
@@ -166,7 +166,7 @@ def test_rounds_refused_in_a_row_are_warnings_now_and_then(
 
 
 def test_rounds_refused_one_at_a_time_are_no_warnings(caplog: pytest.LogCaptureFixture) -> None:
-    """A completed round ends the row; other refusals do not count."""
+    """A completed round ends the series; other refusals do not count."""
     sink = TelemetrySink("g")
     other = attrs.evolve(REFUSED, action=Action.REJOIN.value)
     with caplog.at_level(logging.WARNING, logger="coopgroup"):
@@ -176,7 +176,7 @@ def test_rounds_refused_one_at_a_time_are_no_warnings(caplog: pytest.LogCaptureF
 
 
 def test_a_warning_is_never_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An application's log handler may raise; whoever warns has something else to do."""
+    """An application's log handler may raise; the caller has other work to finish."""
 
     def raising(*_: object) -> None:
         raise LookupError("a bug")
@@ -189,7 +189,7 @@ def test_a_warning_is_never_raised(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_logged_records_have_counts_in_place_of_sets(caplog: pytest.LogCaptureFixture) -> None:
-    """A line of the log is for people; group, member and generation are bound."""
+    """Log lines are for people. They carry the group, the member and the generation."""
     with caplog.at_level(logging.INFO, logger="coopgroup"):
         TelemetrySink("g").write(STARTED, member_id="m-1", generation=7)
         TelemetrySink("g").warn("topics_unavailable", error="no broker")

@@ -1,4 +1,4 @@
-"""Whom the group's connections trust, and who they say they are."""
+"""Certificates of the group's connections: trusted authorities, and the client's own."""
 
 import ssl
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ PASSWORD = "key-password"  # noqa: S105 -- of a key made below
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a certificate (its own authority), its key, plain and encrypted, and a CRL."""
+    """Create a self-signed certificate, its key (plain and encrypted) and a CRL."""
     folder = tmp_path_factory.mktemp("tls")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
@@ -71,7 +71,7 @@ def test_verification_follows_when_it_is_given(
 
 
 def test_authority_is_loaded_when_it_is_a_file_or_text(folder: Path) -> None:
-    """Both give the same single authority, in place of those of the machine."""
+    """Both forms give one authority, which replaces those of the machine."""
     text = (folder / "ca.pem").read_text(encoding="ascii")
     from_file = tls_context({"ssl.ca.location": str(folder / "ca.pem")}).get_ca_certs()
     assert len(from_file) == 1
@@ -79,7 +79,6 @@ def test_authority_is_loaded_when_it_is_a_file_or_text(folder: Path) -> None:
 
 
 def test_revocations_are_checked_when_there_is_a_list(folder: Path) -> None:
-    """A list of revoked certificates is loaded and switched on."""
     context = tls_context(
         {
             "ssl.ca.location": str(folder / "ca.pem"),
@@ -91,7 +90,7 @@ def test_revocations_are_checked_when_there_is_a_list(folder: Path) -> None:
 
 
 def test_certificate_is_loaded_when_it_is_files_or_text(folder: Path) -> None:
-    """A client certificate loads from files and from text, its key locked or not."""
+    """The key may be encrypted or not."""
     certificate, key, locked = (
         (folder / name).read_text(encoding="ascii") for name in ("ca.pem", "key.pem", "locked.pem")
     )
@@ -122,14 +121,14 @@ def test_ciphers_are_limited_when_they_are_given() -> None:
     ],
 )
 def test_file_is_refused_when_tls_cannot_load_it(key: str, value: str) -> None:
-    """The error names the key at once instead of failing at the first connect."""
+    """The error comes before the first connect and names the key."""
     with pytest.raises(ConfigurationError, match="what TLS can load") as caught:
         tls_context({key: value})
     assert (caught.value.field, caught.value.value) == (key, value)
 
 
 def test_text_is_not_shown_when_tls_cannot_load_it(folder: Path) -> None:
-    """An error never prints a key, and a wrong password does not ask at the terminal."""
+    """An error never prints a key, and a wrong password does not prompt at the terminal."""
     locked = (folder / "locked.pem").read_text(encoding="ascii")
     certificate = (folder / "ca.pem").read_text(encoding="ascii")
     for password in ("", "wrong"):
@@ -152,14 +151,14 @@ def test_text_is_not_shown_when_tls_cannot_load_it(folder: Path) -> None:
     ],
 )
 def test_half_a_certificate_is_refused(given: str, missing: str, folder: Path) -> None:
-    """A certificate without its key, or a key without certificate, is a mistake."""
+    """A certificate needs its key, and a key needs its certificate."""
     with pytest.raises(ConfigurationError) as caught:
         tls_context({given: str(folder / "ca.pem")})
     assert caught.value.field == missing
 
 
 def test_context_reaches_the_connection_when_the_protocol_has_tls() -> None:
-    """It is there with SSL, and only there."""
+    """The context exists only with SSL."""
     configuration = {"bootstrap.servers": "localhost:9092"}
     assert read_connection_settings(configuration).ssl_context is None
     secured = read_connection_settings(configuration | {"security.protocol": "SSL"})

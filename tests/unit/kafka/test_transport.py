@@ -1,4 +1,4 @@
-"""The transport's promises where no real broker is needed: deadlines, failures, its thread.
+"""The transport's promises without a real broker: deadlines, failures and its thread.
 
 The broker is librdkafka's mock, or a socket that misbehaves on purpose.
 """
@@ -36,15 +36,15 @@ from coopgroup.model.group_api import (
 
 LOOK_UP = FindCoordinatorRequest(group_id="g")
 HEARTBEAT = HeartbeatRequest(group_id="nobody", generation=1, member_id="m", group_instance_id=None)
-# The mock answers so for a group that nobody has joined; a real broker says 25.
+# Answer of the mock for a group without members; a real broker answers 25.
 UNKNOWN_GROUP = HeartbeatAnswer(error_code=69)
 ANSWER_MS = 2_000
-# For the mock's slow joins, and for requests that a test lets wait.
+# For the mock's slow joins, and for requests that a test keeps waiting.
 LONG_MS = 30_000
 
 
 def settings_for(*servers: str) -> ConnectionSettings:
-    """Return settings that speak as librdkafka's mock needs it."""
+    """Return settings that work with librdkafka's mock."""
     settings = read_connection_settings({"bootstrap.servers": ",".join(servers)})
     return evolve(settings, api_version=(2, 3), reconnect_backoff_max_ms=100)
 
@@ -53,7 +53,7 @@ def settings_for(*servers: str) -> ConnectionSettings:
 def transport_to(
     *servers: str, reported: list[BaseException] | None = None
 ) -> Iterator[GroupTransport]:
-    """Return a running transport, which must close in time and report nothing unasked."""
+    """Run a transport; it must close in time and report no unexpected error."""
     errors: list[BaseException] = [] if reported is None else reported
     transport = GroupTransport(settings_for(*servers), errors.append)
     transport.start()
@@ -70,7 +70,6 @@ def ask(
     node: Coordinator | None = None,
     timeout_ms: int = ANSWER_MS,
 ) -> Any:  # noqa: ANN401
-    """Send a request and wait for its outcome."""
     outcomes: queue.Queue[Any] = queue.Queue()
     transport.send(Lane.COMMIT, request, outcomes.put, node=node, timeout_ms=timeout_ms)
     return outcomes.get(timeout=15)
@@ -79,13 +78,13 @@ def ask(
 def send_heartbeat(
     transport: GroupTransport, lane: Lane, node: Coordinator, on_answer: OnAnswer
 ) -> None:
-    """Send a heartbeat that may wait for longer than any test takes."""
+    """Send a heartbeat whose time limit exceeds every test."""
     transport.send(lane, HEARTBEAT, on_answer, node=node, timeout_ms=LONG_MS)
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[str]:
-    """The address of librdkafka's mock broker."""
+    """Return the address of librdkafka's mock broker."""
     producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "", "log_level": 0})
     brokers = producer.list_topics(timeout=10).brokers.values()
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
@@ -94,38 +93,37 @@ def broker() -> Iterator[str]:
 
 @pytest.fixture
 def node(broker: str) -> Coordinator:
-    """The mock broker as group coordinator."""
+    """Return the mock broker as the group coordinator."""
     host, _, port = broker.partition(":")
     return Coordinator(node_id=1, host=host, port=int(port))
 
 
 @contextmanager
 def listening() -> Iterator[tuple[socket.socket, str]]:
-    """Return a socket that listens on loopback and its address; nobody accepts."""
+    """Return a listening socket on loopback, which accepts no connection, and its address."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield server, f"127.0.0.1:{server.getsockname()[1]}"
 
 
 def fail(*_: object, **__: object) -> Any:  # noqa: ANN401  (never returns)
-    """Stand in for a part that has a bug."""
+    """Stand in for a part with a bug."""
     raise LookupError("a bug")
 
 
 def coordinator_at(address: str) -> Coordinator:
-    """Return a coordinator at an address."""
     host, _, port = address.partition(":")
     return Coordinator(node_id=7, host=host, port=int(port))
 
 
 def dead_address() -> str:
-    """Return an address where nobody listens."""
+    """Return an address without a listening socket."""
     with listening() as (_, address):
         return address
 
 
 @pytest.mark.slow
 def test_group_works_when_the_broker_speaks_old_versions(broker: str, node: Coordinator) -> None:
-    """JoinGroup v5 and its kin, which librdkafka's mock speaks, carry the same values."""
+    """The mock speaks JoinGroup v5 and similar versions, which carry the same values."""
     with transport_to(broker) as transport:
         assert ask(transport, LOOK_UP) == FindCoordinatorAnswer(
             error_code=0, error_message="", coordinator=node
@@ -173,7 +171,7 @@ def test_group_works_when_the_broker_speaks_old_versions(broker: str, node: Coor
 
 
 def test_request_fails_when_a_static_id_meets_an_old_broker(broker: str, node: Coordinator) -> None:
-    """A static member is refused rather than made dynamic without a word."""
+    """The request must not silently make the static member dynamic."""
     with closing_transport(evolve(settings_for(broker), api_version=(2, 2))) as transport:
         outcome = ask(transport, evolve(HEARTBEAT, group_instance_id="static"), node)
         assert outcome.kind is FailureKind.UNSUPPORTED
@@ -182,7 +180,7 @@ def test_request_fails_when_a_static_id_meets_an_old_broker(broker: str, node: C
 
 @contextmanager
 def closing_transport(settings: ConnectionSettings) -> Iterator[GroupTransport]:
-    """Return a running transport with settings of one's own."""
+    """Run a transport with these settings."""
     transport = GroupTransport(settings, lambda error: None)
     transport.start()
     try:
@@ -192,7 +190,7 @@ def closing_transport(settings: ConnectionSettings) -> Iterator[GroupTransport]:
 
 
 def test_request_fails_at_once_when_nobody_listens() -> None:
-    """A refused connection is told at once, long before the deadline."""
+    """A refused connection fails long before the deadline."""
     address = dead_address()
     with transport_to(address) as transport:
         began = time.monotonic()
@@ -202,7 +200,7 @@ def test_request_fails_at_once_when_nobody_listens() -> None:
 
 
 def test_request_times_out_when_nobody_answers() -> None:
-    """A broker that is reached but silent costs the request's time and no more."""
+    """A silent broker costs only the time limit of the request."""
     with listening() as (_, address), transport_to(address) as transport:
         began = time.monotonic()
         outcome = ask(transport, HEARTBEAT, coordinator_at(address), timeout_ms=300)
@@ -213,7 +211,7 @@ def test_request_times_out_when_nobody_answers() -> None:
 
 
 def test_connect_is_bounded_when_nobody_answers() -> None:
-    """Connecting gives up by itself, so that a later request starts afresh."""
+    """The attempt ends by itself, so a later request starts a new one."""
     with listening() as (server, address):
         settings = evolve(settings_for(address), connect_timeout_ms=200)
         with closing_transport(settings) as transport:
@@ -226,7 +224,7 @@ def test_connect_is_bounded_when_nobody_answers() -> None:
 
 
 def test_handshake_is_bounded_when_the_broker_speaks_no_tls() -> None:
-    """A TLS handshake that is never answered ends with the time to connect."""
+    """A TLS handshake without an answer ends at the connection timeout."""
     with listening() as (_, address):
         settings = evolve(
             read_connection_settings(
@@ -242,7 +240,7 @@ def test_handshake_is_bounded_when_the_broker_speaks_no_tls() -> None:
 
 
 def test_tls_failure_is_told_apart_when_the_broker_answers_nonsense() -> None:
-    """Bytes that are no TLS fail the handshake. That is no refusal, so a member tries again."""
+    """A failed handshake is not a refusal, so a member retries."""
     with listening() as (server, address):
 
         def babble() -> None:
@@ -263,7 +261,7 @@ def test_tls_failure_is_told_apart_when_the_broker_answers_nonsense() -> None:
 
 
 def test_requests_fail_when_the_broker_hangs_up() -> None:
-    """A connection that ends while requests wait fails them all, each once."""
+    """All pending requests fail, each once."""
     with listening() as (server, address), transport_to(address) as transport:
         outcomes: queue.Queue[Any] = queue.Queue()
         for _ in range(3):
@@ -277,7 +275,7 @@ def test_requests_fail_when_the_broker_hangs_up() -> None:
 def test_request_waits_for_the_backoff_when_a_connect_failed(
     broker: str, node: Coordinator
 ) -> None:
-    """After failures the next connect comes later each time, but the transport recovers."""
+    """After each failure the next connect comes later, but the transport recovers."""
     address = dead_address()
     settings = evolve(settings_for(broker), reconnect_backoff_ms=200, reconnect_backoff_max_ms=400)
     with closing_transport(settings) as transport:
@@ -293,7 +291,7 @@ def test_request_waits_for_the_backoff_when_a_connect_failed(
 
 
 def test_look_up_asks_the_next_broker_when_one_is_dead(broker: str) -> None:
-    """A look-up succeeds as long as any bootstrap broker answers, dead or silent others aside."""
+    """A look-up succeeds if any bootstrap broker answers, despite dead or silent ones."""
     with listening() as (_, silent), transport_to(dead_address(), silent, broker) as transport:
         for _ in range(3):
             outcome = ask(transport, LOOK_UP, timeout_ms=4_000)
@@ -310,7 +308,7 @@ def test_look_up_fails_when_every_broker_is_dead() -> None:
 
 
 def test_name_is_looked_up_when_the_address_is_no_number(broker: str, node: Coordinator) -> None:
-    """Names are resolved off the loop; one that does not exist is a failure."""
+    """Names are resolved outside the loop; an unknown name is a failure."""
     with transport_to(broker) as transport:
         named = evolve(node, host="localhost")
         assert ask(transport, HEARTBEAT, named) == UNKNOWN_GROUP
@@ -319,7 +317,7 @@ def test_name_is_looked_up_when_the_address_is_no_number(broker: str, node: Coor
 
 
 def test_exception_is_reported_when_a_callback_raises(broker: str, node: Coordinator) -> None:
-    """An exception in on_answer reaches `report`, and the next answers arrive."""
+    """An exception in `on_answer` reaches `report`, and the next answers arrive."""
     reported: list[BaseException] = []
     error = ValueError("in the callback")
 
@@ -335,7 +333,7 @@ def test_exception_is_reported_when_a_callback_raises(broker: str, node: Coordin
 def test_transport_goes_on_when_its_loop_crashes(
     broker: str, node: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash of the loop fails what waits, is reported, and ends nothing."""
+    """A crash of the loop fails the pending requests and is reported; the transport continues."""
     reported: list[BaseException] = []
     crash = OSError("the selector broke")
     poll: Any = NetworkSelector.poll
@@ -361,7 +359,7 @@ def test_transport_goes_on_when_its_loop_crashes(
 
 
 def test_call_is_refused_when_the_transport_does_not_run(broker: str, node: Coordinator) -> None:
-    """Before start and after close nothing can be sent; starting twice is a mistake."""
+    """No request can be sent before start or after close; a second start is an error."""
     transport = GroupTransport(settings_for(broker), lambda error: None)
     with pytest.raises(RuntimeError, match="not running"):
         ask(transport, HEARTBEAT, node)
@@ -377,7 +375,7 @@ def test_call_is_refused_when_the_transport_does_not_run(broker: str, node: Coor
 
 
 def test_close_is_refused_when_called_on_the_own_thread(broker: str, node: Coordinator) -> None:
-    """A callback cannot wait for the thread that runs it; the mistake is reported."""
+    """A callback cannot wait for the thread that runs it; the error is reported."""
     reported: list[BaseException] = []
 
     def close(_: object) -> None:
@@ -394,7 +392,7 @@ def test_close_is_refused_when_called_on_the_own_thread(broker: str, node: Coord
 def test_every_request_has_one_outcome_when_closed_in_full_flow(
     broker: str, node: Coordinator
 ) -> None:
-    """Whatever was accepted before close is answered or failed, each exactly once."""
+    """Each request accepted before the close is answered or failed exactly once."""
     outcomes: list[object] = []
     transport = GroupTransport(settings_for(broker), lambda error: None)
     transport.start()
@@ -424,7 +422,6 @@ def test_every_request_has_one_outcome_when_closed_in_full_flow(
 
 
 def test_no_thread_is_left_when_closed(broker: str, node: Coordinator) -> None:
-    """Start and close leave the process as it was."""
     before = set(threading.enumerate())
     with transport_to(broker) as transport:
         assert ask(transport, HEARTBEAT, node) == UNKNOWN_GROUP
@@ -450,14 +447,13 @@ def test_send_when_a_signal_handler_closes_meanwhile_does_not_wait_for_itself(
 
 
 def fails_to_send(transport: GroupTransport) -> None:
-    """Send a request, which the transport refuses."""
     with pytest.raises(RuntimeError, match="closed"):
         transport.send(Lane.COMMIT, LOOK_UP, lambda _: None, node=None, timeout_ms=ANSWER_MS)
 
 
 @pytest.mark.parametrize("broken", ["_channel", "_candidates"])
 def test_request_that_cannot_be_begun_fails(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
-    """A member that waits for an outcome which never comes is stuck."""
+    """A member without an outcome waits forever."""
     monkeypatch.setattr(GroupTransport, broken, fail)
     reported: list[BaseException] = []
     with transport_to(dead_address(), reported=reported) as transport:
@@ -471,7 +467,7 @@ def test_request_that_cannot_be_begun_fails(monkeypatch: pytest.MonkeyPatch, bro
 def test_look_up_when_the_next_broker_cannot_be_asked_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Not only the first try may go wrong."""
+    """Later attempts may fail, too."""
     calls: list[object] = []
 
     def make_one_only(*arguments: Any) -> Channel:  # noqa: ANN401  (as Channel has them)
@@ -491,7 +487,7 @@ def test_look_up_when_the_next_broker_cannot_be_asked_fails(
 def test_look_up_is_answered_when_the_list_of_brokers_cannot_be_read(
     broker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is answered once, and first."""
+    """The look-up is answered once, before the failure."""
     monkeypatch.setattr(GroupTransport, "_learn_brokers", fail)
     reported: list[BaseException] = []
     with transport_to(broker, reported=reported) as transport:

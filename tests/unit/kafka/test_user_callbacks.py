@@ -1,4 +1,4 @@
-"""What a callback of the configuration raises comes out of `poll`, whatever raised it."""
+"""An exception of a configuration callback is raised by `poll`, from Python, C or a signal."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ NOBODY = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
 
 
 def by_python(_: object) -> None:
-    """An exception that is an object from the start."""
+    """Raise an exception from Python code."""
     raise LookupError("no")
 
 
 def by_c(_: object) -> None:
-    """One that C code raises."""
+    """Raise an exception from C code."""
     int("x")
 
 
 def by_exit(_: object) -> None:
-    """The end of the process, with a status."""
+    """End the process with a status."""
     sys.exit(3)
 
 
 def by_signal(_: object) -> None:
-    """Ctrl-C while the callback runs, also where whoever started the tests ignores it."""
+    """Raise SIGINT, even if the parent process ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         signal.raise_signal(signal.SIGINT)
@@ -66,7 +66,7 @@ def test_callback_when_it_raises_is_heard_from_poll(
     expected: type[BaseException],
     message: str,
 ) -> None:
-    """Of the type and with the message that it had."""
+    """The type and the message stay."""
     raising: list[Any] = [callback]
 
     def once(event: object) -> None:
@@ -80,7 +80,7 @@ def test_callback_when_it_raises_is_heard_from_poll(
 
 
 def test_callback_when_it_returns_gets_what_librdkafka_says() -> None:
-    """Unchanged."""
+    """The arguments stay unchanged."""
     heard: list[KafkaError] = []
     with CooperativeConsumer({**NOBODY, "error_cb": heard.append}) as consumer:
         deadline = time.monotonic() + 10
@@ -90,6 +90,6 @@ def test_callback_when_it_returns_gets_what_librdkafka_says() -> None:
 
 
 def test_callback_when_it_cannot_be_called_is_refused_as_before() -> None:
-    """By librdkafka."""
+    """The refusal comes from librdkafka."""
     with pytest.raises(ConfigurationError, match="error_cb: got 5"):
         CooperativeConsumer({**NOBODY, "error_cb": 5})

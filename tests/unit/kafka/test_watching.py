@@ -23,7 +23,7 @@ WAIT_S = 5.0
 
 
 def test_wish_finds_names_and_what_patterns_match() -> None:
-    """Ascending; a name is wanted whether it exists or not."""
+    """The result is ascending; a name is wanted even if its topic does not exist."""
     wish = TopicWish.read(["^order", "bills", "^.*s$", "bills"])
     assert wish.matching(["orders", "order-1", "my-order", "tests"]) == (
         "bills",
@@ -34,7 +34,7 @@ def test_wish_finds_names_and_what_patterns_match() -> None:
 
 
 def test_wish_when_a_pattern_is_none_is_refused() -> None:
-    """In one line."""
+    """The error is one line."""
     with pytest.raises(ConfigurationError, match=r"topics: got '\^\[', expected a regular"):
         TopicWish.read(["^["])
 
@@ -50,13 +50,12 @@ class Cluster:
     looked: queue.SimpleQueue[str] = field(factory=queue.SimpleQueue)
 
     def _happen(self) -> None:
-        """Let happen what is to happen during a look, once."""
+        """Run the event of this look-up, once."""
         on_look, self.on_look = self.on_look, None
         if on_look is not None:
             on_look()
 
     def topic_names(self) -> tuple[str, ...]:
-        """All names."""
         self.looked.put("names")
         self._happen()
         if self.error is not None:
@@ -64,22 +63,21 @@ class Cluster:
         return tuple(sorted(self.topics))
 
     def forget_names(self) -> None:
-        """No pattern is looked for."""
+        pass
 
     def metadata(self, names: tuple[str, ...]) -> TopicMetadata:
-        """Of some."""
         self.looked.put("metadata")
         known = {name: self.topics[name] for name in names if name in self.topics}
         self._happen()
         return TopicMetadata(resources=ResourceSet(known))
 
     def close(self) -> None:
-        """Nothing is open."""
+        pass
 
 
 @define
 class Watched:
-    """A watcher on a thread, and what it posted and warned of."""
+    """A watcher on a thread, with its posts and warnings."""
 
     cluster: Cluster
     leads: bool = False
@@ -90,7 +88,7 @@ class Watched:
     watcher: TopicWatcher = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Make it; it is not started."""
+        """Create the watcher without starting it."""
         unused: Any = None
         leader = RoundLeader(
             assignor=unused,
@@ -119,7 +117,7 @@ class Watched:
 
 @pytest.fixture
 def running() -> Iterator[list[Watched]]:
-    """Watchers put in here are stopped at the end."""
+    """Stop the watchers in this list at the end of the test."""
     started: list[Watched] = []
     yield started
     for one in started:
@@ -134,7 +132,7 @@ def test_names_are_posted_at_once_without_a_look() -> None:
 
 
 def test_patterns_are_posted_whenever_other_topics_match(running: list[Watched]) -> None:
-    """And only then."""
+    """Without a change nothing is posted."""
     watched = Watched(Cluster({"orders": [0]}))
     running.append(watched)
     watched.watcher.start()
@@ -150,7 +148,7 @@ def test_patterns_are_posted_whenever_other_topics_match(running: list[Watched])
 
 
 def test_leader_asks_for_a_round_when_partitions_change(running: list[Watched]) -> None:
-    """Once for each change, also where a topic that was missing appears."""
+    """Once for each change, also when a missing topic appears."""
     watched = Watched(Cluster({"a": [0]}), leads=True)
     running.append(watched)
     watched.watcher.start()
@@ -168,9 +166,9 @@ def test_leader_asks_for_a_round_when_partitions_change(running: list[Watched]) 
 
 
 def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(running: list[Watched]) -> None:
-    """What was found belongs to other topics: neither noted nor a reason for a round.
+    """The look-up concerns other topics: it is neither recorded nor a reason for a round.
 
-    It is looked again soon, not only when the next look is due.
+    The next look-up follows soon, before its regular time.
     """
     watched = Watched(Cluster({"a": [0, 1], "c": [0]}), leads=True, refresh_ms=600_000)
     running.append(watched)
@@ -190,7 +188,7 @@ def test_look_when_a_round_is_led_meanwhile_counts_for_nothing(running: list[Wat
 
 
 def test_look_that_fails_is_told_and_tried_again(running: list[Watched]) -> None:
-    """Within a second or so."""
+    """The retry comes within about a second."""
     error = KafkaException(KafkaError(KafkaError._TRANSPORT))  # noqa: SLF001  (public constant)
     watched = Watched(Cluster({"orders": [0]}, error), refresh_ms=-1)
     running.append(watched)
@@ -202,7 +200,7 @@ def test_look_that_fails_is_told_and_tried_again(running: list[Watched]) -> None
 
 
 def test_wish_when_withdrawn_is_looked_for_no_more(running: list[Watched]) -> None:
-    """An answer to the old one is not posted."""
+    """An answer to the old wish is not posted."""
     watched = Watched(Cluster({"orders": [0]}))
     running.append(watched)
     watched.watcher.watch(TopicWish.read(["^o"]))
@@ -214,7 +212,7 @@ def test_wish_when_withdrawn_is_looked_for_no_more(running: list[Watched]) -> No
 
 
 def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(running: list[Watched]) -> None:
-    """Not only when the next look is due, which may be minutes later."""
+    """The next regular look-up may be minutes later."""
     watched = Watched(Cluster({"orders": [0], "bills": [0]}), refresh_ms=600_000)
     running.append(watched)
     watched.cluster.on_look = lambda: watched.watcher.watch(TopicWish.read(["^b"]))
@@ -224,7 +222,7 @@ def test_wish_when_it_comes_during_a_look_is_looked_for_at_once(running: list[Wa
 
 
 def posix_matches(pattern: str, topic: str) -> bool:
-    """What librdkafka finds: it takes POSIX extended regular expressions of the C library."""
+    """Match like librdkafka, with POSIX extended regular expressions of the C library."""
     library = ctypes.CDLL(None)
     compiled = ctypes.create_string_buffer(256)  # larger than any regex_t
     extended, no_positions = 1, 8

@@ -1,4 +1,4 @@
-"""kafka-python's lines about our connections are kept back; everything else is as ever."""
+"""kafka-python's log lines about our connections are hidden; all others appear."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ NAME = "kafka.net.transport"
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """Filters as they were before."""
+    """Restore the filters at the end."""
     loggers = [logging.getLogger(name) for name in (NAME, "kafka.net.connection")]
     before = [list(logger.filters) for logger in loggers]
     yield
@@ -32,7 +32,7 @@ def _log_on_thread(thread_name: str) -> None:
 def test_errors_are_kept_back_when_the_connection_is_ours(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Asked for twice, as two consumers do; another thread's errors are shown."""
+    """Two consumers add the filter twice; another thread's errors are shown."""
     keep_quiet_about_connections()
     keep_quiet_about_connections()
     _log_on_thread(f"{THREAD_PREFIX}orders")
@@ -44,7 +44,7 @@ def test_errors_are_kept_back_when_the_connection_is_ours(
 
 
 def test_errors_are_shown_when_debug_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
-    """Who sets kafka-python's logger to DEBUG wants to see everything."""
+    """At DEBUG of kafka-python's logger, the user wants to see everything."""
     keep_quiet_about_connections()
     with caplog.at_level(logging.DEBUG, logger="kafka"):
         _log_on_thread(f"{THREAD_PREFIX}orders")

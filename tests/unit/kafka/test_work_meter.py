@@ -1,4 +1,4 @@
-"""What counts as work, and how fast it went."""
+"""The measured consumption rate, and the time that counts as work."""
 
 from attrs import define, field
 
@@ -7,13 +7,13 @@ from coopgroup.kafka.work_meter import WorkMeter
 
 @define
 class Application:
-    """An application on a clock of its own; librdkafka gives batches.
+    """An application on its own clock; librdkafka returns batches.
 
     Attributes:
-        meter: what is tested.
+        meter: meter under test.
         now_s: the clock.
-        waiting: records at hand that the application did not get yet.
-        rearranged: how often those were changed by something else.
+        waiting: fetched records that were not handed out.
+        rearranged: number of other changes to these records.
     """
 
     meter: WorkMeter = field(factory=WorkMeter)
@@ -22,20 +22,20 @@ class Application:
     rearranged: int = 0
 
     def ask(self, wait_s: float, handed: int, waiting: int = 0) -> None:
-        """Call for records that take a time to come; `waiting` more come with them."""
+        """Call for records for `wait_s`; `waiting` more records arrive with them."""
         self.meter.pause(self.now_s, self.waiting, self.rearranged)
         self.now_s += wait_s
         self.waiting = waiting
         self.meter.go_on(self.now_s, handed, waiting, self.rearranged)
 
     def work(self, seconds: float) -> None:
-        """Work off all that is at hand."""
+        """Process all fetched records."""
         self.now_s += seconds
         self.waiting = 0
 
 
 def test_rate_when_nothing_was_done_is_unknown() -> None:
-    """Neither waiting nor a first few records say how fast it is."""
+    """Neither waiting nor a few first records show a rate."""
     application = Application()
     for _ in range(50):
         application.ask(1.0, handed=0)
@@ -46,7 +46,7 @@ def test_rate_when_nothing_was_done_is_unknown() -> None:
 
 
 def test_rate_when_there_is_always_more_is_that_of_the_work() -> None:
-    """A hundred records in two seconds, again and again; fetching takes a moment each time."""
+    """A hundred records in two seconds, repeatedly; each fetch takes a moment."""
     application = Application()
     for _ in range(5):
         application.ask(0.1, handed=1, waiting=99)
@@ -55,7 +55,7 @@ def test_rate_when_there_is_always_more_is_that_of_the_work() -> None:
 
 
 def test_rate_when_the_member_mostly_waits_is_left_alone() -> None:
-    """What it got done at once between two waits makes it neither fast nor slow."""
+    """Quick work between two waits says nothing about the rate."""
     application = Application()
     for _ in range(3):
         application.ask(0.0, handed=100)
@@ -70,7 +70,7 @@ def test_rate_when_the_member_mostly_waits_is_left_alone() -> None:
 
 
 def test_rate_when_the_application_is_called_back_for_the_group_leaves_that_time_out() -> None:
-    """A call that hands out one record more, after ten seconds of callbacks, is no work."""
+    """A call that hands out one more record after ten seconds of callbacks is not work."""
     application = Application()
     application.ask(0.0, handed=1, waiting=99)
     application.now_s += 1.0
@@ -82,7 +82,7 @@ def test_rate_when_the_application_is_called_back_for_the_group_leaves_that_time
 
 
 def test_rate_when_speed_changes_follows_over_some_ten_seconds_of_work() -> None:
-    """Two thirds of the way after ten seconds, nearly all of it after forty."""
+    """Two thirds of the change show after ten seconds, nearly all of it after forty."""
     application = Application()
     application.ask(0.0, handed=90)
     application.work(1.0)
@@ -98,7 +98,7 @@ def test_rate_when_speed_changes_follows_over_some_ten_seconds_of_work() -> None
 
 
 def test_rate_when_one_record_takes_long_counts_all_of_it() -> None:
-    """A minute for a record is one sixtieth of a record a second."""
+    """One record in a minute is a rate of 1/60 per second."""
     application = Application()
     for _ in range(3):
         application.ask(0.5, handed=1)
@@ -107,7 +107,7 @@ def test_rate_when_one_record_takes_long_counts_all_of_it() -> None:
 
 
 def test_rate_when_partitions_are_paused_tells_nothing_of_that_stretch() -> None:
-    """Records that were put aside are not done, those that came back were not handed out twice."""
+    """Paused records are not done, and resumed records were not handed out twice."""
     application = Application()
     application.ask(0.0, handed=1, waiting=99)
     application.work(1.0)
