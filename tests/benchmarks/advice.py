@@ -1,12 +1,12 @@
-"""Advice on histories whose return times are known, against an exhaustive sweep on fresh seeds.
+"""Advice on histories with known return times, against an exhaustive sweep on fresh seeds.
 
-Goal: in at least 95 of 100 histories the advised time-out costs at most 5 % more than the best one
-there is. A history has 100 absences, drawn from one of five families of return times; what is true
-of a family is the mean over all its durations, played with other seeds under every time-out that
+Goal: in at least 95 of 100 histories the advised time-out costs at most 5 % more than the best one.
+A history has 100 absences, drawn from one of five families of return times. The true cost of a
+family is the mean over all its durations, played with other seeds under every time-out that
 advice may choose from. Each cell is played once and used by all histories.
 
-The closed form that prunes the grid is held to the simulator, too: how much more the best setting
-among those that it let through costs than the best of all, on the history itself.
+The closed form that prunes the grid is also compared with the simulator: how much more the best of
+the remaining settings costs than the best of all settings, on the history itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.unit.pipeline.return_times import FAMILIES, Cells, history, on_grid
 
 __all__ = ["run"]
 
-HISTORIES: Final = 20  # of each family
+HISTORIES: Final = 20  # per family
 ABSENCES: Final = 100
 DURATIONS: Final = 40
 TIMEOUTS_MS: Final = LADDER_MS[::3]
@@ -43,14 +43,14 @@ def run(
     """Measure.
 
     Args:
-        histories: of each family.
-        durations: different return times that there are.
-        timeouts_ms: to choose from.
-        moves_ms: what a move costs, each tried with all histories.
+        histories: number per family.
+        durations: number of different return times.
+        timeouts_ms: time-outs to choose from.
+        moves_ms: costs of a move, each tried with all histories.
 
     Returns:
-        By move cost and family: histories, those within 5 %, the worst ratio, the worst ratio of
-        what the closed form let through; and `within`, of all in percent.
+        By move cost and family: histories, those within 5 %, the worst ratio, and the worst ratio
+        after pruning by the closed form; and `within`, the total in percent.
     """
     since_s = time.process_time()
     grid_s = np.geomspace(1, 1_200, durations)

@@ -1,14 +1,17 @@
 """The assignors beside those of kafka-clients (Java), franz-go and kafka-python.
 
-Same groups, same run. Goals, with CPU time: lag-aware with 1,000,000 partitions and 10,000 members
-below 0.25 s and 3 times one argsort of the same lags; sticky with 1,000,000 partitions and 2,000
-members below 0.25 s for the first assignment, a join and a leave, and 4 times ahead of Java in the
-latter two; five disjoint subscriptions below 10 ms with 10,000 partitions and 1,000 members; peak
-memory below 50 bytes a partition beside what goes in.
+All contestants get the same groups in the same run. Goals, in CPU time:
+
+- lag-aware with 1,000,000 partitions and 10,000 members: below 0.25 s, and below 3 times one
+  argsort of the same lags.
+- sticky with 1,000,000 partitions and 2,000 members: below 0.25 s for the first assignment, a join
+  and a leave, and 4 times faster than Java in the latter two.
+- five disjoint subscriptions with 10,000 partitions and 1,000 members: below 10 ms.
+- peak memory: below 50 bytes per partition in addition to the input.
 
 `python -m tests.benchmarks.assignors --write` puts the tables of the last result into
-docs/assignors.md without another run. `--limits` measures only the very large group again, and
-`--again coopgroup,claims --of sticky:join,sticky:leave` only some contestants in some cases.
+docs/assignors.md without another run. `--limits` measures only the very large group again.
+`--again coopgroup,claims --of sticky:join,sticky:leave` repeats some contestants in some cases.
 """
 
 from __future__ import annotations
@@ -73,17 +76,17 @@ OURS: Final = ("coopgroup", "claims")
 def run(
     *, sizes: Sequence[int] = SIZES, cases: Mapping[str, Sequence[str]] = CASES_OF
 ) -> dict[str, Any]:
-    """Measure all contestants, then what ours take at the limit.
+    """Measure all contestants, then our assignors at the limit.
 
     Args:
         sizes: partitions of the groups, ascending.
         cases: keys of `CASES` by assignor.
 
     Returns:
-        `times`: by assignor, case, size and contestant the median time in ms, how many runs it is
-        of, and the target's quality. `kept`: by case and size, what was owned and what a balanced
-        target can keep. `limits`: of the largest group. `contestants`: titles. `notes`: who is
-        missing.
+        `times`: by assignor, case, size and contestant the median time in ms, the number of runs,
+        and the target's quality. `kept`: by case and size, the owned partitions and the most that a
+        balanced target can keep. `limits`: of the largest group. `contestants`: titles. `notes`:
+        missing contestants.
     """
     kept: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -112,11 +115,11 @@ def limits(partitions: int = LIMIT_PARTITIONS, members: int = LIMIT_MEMBERS) -> 
     """Measure our assignors on a very large group, beside one argsort of its lags.
 
     Args:
-        partitions: of the group.
-        members: of the group.
+        partitions: number in the group.
+        members: number in the group.
 
     Returns:
-        By what was measured, `ms`, and `bytes` a partition at the peak of memory.
+        For each measurement: `ms`, and `bytes` per partition at the peak of memory.
     """
     lags = drawn_lags(partitions)
     found: dict[str, Any] = {"argsort": {"ms": _median_ms(partial(np.argsort, lags))}}
@@ -142,7 +145,7 @@ def _race(
     sizes: Sequence[int],
     kept: dict[str, dict[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Let all contestants assign the groups of a case: by size and contestant, what came of it."""
+    """Return the results of all contestants in a case, by size and contestant."""
     found: dict[str, dict[str, Any]] = {}
     slow: set[str] = set()
     for size in sizes:
@@ -174,11 +177,11 @@ def _measured(contestant: Contestant, path: Path, what: tuple[str, str, str]) ->
 
 
 def again(found: dict[str, Any], keys: Sequence[str], cases: Sequence[tuple[str, str]]) -> None:
-    """Measure some contestants again, in groups that they were asked for before.
+    """Measure some contestants again, in the groups of an earlier run.
 
     Args:
         found: an earlier result; changed.
-        keys: of the contestants.
+        keys: keys of the contestants.
         cases: assignor and case.
     """
     with tempfile.TemporaryDirectory() as name:
@@ -225,7 +228,7 @@ def _median_ms(call: Callable[[], object]) -> float:
 
 
 def _peak_bytes(call: Callable[[], object]) -> int:
-    """How much more memory a call takes at its peak than is taken before it."""
+    """Return how much memory a call adds at its peak."""
     tracemalloc.start()
     try:
         call()
@@ -235,7 +238,7 @@ def _peak_bytes(call: Callable[[], object]) -> int:
 
 
 def main() -> None:
-    """Print the tables of the last result; measure part of it again, put it into the page."""
+    """Print the tables of the last result; measure part of it again, or write it into the page."""
     parser = argparse.ArgumentParser(description="Tables of the last result.")
     parser.add_argument("--limits", action="store_true", help="measure the very large group again")
     parser.add_argument("--again", default="", metavar="KEYS", help="measure contestants again")

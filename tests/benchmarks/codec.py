@@ -1,8 +1,8 @@
 """Codec of a subscription and an assignment with 100,000 partitions, beside kafka-python's.
 
-Goal: ten times faster. Both codecs turn bytes into the value that their leader works with, and
-back: ours into a resource set, kafka-python's into a list of objects. They write the same bytes
-(checked here), run in turn, and the medians are compared.
+Goal: ten times faster. Both codecs turn bytes into the value that their leader uses, and back:
+ours into a resource set, kafka-python's into a list of objects. They write the same bytes (checked
+here), run in turn, and the medians are compared.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ def run(*, partitions: int = PARTITIONS, runs: int = RUNS) -> dict[str, Any]:
     """Measure both messages, the partitions spread over few and many topics.
 
     Args:
-        partitions: count in each message.
+        partitions: number in each message.
         runs: runs of each call; the median counts.
 
     Returns:
-        By number of topics and call: median of ours and of kafka-python's in ms, and how many
-        times faster ours is.
+        By number of topics and call: the medians of both codecs in ms, and the speed-up of ours.
     """
     found: dict[str, Any] = {"partitions": partitions}
     for topics in TOPICS:

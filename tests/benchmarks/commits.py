@@ -1,9 +1,9 @@
-"""A commit for each record during an outage of the group coordinator: what each commit costs.
+"""The cost of each commit during an outage of the group coordinator.
 
-An application that commits each record goes on during an outage, so thousands of commits wait on
+An application that commits each record continues during an outage, so thousands of commits wait on
 the group's thread. That thread also sends the heartbeats. Each commit must therefore cost the same,
-however many wait: while one request without an answer holds them up, while requests with all of
-them fail, and when they time out together.
+however many wait. Three cases: a request without an answer blocks the commits, requests
+with all commits fail, and the commits time out together.
 
 Goal: with 16 times as many commits a commit costs at most twice as much, and the next heartbeat is
 never later than a tenth of a session timeout (4.5 s by default).
@@ -28,7 +28,7 @@ __all__ = ["run"]
 
 COUNTS: Final = (1_000, 4_000, 16_000)
 WAIT_S: Final = 300.0
-# The outage ends, or the commits time out, when all have been asked for.
+# The outage ends, or the commits time out, after all have been requested.
 HELD_UP: Final = {"heartbeat.interval.ms": 20, "socket.timeout.ms": 300_000}
 TIMING_OUT: Final = {"heartbeat.interval.ms": 80_000, "socket.timeout.ms": 2_000}
 SETTINGS: Final = {"session.timeout.ms": 90_000, "max.poll.interval.ms": 300_000}
@@ -39,7 +39,7 @@ class _Outage:
     """An outage for commits, and the heartbeats during it.
 
     Attributes:
-        fails: whether each commit request fails at once.
+        fails: whether each commit request fails immediately.
         heartbeats_s: when each heartbeat was sent.
     """
 
@@ -55,7 +55,7 @@ class _Outage:
         return None
 
     def longest_gap_ms(self) -> float:
-        """Longest time between two heartbeats."""
+        """Return the longest time between two heartbeats."""
         pairs = zip(self.heartbeats_s, self.heartbeats_s[1:], strict=False)
         return round(1_000 * max((after - before for before, after in pairs), default=0.0), 1)
 
@@ -67,9 +67,9 @@ def run(*, counts: tuple[int, ...] = COUNTS) -> dict[str, Any]:
         counts: numbers of commits, ascending.
 
     Returns:
-        By kind of outage and number of commits: processor time of the group's thread for each
-        commit in µs, and the longest gap between two heartbeats in ms (they are due every 20 ms).
-        And by kind of outage `growth`: the cost at the largest number over that at the smallest.
+        By kind of outage and number of commits: CPU time of the group's thread per commit in µs,
+        and the longest gap between two heartbeats in ms. Heartbeats are due every 20 ms. And by
+        kind of outage `growth`: the cost at the largest number over that at the smallest.
     """
     kinds: dict[str, Callable[[int], dict[str, float]]] = {
         "no_answer": lambda count: _held_up(count, fails=False),
@@ -88,7 +88,7 @@ def run(*, counts: tuple[int, ...] = COUNTS) -> dict[str, Any]:
 
 
 def _held_up(count: int, *, fails: bool) -> dict[str, float]:
-    """Ask for commits; when all of them wait, the coordinator answers."""
+    """Request commits while no answer comes; the coordinator answers when all commits wait."""
     outage = _Outage(fails=fails)
     with pytest.MonkeyPatch.context() as patch, running(patch, more=SETTINGS | HELD_UP) as both:
         driver, group = both
@@ -108,7 +108,7 @@ def _held_up(count: int, *, fails: bool) -> dict[str, float]:
 
 
 def _timed_out(count: int) -> dict[str, float]:
-    """Ask for commits that fail until their time is over, without a word of the coordinator."""
+    """Request commits that fail until they time out, without an answer of the coordinator."""
     outage = _Outage(fails=True)
     with pytest.MonkeyPatch.context() as patch, running(patch, more=SETTINGS | TIMING_OUT) as both:
         driver, group = both
@@ -121,7 +121,7 @@ def _timed_out(count: int) -> dict[str, float]:
 
 
 def _ask(driver: GroupDriver, count: int) -> list[object]:
-    """Ask for commits of ascending offsets; the list gets their outcomes."""
+    """Request commits of ascending offsets; the list gets their outcomes."""
     ended: list[object] = []
     for offset in range(count):
         offsets = (Offset("orders", offset % 2, offset),)
@@ -131,12 +131,12 @@ def _ask(driver: GroupDriver, count: int) -> list[object]:
 
 
 def _taken(driver: GroupDriver) -> int:
-    """How many commits the member has."""
+    """Return how many commits wait in the member."""
     return sum(1 for _ in driver.member.commits.queue)
 
 
 def _cpu_us(driver: GroupDriver) -> float:
-    """Processor time of the group's thread, in µs."""
+    """Return the CPU time of the group's thread, in µs."""
     ident = driver._thread.ident  # noqa: SLF001  (only the thread itself is measured)
     assert ident is not None
     return time.clock_gettime(time.pthread_getcpuclockid(ident)) * 1e6

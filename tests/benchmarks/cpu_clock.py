@@ -1,7 +1,7 @@
-"""Processor time of this process and of everything that it started, as Linux counts it.
+"""CPU time of this process and of all processes that it started, as Linux counts it.
 
-On a machine that is busy otherwise only processor time means anything, and a benchmark should say
-how busy it was: `others_s` is what everybody else had meanwhile.
+On a busy machine only CPU time is a valid measure. A benchmark should also say how busy the machine
+was: `others_s` is the CPU time of all other processes.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from attrs import define, field
 __all__ = ["CpuClock", "descendants"]
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-_BUSY: Final = (0, 1, 2, 5, 6)  # of the first line of /proc/stat: all but idle, waiting and stolen
+# from the first line of /proc/stat: all but idle, waiting and stolen
+_BUSY: Final = (0, 1, 2, 5, 6)
 
 
 def descendants() -> list[int]:
-    """Processes that this one started, those that they did, and this one, which comes first."""
+    """Return this process, then its descendants."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         fields = _fields(path)
@@ -33,12 +34,12 @@ def descendants() -> list[int]:
 
 @define
 class CpuClock:
-    """Counts processor seconds; a process that has ended counts as when it was looked at last."""
+    """Counts CPU seconds; an ended process counts with its last reading."""
 
     _seen: dict[int, tuple[str, int]] = field(init=False, factory=dict)
 
     def read(self) -> dict[str, float]:
-        """Processor seconds so far: of `driver` (this process), by program of others, `others`."""
+        """Return CPU seconds so far: `driver` (this process), `others`, descendants by program."""
         own = os.getpid()
         for pid in descendants():
             fields = _fields(Path(f"/proc/{pid}/stat"))
@@ -52,7 +53,7 @@ class CpuClock:
 
 
 def _fields(path: Path) -> list[str]:
-    """What stands behind the name in a `stat` of /proc; nothing if the process has ended."""
+    """Return the fields behind the name in a `stat` of /proc; empty if the process has ended."""
     try:
         return path.read_text().rpartition(")")[2].split()
     except OSError:
@@ -67,6 +68,6 @@ def _name(pid: int) -> str:
 
 
 def _busy_s() -> float:
-    """Processor seconds that all processes of the machine had since it started."""
+    """Return the CPU seconds of all processes of the machine since it started."""
     counts = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     return sum(int(counts[place]) for place in _BUSY) / _TICKS_PER_S

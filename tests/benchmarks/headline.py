@@ -1,14 +1,14 @@
-"""The headline: what a rebalance costs each kind of consumer group, on one real broker.
+"""The headline: the cost of a rebalance for each kind of consumer group, on one real broker.
 
-Four members as processes, 24 partitions, a paced producer; the scenarios of
-`coopgroup.testing.trial.scenarios`; the kinds take turns within each repetition, so that a slow
-minute of the machine hits all of them; each figure is the median of the repetitions. The words of
-the tables are defined in docs/measuring.md.
+Four members as processes share 24 partitions with a paced producer, in the scenarios of
+`coopgroup.testing.trial.scenarios`. The kinds take turns within each repetition, so a slow minute
+of the machine hits all kinds. Each figure is the median of the repetitions. docs/measuring.md
+defines the terms of the tables.
 
     python -m tests.benchmarks.headline --kinds coopgroup-simple,eager --scenarios join --repeat 1
 
-With `--merge` what was found before stays, but for the kinds and scenarios that are played; without
-it the result is that of this run alone.
+With `--merge` the earlier results of other kinds and scenarios stay. Without it the result is that
+of this run alone.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ DEFAULT_KINDS: Final = (
     "cooperative-sticky-static",
     "kip848",
 )
-# Killed and back after 2 s says what killed and back after 3 s says, for kinds that prove who they
-# are, too.
+# Killed and back after 2 s shows the same as killed and back after 3 s, also for kinds with an
+# identity.
 DEFAULT_SCENARIOS: Final = tuple(name for name in SCENARIOS if name != "kill")
 LEAST_KINDS: Final = (
     "coopgroup-simple",
@@ -68,7 +68,7 @@ LEAST_KINDS: Final = (
 """A page that shows the headline leaves out none of these."""
 LEAST_SCENARIOS: Final = ("quiet", "join", "leave", "close", "bounce", "rolling", "scale")
 """Likewise."""
-# KIP-848 groups take their time-outs from the broker; the same figures for every kind.
+# KIP-848 groups take their time-outs from the broker; every kind has the same values.
 BROKER_PROPERTIES: Final = {
     "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "group.consumer.heartbeat.interval.ms": str(HEARTBEAT_INTERVAL_MS),
@@ -102,7 +102,7 @@ def run(
     }
     with KafkaCluster(properties=BROKER_PROPERTIES) as cluster:
         for repetition in range(repeat):
-            # Each repetition begins with another kind: no kind always follows the same one.
+            # Each repetition begins with another kind, so no kind always follows the same kind.
             shift = repetition % len(kinds)
             for kind in (*kinds[shift:], *kinds[:shift]):
                 print(f"headline: {kind}, {repetition + 1} of {repeat}", flush=True)
@@ -133,11 +133,11 @@ def run(
 
 
 def merged(before: Mapping[str, Any], headline: Mapping[str, Any]) -> dict[str, Any]:
-    """An earlier result with what was played since put in its place.
+    """Return an earlier result, updated with a new one.
 
     Args:
-        before: what `run` returned, or this.
-        headline: what `run` returned; its settings are those of the whole.
+        before: result of `run` or of this function.
+        headline: result of `run`; its settings become those of the whole.
 
     Raises:
         ValueError: the earlier one was played with other settings, repetitions aside.
@@ -158,9 +158,9 @@ def merged(before: Mapping[str, Any], headline: Mapping[str, Any]) -> dict[str, 
 
 
 def tables(medians: Medians) -> str:
-    """The medians as Markdown tables: a row for each scenario, a column for each kind.
+    """Return the medians as Markdown tables: a row for each scenario, a column for each kind.
 
-    What a kind did not play has no figure.
+    A scenario that a kind did not play has no figure.
     """
     return "\n".join(
         [
@@ -180,7 +180,7 @@ def tables(medians: Medians) -> str:
 
 
 def write_tables(medians: Medians, page: Path = PAGE) -> None:
-    """Replace what stands between the markers of a page by the tables.
+    """Replace the text between the markers of a page by the tables.
 
     Raises:
         ValueError: the page does not have both markers, in order.
@@ -194,7 +194,7 @@ def write_tables(medians: Medians, page: Path = PAGE) -> None:
 
 
 def main() -> None:
-    """Run what the command line asks for, print the tables, keep the result."""
+    """Run the command line, print the tables, keep the result."""
     parser = argparse.ArgumentParser(description="The headline benchmark.")
     parser.add_argument("--kinds", default=",".join(DEFAULT_KINDS), help="comma-separated")
     parser.add_argument("--scenarios", default=",".join(DEFAULT_SCENARIOS), help="comma-separated")
@@ -230,7 +230,7 @@ def _check(parser: argparse.ArgumentParser, kinds: Sequence[str], scenarios: Seq
 
 
 def _in_order(names: Sequence[str], order: Sequence[str]) -> list[str]:
-    """Each of the names once: first those that have an order, then the others as they come."""
+    """Return each name once: first the ordered names, then the others."""
     known = [name for name in order if name in names]
     return list(dict.fromkeys([*known, *names]))
 
@@ -238,14 +238,14 @@ def _in_order(names: Sequence[str], order: Sequence[str]) -> list[str]:
 def _play(
     cluster: KafkaCluster, kind: str, scenarios: Sequence[str], repetition: int
 ) -> dict[str, Outcome]:
-    """One group of `kind` through all scenarios, on a topic of its own."""
+    """Play one group of `kind` through all scenarios, on its own topic."""
     topic = f"headline-{kind}-{repetition}"
     cluster.create_topic(topic, PARTITIONS)
     with Trial(
         client_config=cluster.client_config(),
         topics=[topic],
         partitions_per_topic=PARTITIONS,
-        seed=repetition,  # the same chance for every kind
+        seed=repetition,  # the same random numbers for every kind
     ) as trial:
         trial.start_producer(rate_per_partition=RATE_PER_PARTITION)
         outcomes = play_scenarios(trial, kind, scenarios)

@@ -1,23 +1,27 @@
 """The leader's round: from 10,000 subscriptions' bytes to 10,000 assignments' bytes.
 
-A thousand topics with a thousand partitions each, which all members subscribe to; the sticky
-assignor and the deferred policy. Goals, with CPU time of one process: below 1.5 s and 1 GiB where a
-member joins, leaves or is lost; below 0.5 s where nothing changes. Members' subscriptions name the
-generation, so none is the same as in the round before, whatever they hold.
+All members subscribe to a thousand topics with a thousand partitions each. The group has the sticky
+assignor and the deferred policy. Goals, in CPU time of one process:
 
-The rounds are those of one group, one after the other, led by the same leader:
+- below 1.5 s and 1 GiB after a join, a leave or a loss;
+- below 0.5 s without changes.
 
-    first    nobody owns anything
-    told     everybody is back, and owns what it was told
-    steady   everybody is back, and nothing has changed since
-    join     one member more; the round takes from others what is to be its own
-    joined   the round after that, which gives it that
-    lost     a member is missing: what it held waits for it
-    settled  it has left for good, and others get what it held
-    leave    a round led by another member, that remembers nothing: one is missing
+Members' subscriptions contain the generation, so every subscription differs from the previous
+round's.
 
-What a leader read lately it need not read again (`coopgroup.protocol.recent`). In the last of these
-rounds that is forgotten as well, as in a process that has never led.
+The same leader leads these rounds of one group, in this order:
+
+    first    no partition has an owner
+    told     all members rejoin, and own their assignment
+    steady   all members rejoin, without any change
+    join     a new member; the round takes its future partitions from others
+    joined   the next round, which gives them to it
+    lost     a member is missing: its partitions wait for it
+    settled  it has left permanently, and others get its partitions
+    leave    another member without memory leads a round: a member is missing
+
+A leader need not decode again what it decoded recently (`coopgroup.protocol.recent`). Before the
+last round that cache is cleared as well, as in a process that has never led.
 
 `python -m tests.benchmarks.leader --write` puts the last result into docs/leader_round.md.
 """
@@ -90,14 +94,14 @@ _FUNCTIONS: Final[Mapping[str, tuple[ModuleType, str]]] = {
 
 
 class _Clock:
-    """CPU seconds by step, steps inside of others not counted twice."""
+    """CPU seconds by step; nested steps are not counted twice."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._inner_s = 0.0
 
     def timed(self, step: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The same call, its time added to that of a step."""
+        """Wrap a call so that its time is added to a step."""
 
         def measured(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - any call
             outer_s, self._inner_s = self._inner_s, 0.0
@@ -114,7 +118,7 @@ class _Clock:
 
 @frozen
 class _Timed:
-    """An assignor or a policy, its methods timed; everything else is passed on."""
+    """An assignor or a policy with timed methods; all other attributes are passed on."""
 
     inner: Any
     steps: Mapping[str, str]
@@ -126,7 +130,7 @@ class _Timed:
 
 
 class _Group:
-    """Members on the other side of the wire: what they hold, and what they send."""
+    """The members of the group: owned partitions and subscriptions."""
 
     def __init__(self, topics: int, partitions: int, members: int) -> None:
         names = [f"topic-{number:05d}" for number in range(topics)]
@@ -135,7 +139,7 @@ class _Group:
         self.generation = 0
 
     def joined(self) -> list[JoinedMember]:
-        """What JoinGroup answers to the leader."""
+        """Return the leader's JoinGroup response."""
         return [
             JoinedMember(
                 member_id=member,
@@ -152,7 +156,7 @@ class _Group:
         ]
 
     def take(self, led: LedRound) -> None:
-        """Do as the leader says."""
+        """Follow the leader's assignments."""
         self.generation += 1
         for member, content in led.assignments:
             assignment = decode_assignment(content)
@@ -169,14 +173,14 @@ def run(
     """Lead a group through its rounds, each several times.
 
     Args:
-        topics: of the group.
-        partitions: of each topic.
-        members: of the group.
-        rounds: times that each round is led; the median counts.
+        topics: number in the group.
+        partitions: number in each topic.
+        members: number in the group.
+        rounds: how often each round is led; the median counts.
 
     Returns:
-        By round: CPU seconds in all, and of each step. `peak_mib`: peak memory of the process, the
-        members' own bytes included.
+        By round: total CPU seconds, and those of each step. `peak_mib`: peak memory of the process,
+        including the members' own bytes.
     """
     found: dict[str, Any] = {}
     for name, joined, context, existing in _rounds(_Group(topics, partitions, members)):
@@ -188,10 +192,10 @@ def run(
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """The result as Markdown: a row for each round, a column for each step.
+    """Return the result as Markdown: a row for each round, a column for each step.
 
     Args:
-        found: what `run` returned.
+        found: result of `run`.
     """
     rounds = {name: found[name] for name in ROUNDS_OF_GROUP}
     steps = [step for step in STEPS if any(step in one["steps_s"] for one in rounds.values())]
@@ -210,7 +214,7 @@ def table(found: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    """Print the last result; put it into the page."""
+    """Print the last result, or write it into the page."""
     parser = argparse.ArgumentParser(description="Table of the last result.")
     parser.add_argument("--write", action="store_true", help="write it into docs/leader_round.md")
     arguments = parser.parse_args()
@@ -223,7 +227,7 @@ def main() -> None:
 def _rounds(
     group: _Group,
 ) -> Iterator[tuple[str, list[JoinedMember], RoundContext, TopicMetadata]]:
-    """The rounds of the group; each is led once more here, and followed."""
+    """Yield the rounds of the group; each is led once more here, and followed."""
     metadata = TopicMetadata(resources=group.existing)
     state = None
     now_ms = 0
@@ -289,7 +293,7 @@ def _led(
 
 
 def _forget_all() -> None:
-    """Have nothing been read lately."""
+    """Clear the caches of decoded messages."""
     memories: tuple[tuple[ModuleType, str, object], ...] = (
         (subscription, "_TOPICS", RecentlyRead[Any](2**24)),
         (resource_array, "_RECENT", {0: RecentlyRead[Any](2**26)}),

@@ -1,10 +1,10 @@
 """Rows per second of the pipeline: history decoded, telemetry read; growth with size, memory.
 
-Records are made by Spark itself, so that neither disk nor broker is measured: commits of a thousand
-partitions in the newest version, and lines of telemetry. What making them costs is measured alone
-and taken off. Goals: growth is linear, ten million records take minutes, memory does not grow.
-Next to the time on the wall stands the processors' time, of the JVM and its Python workers
-together: on a machine that is busy otherwise only that means anything.
+Spark itself makes the records, so neither disk nor broker is measured: commits of a thousand
+partitions in the newest version, and lines of telemetry. The cost of making records is measured
+alone and subtracted. Goals: growth is linear, ten million records take minutes, memory does not
+grow. Wall time is shown with the CPU time of the JVM and its Python workers: on a busy machine
+only CPU time is a valid measure.
 
     python -m tests.benchmarks.pipeline --write     # the last result into docs/pipeline.md
 """
@@ -50,13 +50,13 @@ def run() -> dict[str, Any]:
     """Measure all sizes.
 
     Returns:
-        By what and how many: seconds, processor seconds and rows per second of either, with the
-        making of the rows taken off; `others`, how many cores other programs kept busy meanwhile;
-        `jvm_mb` and `worker_mb`, the most memory that the JVM and any Python worker had so far.
+        By kind and number of rows: seconds, CPU seconds and rows per second of either, without the
+        making of the rows. `others`: how many cores other programs kept busy meanwhile. `jvm_mb`
+        and `worker_mb`: peak memory of the JVM and of any Python worker so far.
     """
     spark = build_session(master="local[2]", extra={"spark.sql.shuffle.partitions": "4"})
     clock = CpuClock()
-    # Start the workers, and let the JVM compile what it will need.
+    # Start the workers, and let the JVM compile the code first.
     _spent(commits_of(commit_records(_records(spark, WARM_UP))), clock)
     _spent(work_of(events_of(read_lines(_lines(spark, WARM_UP)))), clock)
     found: dict[str, dict[int, dict[str, float]]] = {"history": {}, "telemetry": {}}
@@ -73,7 +73,7 @@ def run() -> dict[str, Any]:
 
 
 def table(found: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
-    """Rows of a page, from what `run` returned, read back from JSON.
+    """Return the rows of a page, from the result of `run`, read back from JSON.
 
     Args:
         found: `history` and `telemetry`.
@@ -106,7 +106,7 @@ def _rates(size: int, made: DataFrame, computed: DataFrame, clock: CpuClock) -> 
 
 
 def _memory() -> dict[str, float]:
-    """The most memory that the JVM and any Python worker ever had, in MB."""
+    """Return the peak memory of the JVM and of any Python worker, in MB."""
     _, *started = descendants()
     peaks: dict[bool, int] = {True: 0, False: 0}
     for pid in started:
@@ -116,7 +116,7 @@ def _memory() -> dict[str, float]:
 
 
 def _records(spark: SparkSession, size: int) -> DataFrame:
-    """Commits as they are read from the topic."""
+    """Return commits in the form of the topic's records."""
     keys = [encode_key(OffsetKey(group="g", topic="orders", partition=one)) for one in range(KEYS)]
     table = ", ".join(f"X'{key.hex()}'" for key in keys)
     value = (
@@ -133,7 +133,7 @@ def _records(spark: SparkSession, size: int) -> DataFrame:
 
 
 def _lines(spark: SparkSession, size: int) -> DataFrame:
-    """Telemetry: members begin to work on four partitions each time."""
+    """Return telemetry: members begin to work on four partitions each time."""
     envelope = Envelope(
         at_ms=FIRST_MS,
         group="g",
@@ -153,7 +153,7 @@ def _lines(spark: SparkSession, size: int) -> DataFrame:
 
 
 def _spent(frame: DataFrame, clock: CpuClock) -> dict[str, float]:
-    """Seconds and processor seconds that it takes to compute all rows of a frame."""
+    """Return the seconds and CPU seconds that all rows of a frame take."""
     began, before = time.perf_counter(), clock.read()
     frame.write.format("noop").mode("overwrite").save()
     after = clock.read()
@@ -166,7 +166,7 @@ def _spent(frame: DataFrame, clock: CpuClock) -> dict[str, float]:
 
 
 def _status(pid: int, name: str) -> str:
-    """The first word of a line of a process' status; nothing if it has ended."""
+    """Return the first word of a line of a process' status; empty if the process has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

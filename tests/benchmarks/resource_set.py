@@ -1,7 +1,7 @@
-"""Resource sets of a million: time of each set operation, and bytes for each resource.
+"""Resource sets of a million: time of each set operation, and bytes per resource.
 
 Goal: union, difference and intersection of a million resources in tens of milliseconds, about four
-bytes a resource.
+bytes per resource.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def run(*, resources: int = RESOURCES, runs: int = RUNS) -> dict[str, Any]:
     """Measure sets of the same size, spread over few and many names.
 
     Args:
-        resources: size of each set; two of them overlap by half.
+        resources: size of each set; two sets overlap by half.
         runs: runs of each operation; the median counts.
 
     Returns:
-        By number of names: median time of each operation in ms, bytes for each resource.
+        By number of names: median time of each operation in ms, bytes per resource.
     """
     found: dict[str, Any] = {"resources": resources}
     for names in NAMES:
@@ -53,10 +53,10 @@ def run(*, resources: int = RESOURCES, runs: int = RUNS) -> dict[str, Any]:
 
 
 def overlapping(names: int, size: int) -> tuple[ResourceSet, ResourceSet, float]:
-    """Two sets over the same names, `size` resources each, that share every second half.
+    """Return two sets over the same names, `size` resources each, that overlap by half.
 
     Returns:
-        Both sets, and the bytes that the second one takes for each of its resources.
+        Both sets, and the bytes that the second set takes per resource.
     """
     topics = [f"topic-{number:06d}" for number in range(names)]
     first = np.arange(size, dtype=np.int32)
@@ -75,7 +75,7 @@ def median_ms(
     other: ResourceSet,
     runs: int,
 ) -> float:
-    """Median time of an operation, in ms."""
+    """Return the median time of an operation, in ms."""
     times = []
     for _ in range(runs):
         began = time.perf_counter()

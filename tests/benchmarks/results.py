@@ -1,4 +1,4 @@
-"""Where the benchmarks keep what they found: one file, one key for each benchmark."""
+"""The results file of the benchmarks: one key for each benchmark."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def merge_results(found: Mapping[str, object], path: Path = RESULTS) -> None:
 
 
 def write_between(page: Path, begin: str, end: str, text: str) -> None:
-    """Replace what stands between two markers of a page.
+    """Replace the text between two markers of a page.
 
     Args:
         page: the page.
         begin: the first marker.
-        end: the second one.
-        text: what shall stand between them.
+        end: the second marker.
+        text: the new text between them.
 
     Raises:
         ValueError: the page does not have both markers, in order.

@@ -1,8 +1,8 @@
 """All benchmarks, or some: `python -m tests.benchmarks.run [NAME…]`; `make bench` runs all.
 
-A benchmark is a module beside this one with a function `run() -> dict`. What it returns goes into
-build/benchmarks.json under the module's name as soon as it is there, so an interrupted run keeps
-what it has. Each runs in a process of its own: what one leaves in memory does not slow the next.
+A benchmark is a module in this folder with a function `run() -> dict`. Its result goes into
+build/benchmarks.json under the module's name immediately, so an interrupted run keeps its results.
+Each benchmark has its own process, so the memory of one does not slow the next.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
     """Run the benchmarks that the command line names.
 
     Returns:
-        Exit status: 1 if one of them failed.
+        Exit status: 1 if a benchmark failed.
     """
     parser = argparse.ArgumentParser(description="Run benchmarks.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(BENCHMARKS))

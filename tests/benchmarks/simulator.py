@@ -1,8 +1,8 @@
 """The simulator: a large deployment rolled out, and many small groups with faults.
 
-Goals: simulations/thousand_members.toml, 1,000 members and 10,000 partitions, in less than 10 s of
-CPU time and 1 GiB; 50 runs of the swarm a second on one core. CPU time counts, not that of a
-clock on the wall, so what else the machine does matters less.
+Goals: simulations/thousand_members.toml (1,000 members, 10,000 partitions) in less than 10 s of CPU
+time and 1 GiB; 50 runs of the swarm per second on one core. CPU time counts instead of wall time,
+so other work on the machine matters less.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(*, scenario: Path = SCENARIO, seeds: int = SEEDS, rounds: int = ROUNDS) 
 
     Returns:
         `large`: CPU seconds, peak memory of the process so far in MiB, records written, and rules
-        broken. `swarm`: runs in a second of CPU time, and rules broken.
+        broken. `swarm`: runs per second of CPU time, and rules broken.
     """
     # The swarm comes last: the peak of memory is that of the large run.
     found = {"large": _large(scenario), "swarm": _swarm(seeds, rounds)}

@@ -1,21 +1,21 @@
-"""Sweeps on Spark: speed-up from one core to two, and what Spark costs a cell of 0.2 s.
+"""Sweeps on Spark: speed-up from one core to two, and Spark's cost for a cell of 0.2 s.
 
-Goals: 0.85 of linear speed-up from 1 to 2 cores; overhead below 20 %. Each master gets a process of
-its own, since a session keeps its cores. Cells are of simulations/scale_up.toml, with a ration, as
-long as make a cell take 0.2 s of CPU time on this machine; a few short sweeps warm workers and Java
-up and do not count: that is `start_s`.
+Goals: 0.85 of linear speed-up from 1 to 2 cores; overhead below 20 %. Each master gets its own
+process, since a session keeps its cores. Cells are of simulations/scale_up.toml with a ration. The
+simulated time is chosen so that a cell takes 0.2 s of CPU time on this machine. A few short sweeps
+warm up the workers and Java. They are not counted, except in `start_s`.
 
-- `overhead`: the time that the cores had, by the wall, less what the cells took, as part of the
-  latter. It holds everything: waits, start of tasks, the driver, Java.
-- `cpu_overhead`: CPU time of all processes, less what the cells took, as part of it. It says the
-  same on a machine that is busy otherwise, but for waits.
-- `plain_cell_s`: a cell in a process of its own without Spark. Workers of Spark may be faster or
-  slower: `cell_s` stands beside it.
-- `ceiling`: what two plain processes at once get done, as part of twice what one alone does. Where
-  cores share caches or are threads of one, no program can have more; `of_ceiling` is the speed-up
-  as part of it.
-- `others`: how many cores other programs kept busy meanwhile. Above some hundredths, figures by the
-  wall say more about these than about sweeps.
+- `overhead`: wall time of all cores less the time of the cells, as a share of the latter. It
+  includes everything: waits, start of tasks, the driver, Java.
+- `cpu_overhead`: CPU time of all processes less that of the cells, as a share of the latter. It
+  is also valid on a busy machine, but does not include waits.
+- `plain_cell_s`: a cell in its own process without Spark. Workers of Spark may be faster or
+  slower: compare `cell_s`.
+- `ceiling`: the throughput of two plain processes in parallel, as a share of twice the throughput
+  of one. Cores that share caches or are threads of one core set this limit for any program.
+  `of_ceiling` is the speed-up as a share of it.
+- `others`: how many cores other programs kept busy meanwhile. Above some hundredths, wall times
+  say more about these programs than about sweeps.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ PLAIN_CELLS: Final = 40
 SCENARIO: Final = Path(__file__).resolve().parents[2] / "simulations" / "scale_up.toml"
 DURATION: Final = "duration_ms = 180_000"
 DURATION_MS: Final = 180_000
-DURATION_MS_MIN: Final = 90_000  # everything has happened by then
+DURATION_MS_MIN: Final = 90_000  # every event has happened by then
 GOAL_SPEED_UP: Final = 0.85
 GOAL_OVERHEAD: Final = 0.2
 ROUNDS: Final = 2
-WARM: Final = 4  # short sweeps, until Java has compiled what every batch needs
+WARM: Final = 4  # short sweeps, until Java has compiled the code of a batch
 
 
 def run(*, cells: int = CELLS) -> dict[str, Any]:
     """Measure without Spark, with one core and with two.
 
     Args:
-        cells: of the sweep that counts.
+        cells: number in the measured sweep.
 
     Returns:
-        By number of cores what `measure` gives; `plain_cell_s`, `ceiling`, and of Spark `speed_up`
-        and `of_ceiling`.
+        By number of cores the result of `measure`; `plain_cell_s`, `ceiling`, and for Spark
+        `speed_up` and `of_ceiling`.
     """
     with tempfile.TemporaryDirectory() as folder:
         scenario = Path(folder) / "cell.toml"
@@ -87,14 +87,14 @@ def measure(scenario: str, cores: int, cells: int) -> dict[str, float]:
     Args:
         scenario: path of its file.
         cores: of the master.
-        cells: of the sweep that counts.
+        cells: number in the measured sweep.
 
     Returns:
-        `start_s`: session and short sweeps; of the one that counts, by the wall and in CPU time,
-        all and the mean of a cell, the overheads, and by whom they are.
+        `start_s`: time of the session and the short sweeps. For the measured sweep, in wall time
+        and CPU time: the total, the mean of a cell, the overheads, and their causes.
     """
     began_s = time.perf_counter()
-    # Here, so that the benchmarks of other things need no Spark.
+    # Imported here, so that the other benchmarks need no Spark.
     from pyspark.sql import functions as sql  # noqa: PLC0415
 
     from coopgroup.pipeline.light import LIGHT  # noqa: PLC0415
@@ -133,11 +133,11 @@ def measure(scenario: str, cores: int, cells: int) -> dict[str, float]:
 
 
 def plain(scenario: str, cells: int) -> None:
-    """Play cells without Spark, once a line comes in; tell seconds by the wall and in CPU time.
+    """Play cells without Spark after a line of input; print seconds of wall time and CPU time.
 
     Args:
         scenario: path of its file.
-        cells: how many.
+        cells: number of cells.
     """
     import gc  # noqa: PLC0415 - of use here only
 
@@ -147,7 +147,7 @@ def plain(scenario: str, cells: int) -> None:
     scenarios = {one.scenario.name: one.scenario for one in sweep.scenarios}
     play_cell(given[0], scenarios)
     gc.collect()
-    gc.freeze()  # as workers of Spark do
+    gc.freeze()  # as Spark's workers do
     print("ready", flush=True)
     sys.stdin.readline()
     since_s = time.perf_counter()
@@ -156,7 +156,7 @@ def plain(scenario: str, cells: int) -> None:
 
 
 def _silent(_: int) -> None:
-    """Nobody looks at the progress."""
+    """Ignore the progress."""
 
 
 def _sweep(scenario: str, seeds: int) -> tuple[Sweep, tuple[Cell, ...]]:
@@ -172,7 +172,7 @@ def _sweep(scenario: str, seeds: int) -> tuple[Sweep, tuple[Cell, ...]]:
 
 
 def _calibrated(scenario: Path) -> int:
-    """Write a scenario whose cells take `CELL_S`, and tell how long it goes."""
+    """Write a scenario whose cells take `CELL_S`, and return its duration."""
     text = SCENARIO.read_text()
     assert DURATION in text
 
@@ -189,9 +189,9 @@ def _calibrated(scenario: Path) -> int:
 
 
 def _ceiling(scenario: Path) -> tuple[float, float]:
-    """CPU seconds of a plain cell, and what a second process at once is worth."""
+    """Return the CPU seconds of a plain cell, and `ceiling`."""
     alone, both = [], []
-    for _ in range(ROUNDS):  # by turns: what the machine does besides hits both
+    for _ in range(ROUNDS):  # in turns: other load on the machine hits both
         alone += _together(scenario, 1, PLAIN_CELLS)
         both.append(_together(scenario, 2, PLAIN_CELLS))
     wall_s = min(wall for wall, _ in alone)
@@ -200,7 +200,7 @@ def _ceiling(scenario: Path) -> tuple[float, float]:
 
 
 def _together(scenario: Path, count: int, cells: int) -> list[tuple[float, float]]:
-    """Seconds by the wall and in CPU time of plain processes that play cells at once."""
+    """Return seconds of wall time and CPU time of plain processes that play cells in parallel."""
     code = f"from tests.benchmarks.sweep import plain; plain({str(scenario)!r}, {cells})"
     processes = [
         subprocess.Popen(

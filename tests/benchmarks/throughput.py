@@ -1,8 +1,8 @@
-"""Throughput: records a second through `CooperativeConsumer` beside raw confluent_kafka.
+"""Throughput: records per second of `CooperativeConsumer` beside raw confluent_kafka.
 
-Both read the same topic from its beginning on one broker, in turns, each run in a process of its
-own. Time runs from the first record to the last, so joining the group does not count. Goal: the
-ratio of the medians (ours to theirs) is at least 0.97, for `consume` and for `poll`.
+Both read the same topic from its beginning on one broker, in turns, each run in its own process.
+Time runs from the first record to the last, so joining the group does not count. Goal: the ratio of
+the medians (ours to theirs) is at least 0.97, for `consume` and for `poll`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PARTITIONS: Final = 12
 RECORDS: Final = 2_000_000
 PAYLOAD: Final = bytes(100)
 BATCH: Final = 500
-# By default librdkafka rests for a second when its queue is full, which makes figures a lottery.
+# By default librdkafka pauses for a second when its queue is full, which makes figures random.
 FETCH: Final = {"fetch.queue.backoff.ms": 5}
 RUNS: Final = 5
 RUN_S_MAX: Final = 120
@@ -42,11 +42,11 @@ def run(*, records: int = RECORDS, runs: int = RUNS) -> dict[str, Any]:
     """Measure both methods.
 
     Args:
-        records: records in the topic; `SHARES` says how many of them a run reads.
+        records: records in the topic; `SHARES` says which share a run reads.
         runs: runs of each kind and method.
 
     Returns:
-        For each method: records a second of every run by kind, and the ratio of the medians.
+        For each method: records per second of every run by kind, and the ratio of the medians.
     """
     with KafkaCluster() as cluster:
         cluster.create_topic(TOPIC, PARTITIONS)
@@ -56,7 +56,7 @@ def run(*, records: int = RECORDS, runs: int = RUNS) -> dict[str, Any]:
         }
         for number in range(runs):
             for method, share in SHARES.items():
-                # Taking turns in both orders: neither kind always reads behind the other one.
+                # The order alternates, so neither kind always reads after the other kind.
                 for kind in (OURS, THEIRS) if number % 2 else (THEIRS, OURS):
                     group_id = f"{kind}-{method}-{number}"
                     rate = measure_apart(
@@ -94,7 +94,7 @@ def fill(client_config: Mapping[str, str], records: int) -> None:
 def measure_apart(
     client_config: Mapping[str, str], kind: str, group_id: str, method: str, records: int
 ) -> float:
-    """Records a second of one run, in a new process."""
+    """Return the records per second of one run, in a new process."""
     spec = WorkerSpec(
         kind=kind,
         name="reader",
@@ -117,7 +117,7 @@ def measure_apart(
 
 
 def read_all(spec: WorkerSpec, method: str, records: int) -> float:
-    """Read `records` records and return how many a second from the first one on."""
+    """Read `records` records and return the rate per second from the first one on."""
     consumer: Any = build_consumer(spec)
     consumer.subscribe(list(spec.topics))
     began, seen = (time_consume if method == "consume" else time_poll)(consumer, records)
@@ -127,20 +127,20 @@ def read_all(spec: WorkerSpec, method: str, records: int) -> float:
 
 
 def time_consume(consumer: Any, records: int) -> tuple[float, int]:  # noqa: ANN401 - ours or theirs
-    """Read with `consume`; when the first batch was there, and how many came after it."""
+    """Read with `consume`; return the time of the first batch, and the number of later records."""
     batch = consumer.consume(BATCH, 1.0)
     while not batch:
         batch = consumer.consume(BATCH, 1.0)
     began = time.perf_counter()
     first = seen = len(batch)
     while seen < records:
-        # Never ask for more than there is: `consume` would wait for it until its time is over.
+        # Never ask for more records than remain: `consume` would wait for them until its time-out.
         seen += len(consumer.consume(min(BATCH, records - seen), 1.0))
     return began, seen - first
 
 
 def time_poll(consumer: Any, records: int) -> tuple[float, int]:  # noqa: ANN401 - ours or theirs
-    """Read with `poll`; when the first record was there, and how many came after it."""
+    """Read with `poll`; return the time of the first record, and the number of later records."""
     while consumer.poll(1.0) is None:
         continue
     began = time.perf_counter()

@@ -1,9 +1,9 @@
-"""The contestants: processes that carry out the orders which `work` describes.
+"""The contestants: processes that carry out the orders described in `work`.
 
-Theory of operation. Each has one process for the whole benchmark, so a JVM that timed small groups
-is warm when the large ones come; warm-up runs before each measurement are its own affair. Who takes
-too long for a run is not asked for larger groups of that case; who takes more than five minutes for
-an order is killed, and starts again with the next case.
+Each contestant has one process for the whole benchmark, so a JVM is warm from small groups when
+the large ones come. Each contestant does its own warm-up before a measurement. A contestant that
+takes too long for a run skips the larger groups of that case. After more than five
+minutes for an order a contestant is killed, and restarts with the next case.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOT: Final = Path(__file__).resolve().parents[3]
 JAVA_SOURCE: Final = ROOT / "tests" / "interop" / "java" / "AssignorBench.java"
 GO_SOURCE: Final = ROOT / "tests" / "benchmarks" / "go"
 GO_FOLDERS: Final = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/local/go/bin"
-# At its usual level Java logs whole targets where subscriptions differ.
+# At its usual level Java logs whole targets if subscriptions differ.
 JAVA_OPTIONS: Final = (
     "-Xmx4g",
     "-XX:+UseParallelGC",
@@ -44,11 +44,11 @@ JAVA_OPTIONS: Final = (
 
 @frozen(kw_only=True, eq=False)
 class Outcome:
-    """What a contestant made of an order.
+    """The answer of a contestant to an order.
 
     Attributes:
-        times_ms: CPU time of each run; one alone where it was too long; none without a result.
-        holder: int32 (R,), who holds what; None without a result.
+        times_ms: CPU time of each run; only one if it was too long; empty without a result.
+        holder: int32 (R,), member of each partition; None without a result.
         note: why there is no result.
     """
 
@@ -63,8 +63,8 @@ class Contestant:
 
     Attributes:
         title: column of a table.
-        command: starts it.
-        suffix: what its assignors' names end in.
+        command: command that starts it.
+        suffix: suffix of its assignors' names.
     """
 
     title: str
@@ -80,7 +80,7 @@ class Contestant:
         Args:
             group: file of the group.
             answer: file for the answer.
-            assignor: by our name.
+            assignor: its name in coopgroup.
             run_ms_max: a run that takes longer stays the only one.
         """
         order = (str(group), str(answer), assignor + self.suffix, str(RUNS), str(run_ms_max))
@@ -99,14 +99,14 @@ class Contestant:
         return Outcome(times_ms=times_ms, holder=read_answer(answer))
 
     def stop(self) -> None:
-        """End the process, if there is one."""
+        """End the process, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
             self._process = None
 
     def _ask(self, order: str) -> str | None:
-        """Give an order; the answer, empty if the process ends, None if it takes too long."""
+        """Return the answer to an order: empty if the process ends, None if it takes too long."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
@@ -124,13 +124,13 @@ class Contestant:
 
 
 def contestants(folder: Path) -> tuple[Mapping[str, Contestant], tuple[str, ...]]:
-    """All contestants that this machine can start.
+    """Return all contestants that this machine can start.
 
     Args:
-        folder: for what has to be built.
+        folder: folder for builds.
 
     Returns:
-        Contestants by key, and a sentence about each that is missing.
+        Contestants by key, and a sentence about each missing one.
     """
     found = {
         "coopgroup": Contestant("coopgroup", _python("coopgroup_worker")),

@@ -1,7 +1,7 @@
 """The contestant coopgroup: assignors by name, `lag-aware (group)` with that scope.
 
-What others do in their one call is timed with `+claims`: resolve what members claim, assign, and
-make a set of partitions for each member. `claims_of` and `snapshot_of` are preparation, and not
+`+claims` times the work that other contestants do in their one call: resolve the claims, assign,
+and make a set of partitions for each member. `claims_of` and `snapshot_of` are preparation, and not
 timed.
 """
 
@@ -30,7 +30,7 @@ WITH_CLAIMS: Final = "+claims"
 
 
 def prepare(group: Group, name: str) -> Prepared:
-    """Make what is timed."""
+    """Return the call that is timed."""
     plain, _, scope = name.removesuffix(WITH_CLAIMS).rstrip(")").partition(" (")
     assignor = create_assignor(plain, {"scope": scope} if scope else {})
     timed = _whole(group, assignor) if name.endswith(WITH_CLAIMS) else _alone(group, assignor)

@@ -29,7 +29,6 @@ _WIRE: Final = np.dtype(">i4")
 
 
 def write_group(group: Group, path: Path) -> None:
-    """Write a group."""
     parts = [_int(len(group.topics))]
     for name, count in group.topics:
         parts += [_string(name), _int(count)]
@@ -47,7 +46,6 @@ def write_group(group: Group, path: Path) -> None:
 
 
 def read_group(path: Path) -> Group:
-    """Read a group."""
     reader = _Reader(path.read_bytes())
     topics = tuple((reader.string(), reader.number()) for _ in range(reader.number()))
     for _ in range(reader.number()):
@@ -70,17 +68,16 @@ def read_group(path: Path) -> Group:
 
 
 def write_answer(holder: Int32Array, path: Path) -> None:
-    """Write who holds what."""
     path.write_bytes(_array(holder))
 
 
 def read_answer(path: Path) -> Int32Array:
-    """Read who holds what: int32 (R,)."""
+    """Return the member of each partition: int32 (R,)."""
     return np.frombuffer(path.read_bytes(), dtype=_WIRE).astype(np.int32)
 
 
 class _Reader:
-    """A place in a group file, moving forward."""
+    """A read position in a group file."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -1,8 +1,8 @@
 """The groups that assignors are measured with.
 
-Rules of this file: a group is drawn from its case and its size alone, so every contestant gets the
-same one. What is owned is owned in turns (resource r by member r modulo their number), which is
-balanced, and no contestant's own placement.
+A group depends only on its case and its size, so every contestant gets the same group. Partitions
+are owned in turns (resource r by member r modulo their number). That is balanced, and it is not
+the placement of any contestant.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Group:
     """A group with M members, C distinct subscriptions, T topics and R partitions.
 
     Attributes:
-        topics: name and count of partitions of each topic, names ascending.
-        subscriptions: the C subscriptions, numbers of topics.
+        topics: name and number of partitions of each topic, names ascending.
+        subscriptions: the C subscriptions, as numbers of topics.
         members: ids of members, ascending.
         class_of: int32 (M,): position in `subscriptions`.
-        owner: int32 (R,): member number, NOBODY for none.
+        owner: int32 (R,): member number, or `NOBODY`.
         member_racks: int32 (M,): position in `RACKS`, -1 for none.
         replica_racks: int32 (R, k): positions in `RACKS` of the replicas; k is 0 without racks.
     """
@@ -79,17 +79,17 @@ class Group:
 
 @frozen(kw_only=True)
 class Case:
-    """What happens to a group of which kind.
+    """A kind of group, and an event.
 
     Attributes:
         title: row of a table.
-        event: "full" (nobody owns anything), "join", "leave", or "bounce" (a member came back
+        event: "full" (no partition has an owner), "join", "leave", or "bounce" (a member came back
             under another id).
         mix: "uniform" (all subscribe to all), "buckets" (five disjoint parts of
             uneven sizes) or "random".
-        skewed: whether topics differ in size; else they have a thousand partitions or so each.
+        skewed: whether topics differ in size; else they have about a thousand partitions each.
         racks: whether racks are known.
-        partitions_per_member: where that makes no more members than are allowed.
+        partitions_per_member: used unless it gives more members than are allowed.
     """
 
     title: str
@@ -118,12 +118,12 @@ CASES: Final[Mapping[str, Case]] = {
 
 
 def draw(case: Case, partitions: int, *, members_max: int = MEMBERS_MAX) -> Group:
-    """Make the group of a case.
+    """Draw the group of a case.
 
     Args:
-        case: what kind.
-        partitions: about how many; topics are of whole sizes.
-        members_max: how many members at most.
+        case: kind of group, and event.
+        partitions: approximate number; topics have whole sizes.
+        members_max: maximum number of members.
     """
     chance = np.random.default_rng(partitions)
     members = max(BUCKETS + 1, min(partitions // case.partitions_per_member, members_max))
@@ -158,7 +158,7 @@ def drawn_lags(count: int) -> Int64Array:
 
 
 def claims_of(group: Group) -> tuple[list[MemberClaim], ResourceSet]:
-    """What the members of a group say, and what exists."""
+    """Return the claims of the members, and the existing partitions."""
     existing = ResourceSet({name: range(count) for name, count in group.topics})
     names = [tuple(group.topics[number][0] for number in one) for one in group.subscriptions]
     snapshot = resolve_claims(
@@ -184,13 +184,13 @@ def claims_of(group: Group) -> tuple[list[MemberClaim], ResourceSet]:
 
 
 def snapshot_of(group: Group) -> GroupSnapshot:
-    """The group as our leader sees it."""
+    """Return the group as our leader sees it."""
     claims, existing = claims_of(group)
     return resolve_claims(claims, existing, racks_by_name(group))
 
 
 def racks_by_name(group: Group) -> Mapping[str, Mapping[int, list[str]]] | None:
-    """Racks of the replicas by topic and partition; None where they are not known."""
+    """Return the racks of the replicas by topic and partition; None if they are unknown."""
     if not group.replica_racks.shape[1]:
         return None
     rows = iter(group.replica_racks.tolist())
@@ -201,7 +201,7 @@ def racks_by_name(group: Group) -> Mapping[str, Mapping[int, list[str]]] | None:
 
 
 def pools_of(group: Group) -> list[Pool]:
-    """What is subscribed to by whom: partitions of one pool have the same subscribers."""
+    """Return the pools: all partitions of a pool have the same subscribers."""
     subscribed = np.zeros((len(group.subscriptions), len(group.topics)), dtype=np.bool_)
     for number, topics in enumerate(group.subscriptions):
         subscribed[number, list(topics)] = True
@@ -220,7 +220,7 @@ def pools_of(group: Group) -> list[Pool]:
 
 def _topics(case: Case, partitions: int) -> tuple[tuple[str, int], ...]:
     if case.skewed or case.mix == "buckets":
-        # Equal buckets would flatter assignors that first ask whether all counts are equal.
+        # Equal buckets would favour assignors that first ask whether all counts are equal.
         ranks = np.arange(1, (SKEWED_TOPICS if case.skewed else BUCKETS) + 1)
         shares = 1.0 / ranks if case.skewed else ranks
         sizes = np.maximum(1, np.round(partitions * shares / shares.sum())).astype(int).tolist()
@@ -241,7 +241,7 @@ def _subscriptions(
         parts = tuple(tuple(range(first, topics, BUCKETS)) for first in range(BUCKETS))
         return parts, np.arange(members, dtype=np.int32) % BUCKETS
     drawn = chance.random((members, topics)) < 1 / 2
-    drawn[np.arange(topics) % members, np.arange(topics)] = True  # nobody misses a topic
+    drawn[np.arange(topics) % members, np.arange(topics)] = True  # every member has a topic
     drawn[~drawn.any(axis=1), 0] = True
     rows, class_of = np.unique(drawn, axis=0, return_inverse=True)
     subscriptions = tuple(tuple(np.flatnonzero(row).tolist()) for row in rows)
@@ -249,7 +249,7 @@ def _subscriptions(
 
 
 def _owners(group: Group, event: str) -> Int32Array:
-    """Who owns what when the event happens, pool by pool: int32 (R,)."""
+    """Return the owners before the event, pool by pool: int32 (R,)."""
     owner = np.full(group.owner.size, NOBODY, dtype=np.int32)
     newcomer = len(group.members) // 2
     for pool in pools_of(group):

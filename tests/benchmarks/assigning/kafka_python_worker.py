@@ -1,7 +1,7 @@
 """The contestant kafka-python.
 
-Its sticky assignor is asked for the whole target, as the other contestants' are: what its
-cooperative one would withhold in the first round is left in.
+Its sticky assignor computes the whole target, like the other contestants. So the partitions that
+its cooperative assignor would withhold in the first round are included.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["prepare"]
 
 
 class _Sticky(StickyPartitionAssignor):
-    """Reads what is owned where cooperative members write it; withholds nothing."""
+    """Read owned partitions from the fields of cooperative members; withhold no partition."""
 
     @classmethod
     def parse_member_metadata(cls, metadata: Any) -> Any:  # noqa: ANN401 - kafka-python is untyped
@@ -49,7 +49,7 @@ class _Member:
 
 @frozen
 class _Cluster:
-    """As much of kafka-python's metadata of a cluster as its assignors look at."""
+    """The part of kafka-python's cluster metadata that its assignors read."""
 
     counts: dict[str, int]
 
@@ -61,7 +61,7 @@ class _Cluster:
 
 
 def prepare(group: Group, name: str) -> Prepared | None:
-    """Make what is timed; None for an assignor that kafka-python does not have."""
+    """Return the call that is timed; None for an assignor that kafka-python does not have."""
     if name not in ASSIGNORS or group.replica_racks.size:
         return None
     cluster = _Cluster(dict(group.topics))

@@ -1,4 +1,4 @@
-"""How good a target is, whoever made it."""
+"""The quality of a target, for any contestant."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["kept_most", "quality"]
 
 
 def quality(group: Group, holder: Int32Array, lags: Int64Array) -> dict[str, Any]:
-    """Say how even a target is, and what it keeps.
+    """Measure how even a target is, and how much of it stays.
 
     Args:
-        group: who owned what, and who subscribes to what.
-        holder: int32 (R,): who holds each partition in the target.
+        group: owners and subscriptions before the assignment.
+        holder: int32 (R,): member of each partition in the target.
         lags: int64 (R,).
 
     Returns:
-        `spread`: largest less smallest count of two members; where subscriptions are disjoint, of
-        two with the same one. `lag_peak`: highest lag of a member, of
-        the mean. `kept`: how many stay where they were. `misplaced`: how many have no holder, or
-        one that does not subscribe; anything but 0 is a bug. `far`: where racks are known, how many
-        are held in a rack without a replica.
+        `spread`: largest less smallest count of two members; for disjoint subscriptions, of two
+        members with the same one. `lag_peak`: highest lag of a member, as a multiple of the mean.
+        `kept`: how many partitions stay with their owner. `misplaced`: how many partitions have no
+        holder, or a holder that does not subscribe; any other value than 0 is a bug. `far`: if
+        racks are known, how many partitions are held in a rack without a replica.
     """
     members = len(group.members)
     held = holder != NOBODY
@@ -46,10 +46,10 @@ def quality(group: Group, holder: Int32Array, lags: Int64Array) -> dict[str, Any
 
 
 def kept_most(group: Group) -> int | None:
-    """How many partitions a balanced target can keep at most; None where that takes a solver.
+    """Return the most partitions that a balanced target can keep; None if that takes a solver.
 
-    It can be counted where no member subscribes to partitions of two pools: then everybody keeps
-    what it owns up to its quota, and the larger quotas go to those that own more.
+    Counting is enough if no member subscribes to partitions of two pools. Then each member keeps
+    its owned partitions up to its quota, and the larger quotas go to the members that own more.
     """
     pools = pools_of(group)
     if not _are_disjoint(group, pools):
@@ -78,7 +78,7 @@ def _are_disjoint(group: Group, pools: Sequence[Pool]) -> bool:
 def _misplaced(group: Group, holder: Int32Array) -> int:
     wrong = 0
     for pool in pools_of(group):
-        subscribes = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last one: NOBODY
+        subscribes = np.zeros(len(group.members) + 1, dtype=np.bool_)  # the last element: `NOBODY`
         subscribes[pool.subscribers] = True
         wrong += int(np.count_nonzero(~subscribes[holder[pool.resources]]))
     return wrong

@@ -1,4 +1,4 @@
-"""What the benchmark of the assignors found, as tables of a page."""
+"""Results of the assignor benchmark, as Markdown tables."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Found = Mapping[str, Any]
 
 
 def growth(ms_by_size: Mapping[str, float]) -> float | None:
-    """Exponent e of n^e that fits times best; None for less than two sizes."""
+    """Return the exponent e of n^e that fits the times best; None for less than two sizes."""
     if len(ms_by_size) < 2:
         return None
     points = [(math.log(int(size)), math.log(ms)) for size, ms in ms_by_size.items()]
@@ -56,7 +56,7 @@ def growth(ms_by_size: Mapping[str, float]) -> float | None:
 
 
 def tables(found: Found) -> str:
-    """All that was found, as Markdown.
+    """Return all results as Markdown.
 
     Args:
         found: result of the benchmark `assignors`.
@@ -78,7 +78,7 @@ def tables(found: Found) -> str:
 
 
 def _ordered(found: Found) -> Found:
-    """The same, in the order of the tables: the file of results sorts keys by name."""
+    """Return the results in the order of the tables: the file of results sorts keys by name."""
     contestants = sorted(found["contestants"], key=KEYS.index)
     return {
         **found,
@@ -124,7 +124,7 @@ def _ms(value: float) -> str:
 
 
 def _ahead_cell(by_size: Found) -> str:
-    """How many times faster than Java, alone and with claims, in the largest group it finished."""
+    """Return the speed-up over Java, alone and with claims, in Java's largest group."""
     both = [
         by_key
         for by_key in by_size.values()

@@ -1,12 +1,13 @@
-"""What a contestant written in Python does: read orders, assign, time it, answer.
+"""The loop of a contestant in Python: read orders, assign, time it, answer.
 
-An order is a line on standard input, its parts apart by tabs: group file, answer file, assignor,
-runs, and how many ms of CPU time a run may take before it stays the only one. The answer is a
-line on standard output: CPU times of the runs in ms; or `no`, and why. Contestants in other
-languages do the same (`AssignorBench.java`, `go/main.go`).
+An order is a line on standard input with five parts, separated by tabs: group file, answer file,
+assignor, runs, and the CPU time in ms above which a run stays the only one. The answer is a line on
+standard output: CPU times of the runs in ms; or `no` and the reason. Contestants in other languages
+do the same (`AssignorBench.java`, `go/main.go`).
 
-CPU time is that of the thread that assigns. What collectors and compilers of a JVM or of Go do on
-other threads is not counted, in their favour; and a busy machine spoils no figure.
+Only the CPU time of the assigning thread counts, so a busy machine does not distort a figure. The
+collectors and compilers of a JVM or of Go run on other threads and are not counted, in their
+favour.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ Prepared = tuple[Callable[[], object], Callable[[object], Int32Array]]
 
 
 def serve(prepare: Callable[[Group, str], Prepared | None]) -> None:
-    """Carry out orders until there are no more.
+    """Carry out orders until the input ends.
 
     Args:
-        prepare: from group and assignor to what is timed; None where there is no such assignor.
+        prepare: returns the timed call for a group and an assignor; None for an unknown assignor.
     """
     for line in sys.stdin:
         group_path, answer_path, assignor, runs, limit_ms = line.rstrip("\n").split("\t")
