@@ -1,6 +1,6 @@
 """History of running groups, their episodes, sweeps and advice, on Spark.
 
-Needs the extra `spark` and Java 17. Nothing else of coopgroup imports this package but the command
-line. `session` makes the session that every job is given, `schemas` says what the tables hold,
-`tables` writes and reads them; the jobs are in `history`, `lag`, `telemetry` and `episodes`.
+This package needs the extra `spark` and Java 17. Within coopgroup only the command line imports
+it. `session` creates the Spark session of every job. `schemas` defines the tables, and `tables`
+writes and reads them. The jobs are in `history`, `lag`, `telemetry` and `episodes`.
 """

@@ -1,11 +1,11 @@
-"""Members that go, and whether and as what they come back: the table `absences`.
+"""Members that leave, and how they return: the table `absences`.
 
-Theory of operation. A member goes when a state of the group has it no more, and comes when one has
-it for the first time (for states see `processes`). A return is a coming that is paired with a
-going: first by static id, then, of what is left, by client id and host, by client id, by host.
-Within each of these the oldest absence that is still open is paired with the next coming. That is
-a queue, which two running sums describe: a coming is a return if more members of that name went
-than came since the queue was empty the last time, and the n-th return ends the n-th absence. So no
+Theory of operation. A member departs with the first state of the group that lacks it, and arrives
+with the first state that has it (for states see `processes`). A return is an arrival that is
+paired with a departure: first by static id, then, for the rest, by client id and host, by client
+id, by host. Within each of these, the oldest open absence is paired with the next arrival. This is
+a queue, and two running sums describe it. An arrival is a return if more members of that name have
+departed than arrived since the queue was last empty. The n-th return ends the n-th absence. So no
 row is compared with all others.
 """
 
@@ -42,7 +42,7 @@ _COMING: Final = -1
 def departures_of(
     present: DataFrame, states: DataFrame, holders: DataFrame, commits: DataFrame
 ) -> DataFrame:
-    """Members whose last state is not the group's last, with what is known of when they went.
+    """Return the members whose last state is not the group's last, with bounds of their departure.
 
     Args:
         present: from `processes.members_of`.
@@ -74,7 +74,7 @@ def departures_of(
 
 
 def _with_last_work(gone: DataFrame, holders: DataFrame, commits: DataFrame) -> DataFrame:
-    """Add how much a member held, and the bounds and the guess of when it went."""
+    """Add the number of partitions that a member owned, and its departure: bounds and estimate."""
     one = ["group", "state", "member_id"]
     leaving = gone.select(*one, "gone_latest_ms", sql.col("at_ms").alias("since_ms"))
     moments = leaving.join(holders.select(*one, "topic", "partition"), one)
@@ -83,7 +83,7 @@ def _with_last_work(gone: DataFrame, holders: DataFrame, commits: DataFrame) -> 
         *_PARTITION, "at_ms", sql.col("at_ms").alias("said_ms")
     )
     worked = with_last(moments, work, keys=_PARTITION, columns=["said_ms"])
-    # A commit from before the member had the partition says nothing of it.
+    # A commit from before the member owned the partition says nothing about the member.
     own_ms = sql.when(sql.col("said_ms") >= sql.col("since_ms"), sql.col("said_ms"))
     signs = worked.groupBy(*one).agg(
         sql.max(own_ms).alias("said_ms"), sql.count(sql.lit(1)).cast("int").alias("partitions")
@@ -95,7 +95,8 @@ def _with_last_work(gone: DataFrame, holders: DataFrame, commits: DataFrame) -> 
         "session_timeout_ms",
         sql.coalesce("partitions", sql.lit(0)).alias("partitions"),
         sql.greatest(sql.coalesce("said_ms", "at_ms"), alive_ms).alias("gone_earliest_ms"),
-        # Who had nothing to commit cannot be seen to stop: then the group's word is all there is.
+        # Members without records to commit give no sign of their end. Only the group's next round
+        # shows it.
         sql.when(sql.col("said_ms") < alive_ms, sql.col("gone_latest_ms"))
         .otherwise(sql.coalesce("said_ms", "gone_latest_ms"))
         .alias("gone_ms"),
@@ -104,9 +105,10 @@ def _with_last_work(gone: DataFrame, holders: DataFrame, commits: DataFrame) -> 
 
 
 def _known_alive_ms() -> Column:
-    """Before this time nobody went: the group would have gone on without it sooner.
+    """Return the time before which the member cannot have departed.
 
-    Null where it is not known, as rounds in between were compacted away.
+    The group would have continued without it sooner. The time is null if it is unknown, because
+    compaction removed rounds in between.
     """
     is_next = sql.col("next_generation") <= sql.col("generation") + 1
     longest_ms = sql.col("session_timeout_ms") + sql.coalesce("rejoin_ms", sql.lit(0))
@@ -114,7 +116,7 @@ def _known_alive_ms() -> Column:
 
 
 def arrivals_of(present: DataFrame) -> DataFrame:
-    """Members in the first state that has them, unless it is the first one known of the group.
+    """Return members in their first state, except members of the first known state of the group.
 
     Args:
         present: from `processes.members_of`.
@@ -137,7 +139,7 @@ def absences_of(
     commits: DataFrame,
     keep: Keep,
 ) -> DataFrame:
-    """The table: every departure, with the return that belongs to it.
+    """Return the table: every departure with its return.
 
     Args:
         departures: from `departures_of`.
@@ -156,7 +158,7 @@ def absences_of(
         came = pairs.select("group", sql.col("returned_member_id").alias("member_id"))
         comings = comings.join(came, list(_MEMBER), "left_anti")
     returns = reduce(lambda one, other: one.unionByName(other), paired)
-    # A group without rebalances still commits, and says so that nobody has come back.
+    # A group without rebalances still commits. Its commits show that no member has returned.
     seen = states.select("group", "at_ms").unionByName(
         commits.select("group", sql.col("written_ms").alias("at_ms"))
     )
@@ -172,7 +174,7 @@ def absences_of(
 def _pairs(
     departures: DataFrame, arrivals: DataFrame, keys: tuple[str, ...], *, is_static: bool
 ) -> DataFrame:
-    """The n-th return of a name with its n-th absence: (group, member_id, returned_*)."""
+    """Pair the n-th return of a name with its n-th absence: (group, member_id, returned_*)."""
     fits = sql.col("instance_id").isNotNull() if is_static else sql.col("instance_id").isNull()
     name = sql.concat_ws("\0", *keys).alias("name")
     columns = ("group", name, "member_id")
@@ -180,12 +182,12 @@ def _pairs(
         *columns, sql.col("gone_latest_ms").alias("at_ms"), sql.lit(_GOING).alias("step")
     )
     came = arrivals.where(fits).select(*columns, "at_ms", sql.lit(_COMING).alias("step"))
-    # In one round the old member goes before the new one comes.
+    # Within a round the old member departs before the new one arrives.
     window = Window.partitionBy("group", "name").orderBy("at_ms", sql.desc("step"), "member_id")
     window = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     summed = went.unionByName(came).withColumn("sum", sql.sum("step").over(window))
-    # The sum less its lowest value so far (0 at the begin) is the length of the queue; a coming
-    # that makes a new low found it empty.
+    # The sum minus its minimum so far (0 at the begin) is the length of the queue. An arrival that
+    # sets a new minimum found the queue empty.
     low = sql.least(sql.min("sum").over(window), sql.lit(0))
     floor = summed.withColumn("low", low)
     before = Window.partitionBy("group", "name").orderBy("at_ms", sql.desc("step"), "member_id")

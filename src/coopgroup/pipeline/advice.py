@@ -1,18 +1,17 @@
-"""`advise`: which policy, with which time-outs and rations, costs a group least.
+"""`advise`: find the policy, time-outs and rations that cost a group least.
 
-Theory of operation. Everything is measured in partition-seconds out of service, moves included: a
-move costs what it takes until the partition does useful work again. First time-outs are tried, with
-no ration: today's setting, `simple`, and `deferred` with those time-outs that the closed form
-(`advice_cost`) finds worth it. Then rations are tried beside the best time-out: what is lost is
-never rationed, so the two can be chosen one after the other. Every setting is played against every
-episode of the history by the simulator (`play` does it, on Spark or here), and the sums are
-compared.
+Theory of operation. The measure is partition-seconds out of service, moves included: a move costs
+the time until the partition does useful work again. First, time-outs are tried without a ration:
+today's setting, `simple`, and `deferred` with the time-outs that the closed form (`advice_cost`)
+finds promising. Then rations are tried with the best time-out. Lost partitions are never rationed,
+so time-out and ration can be chosen one after the other. The simulator plays every setting against
+every episode of the history (through `play`, on Spark or locally), and the sums are compared.
 
-Of time-outs the one is chosen that is cheapest when absences are spread a little around those that
-were seen (`advice_cost` says why, and computes the difference).
+The best time-out is the cheapest one when absences are spread a little around the observed ones
+(`advice_cost` explains why, and computes the difference).
 
-A ration hardly changes the sum: it is bought for what it keeps in service at any moment. So it is
-advised where it costs nothing to speak of and the worst moment becomes clearly better.
+A ration hardly changes the sum. Its benefit is that more partitions stay in service at any moment.
+So it is advised if it costs almost nothing and the worst moment becomes clearly better.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ _TRIED: Final = 8
 _RATIONS: Final = (1, 4, 16)
 _INTERVALS_MS: Final = (1_000, 5_000)
 _EPISODES_MAX: Final = 200
-_SAME: Final = 0.01  # part of the cost below which settings are as good as each other
+_SAME: Final = 0.01  # part of the cost below which two settings count as equal
 _CALMER: Final = 0.75  # part of the worst moment at which a ration is worth its trouble
 _NEAR_BEST: Final = 1.05
 _SIMPLER: Final = ("simple", "deferred", "incremental", "eager")
@@ -69,14 +68,14 @@ _SIMPLER: Final = ("simple", "deferred", "incremental", "eager")
 
 @frozen(kw_only=True)
 class Option:
-    """A setting, and what the history would have cost with it.
+    """A setting, and the cost that the history would have had with it.
 
     Attributes:
-        policy: with its options.
-        unavailable_s: partition-seconds out of service a day, moves included.
-        moved: partitions that move, a day.
-        lag_peak: highest lag in an episode, in records, on average over episodes.
-        unavailable_peak: most partitions out of service at once, in any episode.
+        policy: the policy with its options.
+        unavailable_s: partition-seconds out of service per day, moves included.
+        moved: partitions that move per day.
+        lag_peak: highest lag in an episode, in records, averaged over episodes.
+        unavailable_peak: maximum number of partitions out of service together, in any episode.
     """
 
     policy: Choice
@@ -88,19 +87,19 @@ class Option:
 
 @frozen(kw_only=True)
 class Advice:
-    """What to do, and how sure that is.
+    """The advised setting, and how certain the advice is.
 
     Attributes:
-        history: what it goes by.
-        cost: of moves and returns.
-        options: everything that was tried.
-        today: number of the option that the group behaves like today.
-        best: number of the option that is advised.
-        saving_s: partition-seconds a day that the best one saves against today's.
-        near_best: part of the resamples in which the best one is within 5 % of the best of each.
-        is_enough: whether the history is long enough to go by.
-        failed: cells that could not be played.
-        violations: rules that replays broke.
+        history: the history behind the advice.
+        cost: cost of moves and returns.
+        options: all settings that were tried.
+        today: number of the option that matches the group's present behaviour.
+        best: number of the advised option.
+        saving_s: partition-seconds per day that the best option saves against today's.
+        near_best: part of the resamples that put the best option within 5 % of the optimum.
+        is_enough: whether the history is long enough for advice.
+        failed: number of cells that could not be played.
+        violations: number of violated invariants in the replays.
     """
 
     history: GroupHistory
@@ -116,17 +115,17 @@ class Advice:
 
     @property
     def advised(self) -> Option:
-        """The option that is advised."""
+        """The advised option."""
         return self.options[self.best]
 
     @property
     def current(self) -> Option:
-        """The option that the group behaves like today."""
+        """The option that matches the group's present behaviour."""
         return self.options[self.today]
 
     @property
     def is_clear(self) -> bool:
-        """Whether the history tells the advised setting from today's."""
+        """Whether the history clearly distinguishes the advised setting from today's."""
         return self.best != self.today and self.saving_s.low > 0
 
 
@@ -143,7 +142,7 @@ class _Played:
     figures: npt.NDArray[np.float64]
 
     def joined(self, other: _Played) -> _Played:
-        """Both, side by side."""
+        """Return the settings of both, side by side."""
         return _Played(
             policies=(*self.policies, *other.policies),
             figures=np.concatenate([self.figures, other.figures], axis=1),
@@ -162,15 +161,15 @@ def advise(
     """Find the setting that would have cost a group least.
 
     Args:
-        history: of the group.
-        cost: of moves and returns.
+        history: history of the group.
+        cost: cost of moves and returns.
         play: plays episodes under settings.
-        timeouts_ms: time-outs to choose from, ascending, with 0.
-        tried: how many of them the simulator plays, none and today's not counted.
-        with_rations: whether rations are tried, too.
+        timeouts_ms: candidate time-outs, ascending, including 0.
+        tried: number of time-outs that the simulator plays, without 0 and today's.
+        with_rations: whether to try rations, too.
 
     Raises:
-        PipelineError: the history has no episode, or none could be played.
+        PipelineError: the history has no episode, or no episode could be played.
     """
     if not history.episodes:
         raise PipelineError(
@@ -194,7 +193,7 @@ def advise(
 
 
 def sampled(history: GroupHistory, most: int) -> GroupHistory:
-    """A history with fewer episodes, evenly spread over its time, and as many fewer days."""
+    """Return a history with fewer episodes, spread evenly, and proportionally fewer days."""
     count = len(history.episodes)
     if count <= most:
         return history
@@ -209,19 +208,19 @@ def sampled(history: GroupHistory, most: int) -> GroupHistory:
 
 
 def with_notes(history: GroupHistory, notes: Sequence[str]) -> GroupHistory:
-    """A history with more notes."""
+    """Return the history with more notes."""
     return evolve(history, notes=(*history.notes, *notes))
 
 
 def waits_ms(policy: Choice) -> int:
-    """How long lost partitions wait under a policy, 0 for not at all."""
+    """Return how long lost partitions wait under a policy; 0 means no delay."""
     unsaid = _WAITS_MS if policy.name in {"deferred", "incremental"} else 0
     value = policy.options.get("scheduled_rebalance_timeout_ms", unsaid)
     return value if isinstance(value, int) else 0
 
 
 def deferred(timeout_ms: int) -> Choice:
-    """The policy that waits for so long, and no longer."""
+    """Return the deferred policy with this time-out."""
     if not timeout_ms:
         return Choice(name="simple")
     return Choice(name="deferred", options={"scheduled_rebalance_timeout_ms": timeout_ms})
@@ -237,10 +236,10 @@ def _require_played(history: GroupHistory, played: _Played) -> None:
 
 
 def _figure(played: _Played, name: str) -> npt.NDArray[np.float64]:
-    """One figure of every cell: float64 (E, S).
+    """Return one figure of every cell: float64 (E, S).
 
-    Where a cell could not be played stands the mean of the settings under which that episode could
-    be: so it speaks neither for a setting nor against it.
+    A cell that could not be played gets the mean of the episode's other settings. So it favours no
+    setting.
     """
     values: npt.NDArray[np.float64] = played.figures[..., FIGURES.index(name)]
     known = ~np.isnan(values)
@@ -265,7 +264,7 @@ def _estimates(
 def _spread_s(
     history: GroupHistory, cost: MoveCost, policies: Sequence[Choice]
 ) -> npt.NDArray[np.float64]:
-    """What absences add that differ a little from those that were seen: float64 (S,)."""
+    """Return the extra cost of absences that are spread around the observed ones: float64 (S,)."""
     waits = [waits_ms(policy) for policy in policies]
     seen = _estimates(history, cost, waits, is_spread=False)
     spread = _estimates(history, cost, waits, is_spread=True)
@@ -275,12 +274,12 @@ def _spread_s(
 def _cheapest(
     played: _Played, times: npt.NDArray[np.int64], spread_s: npt.NDArray[np.float64]
 ) -> int:
-    """The setting with the lowest sum."""
+    """Return the setting with the lowest sum."""
     return int(np.argmin(times @ _figure(played, "unavailable_s") + spread_s))
 
 
 def _rations(best: Choice, history: GroupHistory) -> list[Choice]:
-    """Rations beside the best time-out, none larger than what there is to move."""
+    """Return rations to try with the best time-out, none above the number of moves."""
     waits = waits_ms(best)
     if best.name == "eager":
         return []
@@ -351,7 +350,7 @@ def _judged(
 
 
 def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64]) -> int:
-    """The cheapest setting; of those that are as good the simplest one, or a calmer ration."""
+    """Return the cheapest setting. Among equals the simplest one or a calmer ration wins."""
     costs = (np.array([one.unavailable_s.mean for one in options]) + spread_s).tolist()
     good = [place for place, cost in enumerate(costs) if cost <= min(costs) * (1 + _SAME) + 1e-9]
     plain = [place for place in good if options[place].policy.name != "incremental"] or good
@@ -375,5 +374,5 @@ def _best(options: Sequence[Option], spread_s: npt.NDArray[np.float64]) -> int:
 
 
 def _evidence(history: GroupHistory) -> int:
-    """How many absences and joins a history tells of."""
+    """Return the number of absences and joins in a history."""
     return sum(len(one.absences) + (one.joined > 0) for one in history.episodes)

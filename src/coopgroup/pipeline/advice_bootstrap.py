@@ -1,8 +1,8 @@
-"""How sure figures are: the episodes of a history drawn again, with replacement (the bootstrap).
+"""Uncertainty of figures: the episodes of a history are resampled with replacement (bootstrap).
 
-What a history would have been in another such time nobody knows; that its episodes are draws from
-what happens to this group is the assumption. Every resample has as many episodes as the history.
-The draws have a fixed seed, so the same history gives the same advice.
+The history of another such period is unknown. The assumption is that the observed episodes are
+draws from the episodes that can happen to this group. Every resample has as many episodes as the
+history. The draws have a fixed seed, so the same history gives the same advice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SEED: Final = 20_240
 
 @frozen(kw_only=True)
 class Estimate:
-    """A figure of the history, and the interval in which it lies with `CONFIDENCE`."""
+    """A figure of the history, and its interval with the confidence `CONFIDENCE`."""
 
     mean: float
     low: float
@@ -34,13 +34,13 @@ class Estimate:
 
 
 def resample_counts(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How often each shape of episode is in each resample.
+    """Return how often each shape of episode is in each resample.
 
     Args:
-        times: int64 (E,): how often each is in the history; at least one episode.
+        times: int64 (E,): how often each shape is in the history; at least one episode.
 
     Returns:
-        int64 (B, E): rows sum up to the number of episodes.
+        int64 (B, E): each row sums up to the number of episodes.
     """
     count = int(times.sum())
     dice = np.random.default_rng(_SEED)
@@ -49,11 +49,11 @@ def resample_counts(times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def estimate(value: float, resampled: npt.NDArray[np.float64]) -> Estimate:
-    """A figure with its interval.
+    """Return a figure with its interval.
 
     Args:
-        value: of the history itself.
-        resampled: float64 (B,): of each resample.
+        value: figure of the history itself.
+        resampled: float64 (B,): figure of each resample.
     """
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(resampled, [tail, 1 - tail]).tolist()

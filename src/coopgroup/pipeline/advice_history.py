@@ -1,11 +1,11 @@
-"""What advice goes by: who of a group was absent, when and for how long, and how the group is made.
+"""Input of advice: the absences of a group's members, and the properties of the group.
 
-Rules of this file: frozen values and pure functions; no Spark, which `advice_tables` reads them
-with. Times are ms since 1970, or since the begin of an episode where it says so.
+Rules of this file: frozen values and pure functions. `advice_tables` reads them with Spark; this
+file does not use Spark. Times are ms since 1970, or since the begin of an episode if stated.
 
-An **episode** is what a replay plays: absences that belong together, because each begins before the
-group has come to rest from those before. A deployment is one episode with many absences, a crash
-one with a single one. Members that are new to the group make an episode too.
+An **episode** is the unit of a replay. Its absences belong together, because each one begins
+before the group has settled after the previous ones. A deployment is one episode with many
+absences. A crash is an episode with a single absence. New members form an episode, too.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ __all__ = [
 
 _SIMPLE: Final = Choice(name="simple")
 _QUIET_MS: Final = 30_000
-_RETURN_MS_MAX: Final = 600_000  # whoever is away for longer holds no episode open
+_RETURN_MS_MAX: Final = 600_000  # a longer absence does not keep its episode open
 
 
 @frozen(kw_only=True)
 class Seen:
-    """An absence as the tables tell it.
+    """An absence as the tables report it.
 
     Attributes:
-        process: what the process is known by: its static id, or client id and host.
-        gone_ms: when it went.
-        noticed_ms: when the group went on without it.
-        absent_ms: how long it was away; None where it has not come back.
-        watched_ms: how long the history goes on after it went.
-        session_timeout_ms: of the member.
+        process: identity of the process: its static id, or client id and host.
+        gone_ms: time of its departure.
+        noticed_ms: time when the group continued without it.
+        absent_ms: length of the absence; `None` if the process has not returned.
+        watched_ms: length of the history after the departure.
+        session_timeout_ms: session time-out of the member.
     """
 
     process: str
@@ -59,13 +59,13 @@ class Seen:
 
 @frozen(kw_only=True)
 class Absence:
-    """One process that goes, within an episode.
+    """One process that departs within an episode.
 
     Attributes:
-        at_ms: since the begin of the episode.
+        at_ms: time since the begin of the episode.
         process: number of the process within the episode, counted from 1.
-        absent_ms: for how long; None for good.
-        how: whether it left or was killed.
+        absent_ms: length of the absence; `None` if permanent.
+        how: whether the process left or was killed.
     """
 
     at_ms: int
@@ -76,12 +76,12 @@ class Absence:
 
 @frozen(kw_only=True)
 class Episode:
-    """What happens together.
+    """Events that belong together.
 
     Attributes:
-        begin_ms: when it began.
-        absences: in order of time; none where members came that were not there before.
-        joined: members that are new to the group, at the begin.
+        begin_ms: begin of the episode.
+        absences: absences in order of time; empty if the episode has only new members.
+        joined: number of new members, at the begin.
     """
 
     begin_ms: int
@@ -90,13 +90,13 @@ class Episode:
 
     @property
     def shape(self) -> Episode:
-        """The episode without its date: what it costs depends on nothing else."""
+        """The episode without its date, which does not influence its cost."""
         return evolve(self, begin_ms=0)
 
 
 @frozen(kw_only=True)
 class Observed:
-    """What the history itself says the group costs, per day; None where it cannot tell.
+    """Cost of the group per day as the history itself shows it; `None` if unknown.
 
     Attributes:
         unavailable_s: partition-seconds without work.
@@ -111,22 +111,22 @@ class Observed:
 
 @frozen(kw_only=True)
 class GroupHistory:
-    """A group, and everything that advice needs of its past.
+    """A group, and the facts of its past that advice needs.
 
     Attributes:
         group: its name.
-        members: how many it usually has.
-        partitions: how many it reads.
+        members: usual number of members.
+        partitions: number of its partitions.
         is_static: whether its members have static ids.
-        session_timeout_ms: of its members.
-        rate_per_s: records produced per second to a partition, on average.
-        capacity_per_s: records that a member can work off per second; infinite if unknown.
+        session_timeout_ms: session time-out of its members.
+        rate_per_s: records produced per second and partition, on average.
+        capacity_per_s: records that a member can process per second; infinite if unknown.
         days: length of the history.
-        episodes: in order of time.
-        left_out: absences that ended with the history too early to say whether they ended.
-        today: policy that the group behaves like today.
-        observed: what the history says it costs.
-        notes: what the reader has to know about how these figures came about.
+        episodes: episodes in order of time.
+        left_out: absences without an end, too close to the end of the history to count.
+        today: policy that matches the group's present behaviour.
+        observed: cost that the history itself shows.
+        notes: remarks on how the figures were obtained.
     """
 
     group: str
@@ -146,13 +146,13 @@ class GroupHistory:
 
 @frozen
 class _Places:
-    """Numbers of the processes of an episode; two that are away at once are two."""
+    """Numbers of an episode's processes; two processes that are away together get two numbers."""
 
     back_ms: dict[tuple[str, int], float] = field(factory=dict)
     numbers: dict[tuple[str, int], int] = field(factory=dict)
 
     def number(self, process: str, gone_ms: int, back_ms: float) -> int:
-        """The number of a process that goes now."""
+        """Return the number of a process that departs now."""
         twin = 0
         while self.back_ms.get((process, twin), -1) > gone_ms:
             twin += 1
@@ -167,18 +167,17 @@ def episodes_of(
     watched_ms_min: int,
     resolution: float = 0.02,
 ) -> tuple[tuple[Episode, ...], int]:
-    """Put absences that belong together into episodes.
+    """Group absences that belong together into episodes.
 
     Args:
-        absences: in any order.
-        joins: how many members that are no returning ones came, by time.
-        watched_ms_min: an absence without an end counts as one for good from so long on; one that
-            was watched for less is left out.
-        resolution: part to which durations are rounded, so that what is nearly the same is played
-            once.
+        absences: absences in any order.
+        joins: number of new members (not returning ones), by time.
+        watched_ms_min: an absence without an end counts as permanent if it was watched for at
+            least this time; a shorter one is left out.
+        resolution: relative precision of durations, so that nearly equal episodes are played once.
 
     Returns:
-        The episodes in order of time, and how many absences were left out.
+        The episodes in order of time, and the number of absences that were left out.
     """
     ordered = sorted(absences, key=lambda one: (one.gone_ms, one.process))
     known = [
@@ -198,7 +197,7 @@ def episodes_of(
 
 
 def span_words(days: float) -> str:
-    """A length of time as people say it: "14.0 days", "3.5 hours", "12 minutes"."""
+    """Return a length of time in a fitting unit: "14.0 days", "3.5 hours", "12 minutes"."""
     if days >= 1:
         return f"{days:,.1f} days"
     hours = 24 * days
@@ -206,7 +205,7 @@ def span_words(days: float) -> str:
 
 
 def how_it_ended(one: Seen) -> How:
-    """Whether a process left or was killed: the group hears of a death by its silence only."""
+    """Return whether a process left or was killed: a death shows only by its silence."""
     heard_ms = one.noticed_ms - one.gone_ms
     return How.CRASH if 2 * heard_ms >= one.session_timeout_ms else How.CLOSE
 
@@ -219,19 +218,20 @@ def _episode(group: Sequence[Seen], resolution: float) -> Episode:
     for one in group:
         away_ms = float("inf") if one.absent_ms is None else one.absent_ms
         number = places.number(one.process, one.gone_ms, one.gone_ms + away_ms)
-        # Begin and length are rounded apart: nobody may leave before it is back for that.
+        # Begin and length are rounded separately. Without the maximum, a process could leave before
+        # it is back.
         at_ms = max(_rounded(one.gone_ms - begin_ms, resolution), back_ms.get(number, -1) + 1)
         absent_ms = None if one.absent_ms is None else _rounded(one.absent_ms, resolution)
         back_ms[number] = at_ms + (absent_ms or 0)
         absences.append(
             Absence(at_ms=at_ms, process=number, absent_ms=absent_ms, how=how_it_ended(one))
         )
-    # What was put off may have been overtaken.
+    # A delayed departure may now come after a later one.
     return Episode(begin_ms=begin_ms, absences=tuple(sorted(absences, key=lambda one: one.at_ms)))
 
 
 def _rounded(duration_ms: int, resolution: float) -> int:
-    """A duration to a part of itself, in whole steps of 1, 2 or 5 ms, 10 ms and so on."""
+    """Round a duration to a part of itself, in whole steps of 1, 2 or 5 ms, 10 ms and so on."""
     step = 1
     for factor in (1, 10, 100, 1_000, 10_000, 100_000):
         for digit in (1, 2, 5):

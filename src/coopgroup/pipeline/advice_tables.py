@@ -1,7 +1,7 @@
-"""The history of one group from the tables of the pipeline, as advice needs it.
+"""The history of one group from the pipeline's tables, as advice needs it.
 
-Theory of operation: what is large (commits, lags, events) is brought down to a few figures by
-Spark; absences and rebalances of one group come as rows, of which a group has few enough to hold.
+Theory of operation: Spark reduces large tables (commits, lags, events) to a few figures. The
+absences and rebalances of one group are few enough to be read as rows.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ _EAGER: Final = ("range", "roundrobin", "sticky", "default")
 
 
 class Readable(Protocol):
-    """Tables that can be read: those of a folder (`tables.Tables`), or of a test."""
+    """Readable tables: those of a folder (`tables.Tables`), or of a test."""
 
     @property
     def folder(self) -> str:
-        """Where they are, for messages."""
+        """Location of the tables, for messages."""
         ...
 
     def read(self, name: str) -> DataFrame:
-        """Rows of a table of `schemas.TABLES`."""
+        """Return the rows of a table of `schemas.TABLES`."""
         ...
 
 
 @frozen(kw_only=True)
 class _Span:
-    """Since when until when a group was seen."""
+    """First and last time at which a group was seen."""
 
     begin_ms: int
     end_ms: int
 
     @property
     def days(self) -> float:
-        """Length of the history."""
+        """Length of the history in days."""
         return max(1, self.end_ms - self.begin_ms) / _MS_PER_DAY
 
 
@@ -70,12 +70,12 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
     """Read the history of a group.
 
     Args:
-        tables: of the pipeline, with the episodes in them.
+        tables: tables of the pipeline, including the episodes.
         group: its name.
-        today: how it behaves today; None to tell it from the history.
+        today: present policy; `None` derives it from the history.
 
     Raises:
-        PipelineError: there is no history of that group.
+        PipelineError: the tables have no history of that group.
     """
     absences, cut_notes = _absences(tables, group)
     since_ms = absences[0].gone_ms if cut_notes else None
@@ -118,14 +118,14 @@ def history_of(tables: Readable, group: str, today: Choice | None = None) -> Gro
 
 
 def move_cost_of(tables: Readable, group: str) -> MoveCost | None:
-    """What a move costs, from telemetry: medians from the assignment to the begin of work.
+    """Return the cost of a move from telemetry: medians from the assignment to the begin of work.
 
     Args:
-        tables: of the pipeline.
+        tables: tables of the pipeline.
         group: its name.
 
     Returns:
-        None where fewer than five moves were seen.
+        `None` if the telemetry has fewer than five moves.
     """
     waits = started_after(_of(tables, "events", group), _named_work(tables, group)).groupBy(
         "came_back"
@@ -141,15 +141,15 @@ def move_cost_of(tables: Readable, group: str) -> MoveCost | None:
 
 
 def started_after(events: DataFrame, work: DataFrame) -> DataFrame:
-    """How long each partition took from its assignment to the begin of work.
+    """Return how long each partition took from its assignment to the begin of work.
 
     Args:
         events: the table, of one group.
         work: the table, of one group.
 
     Returns:
-        `wait_ms` and `came_back`: whether the process is the one that worked on it before. What
-        nobody worked on before is left out.
+        `wait_ms` and `came_back`: whether the process is the one that last worked on the partition.
+        Partitions without earlier work are left out.
     """
     gained = (
         events.where(sql.col("kind") == "assignment_received")
@@ -176,7 +176,7 @@ def started_after(events: DataFrame, work: DataFrame) -> DataFrame:
             (sql.col("before") == sql.col("who")).alias("came_back"),
         )
     )
-    # A begin belongs to the last assignment before it: a gain stands right before its begin.
+    # A begin belongs to the last assignment before it: a gain comes right before its begin.
     by_member = Window.partitionBy("member", "topic", "partition").orderBy(
         "at_ms", sql.col("is_gain").desc()
     )
@@ -190,10 +190,10 @@ def started_after(events: DataFrame, work: DataFrame) -> DataFrame:
 
 
 def _named_work(tables: Readable, group: str) -> DataFrame:
-    """Work with the name of its process in `client`, where the history knows it.
+    """Return the work with the name of its process in `client`, if the history knows it.
 
-    Real members write their member id only, which a process has a new one of in each of its lives.
-    The coordinator's states say which process that was.
+    Real members write only their member id, and a process gets a new member id in each of its
+    lives. The coordinator's states show the process.
     """
     states = states_of(_of(tables, "generations", group))
     present = members_of(_of(tables, "members", group), states)
@@ -210,13 +210,13 @@ def _of(tables: Readable, name: str, group: str) -> DataFrame:
 
 
 def _by_source(rows: Sequence[Row], *sources: str) -> list[Row]:
-    """Rows of the first source that has any: a group may be known by two, and count once."""
+    """Return the rows of the first source that has any; two sources may report the same group."""
     by_source = ([row for row in rows if row.source == source] for source in sources)
     return next((some for some in by_source if some), [])
 
 
 def _absences(tables: Readable, group: str) -> tuple[list[Row], tuple[str, ...]]:
-    """Absences, oldest first, and a note where there are too many to hold: the newest count."""
+    """Return the absences, oldest first. If there are too many, keep the newest and add a note."""
     newest = _of(tables, "absences", group).orderBy(sql.col("gone_ms").desc(), "member_id")
     rows = newest.limit(_ROWS_MAX + 1).collect()
     if len(rows) <= _ROWS_MAX:
@@ -226,7 +226,7 @@ def _absences(tables: Readable, group: str) -> tuple[list[Row], tuple[str, ...]]
 
 
 def _source_notes(rebalances: Sequence[Row], absences: Sequence[Row]) -> tuple[str, ...]:
-    """A note where only telemetry knows the group."""
+    """Return a note if only telemetry knows the group."""
     if absences or any(row.source == "history" for row in rebalances):
         return ()
     note = (
@@ -237,7 +237,7 @@ def _source_notes(rebalances: Sequence[Row], absences: Sequence[Row]) -> tuple[s
 
 
 def _partitions(tables: Readable, group: str, rebalances: Sequence[Row]) -> int:
-    """How many partitions a group reads; 0 where nothing tells."""
+    """Return the number of a group's partitions; 0 if unknown."""
     known = [int(row.partitions) for row in rebalances if row.partitions]
     if known:
         return max(known)
@@ -267,7 +267,7 @@ def _unknown(tables: Readable, group: str) -> str:
 
 
 def seen_of(row: Row) -> Seen:
-    """An absence as advice counts it.
+    """Return an absence in the form that advice uses.
 
     Args:
         row: of the table `absences`.
@@ -284,11 +284,12 @@ def seen_of(row: Row) -> Seen:
 
 
 def _absent_ms(row: Row) -> int | None:
-    """How long a process was away; a guess where it was back before the group went on.
+    """Return the length of an absence; an estimate if the process was back before the next round.
 
-    A process without a static id that is killed and starts at once waits within its join until its
-    old session ends. So the round that has it again tells when the session ended, not when it came.
-    Whatever lies below the session costs the same under every policy: half of it is taken.
+    If a process without a static id is killed and restarts immediately, it waits within its join
+    until its old session ends. So the next round shows when the session ended, and hides the real
+    return. Every length below the session time-out costs the same under every policy, so half of it
+    is used.
     """
     if row.returned_ms is None or row.absent_ms is None:
         return None
@@ -299,9 +300,10 @@ def _absent_ms(row: Row) -> int | None:
 
 
 def _usual_members(rebalances: Sequence[Row]) -> int:
-    """How many members a group has when nobody is missing."""
+    """Return the number of members of a complete group."""
     counts = Counter(row.members_after for row in rebalances if row.members_after)
-    # Between a death and a return one is missing: of what is about as frequent, the most counts.
+    # Between a death and a return the group lacks a member. So the largest of the frequent sizes
+    # counts.
     often = max(counts.values(), default=0)
     return max((size for size, count in counts.items() if 2 * count >= often), default=2)
 
@@ -309,7 +311,7 @@ def _usual_members(rebalances: Sequence[Row]) -> int:
 def _span(
     tables: Readable, group: str, rebalances: Sequence[Row], absences: Sequence[Row]
 ) -> _Span:
-    """From the first sign of life to the last: a group at rest is seen by its commits alone."""
+    """Return the first and last sign of the group; commits count, as they may be the only sign."""
     times = [
         *(at_ms for row in rebalances for at_ms in (row.begin_ms, row.end_ms)),
         *(at_ms for row in absences for at_ms in (row.gone_ms, row.observed_until_ms)),
@@ -324,7 +326,7 @@ def _span(
 
 
 def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]:
-    """Members that joined and were not coming back, by time."""
+    """Return the number of new members, without returning ones, by time."""
     returns = sorted(row.returned_ms for row in absences if row.returned_ms is not None)
     found = {}
     for row in rebalances:
@@ -338,7 +340,7 @@ def _joins(rebalances: Sequence[Row], absences: Sequence[Row]) -> dict[int, int]
 
 
 def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
-    """The policy that a group follows, and notes on what of it is a guess."""
+    """Return the policy of a group, and notes on the parts that are estimates."""
     newest_first = (sql.col("at_ms").desc(), sql.col("generation").desc())
     led = policy_led(
         _of(tables, "rounds", group)
@@ -363,7 +365,7 @@ def _today(tables: Readable, group: str) -> tuple[Choice, tuple[str, ...]]:
 
 
 def _rate(tables: Readable, group: str) -> tuple[float, tuple[str, ...]]:
-    """Records per second to a partition, on average over the day."""
+    """Return the records per second and partition, averaged over the day."""
     weight = sql.col("arrival_s")
     row = (
         _of(tables, "loads", group)

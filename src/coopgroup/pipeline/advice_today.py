@@ -1,10 +1,9 @@
-"""How a group of ours is configured today, told from the rounds that its leaders wrote of.
+"""Present configuration of a coopgroup group, derived from the rounds that its leaders recorded.
 
-Theory of operation. A round says which policy decided it and which delay it announced. The delay is
-the time-out only where something has just been lost: later rounds of the same wait announce what is
-left of it, and rounds in which nothing is lost announce when the next ration may move. So of the
-newest wait under the newest policy the longest delay counts, and older ones do not, since somebody
-may have changed the setting.
+Theory of operation. A round records its policy and the announced delay. The delay is the time-out
+only if the round has a new loss. Later rounds of the same wait announce the rest of the delay.
+Rounds without a loss announce the time of the next ration. So the longest delay of the newest wait
+under the newest policy counts. Older waits do not count, since the setting may have changed.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ _WAITING: Final = ("deferred", "incremental")
 
 
 def policy_led(rounds: Sequence[Row]) -> tuple[Choice, tuple[str, ...]] | None:
-    """The policy of a group, and notes on what of it is a guess.
+    """Return the policy of a group, and notes on the parts that are estimates.
 
     Args:
-        rounds: of the table `rounds`, newest first.
+        rounds: rows of the table `rounds`, newest first.
 
     Returns:
-        None where there are no rounds, or the policy is none of coopgroup's own.
+        `None` without rounds, or if the policy is not one of coopgroup's own.
     """
     if not rounds or rounds[0].policy not in policy_names():
         return None

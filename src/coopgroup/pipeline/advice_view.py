@@ -1,4 +1,4 @@
-"""An advice as its page shows it: texts and charts, in the words of `advice_words`."""
+"""Content of an advice page: texts and charts, in the words of `advice_words`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SECOND_MS: Final = 1_000
 
 
 def view_of(advice: Advice) -> AdviceView:
-    """What the page of an advice shows."""
+    """Return the content of an advice page."""
     history = advice.history
     return AdviceView(
         title=f"Advice for group {history.group}",
@@ -60,7 +60,7 @@ def view_of(advice: Advice) -> AdviceView:
 
 
 def tried_rows(advice: Advice) -> tuple[TriedRow, ...]:
-    """Everything that was tried, cheapest first."""
+    """Return all settings that were tried, cheapest first."""
     order = sorted(
         range(len(advice.options)),
         key=lambda place: (
@@ -167,7 +167,7 @@ def _marks(advice: Advice, ticks: tuple[str, ...]) -> tuple[Mark, ...]:
 
 
 def _returns_chart(advice: Advice) -> Chart | None:
-    """Which part of the absences is over after how long."""
+    """Return a chart of the part of the absences that have ended, by duration."""
     away = away_ms(advice.history)
     ended = [one / _SECOND_MS for one in away if math.isfinite(one)]
     if not ended:

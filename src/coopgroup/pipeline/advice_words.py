@@ -1,4 +1,4 @@
-"""Advice in words: what to do, why, how sure that is, and the configuration to paste."""
+"""Advice in words: the setting, the reasons, the certainty, and a configuration to paste."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CLASSES: Final = {
 
 
 def away_ms(history: GroupHistory) -> list[float]:
-    """How long each absence took, in ms, ascending; infinite for good."""
+    """Return the length of each absence, in ms, ascending; infinite if permanent."""
     return sorted(
         math.inf if one.absent_ms is None else float(one.absent_ms)
         for episode in history.episodes
@@ -45,7 +45,7 @@ def away_ms(history: GroupHistory) -> list[float]:
 
 
 def headline(advice: Advice) -> str:
-    """What to do, in a line."""
+    """Return the advice in one line."""
     if advice.best == advice.today:
         return f"Keep {setting_words(advice.current.policy)}."
     words = setting_words(advice.advised.policy)
@@ -53,7 +53,7 @@ def headline(advice: Advice) -> str:
 
 
 def setting_words(policy: Choice) -> str:
-    """A setting as a sentence names it."""
+    """Return the name of a setting within a sentence."""
     if policy.name == "simple":
         return "the simple policy, which does not wait for a lost member"
     if policy.name == "eager":
@@ -71,7 +71,7 @@ def setting_words(policy: Choice) -> str:
 
 
 def reasons(advice: Advice) -> tuple[str, ...]:
-    """Why, in a few sentences: the absences, the price of a move, what follows, how sure it is."""
+    """Return the reasons in a few sentences: absences, cost of a move, result, certainty."""
     sentences = [*_absence_words(advice.history), _price_words(advice), _choice_words(advice)]
     ration = _ration_words(advice)
     if ration:
@@ -81,7 +81,7 @@ def reasons(advice: Advice) -> tuple[str, ...]:
 
 
 def notes(advice: Advice) -> tuple[str, ...]:
-    """What the reader has to know about the figures; warnings first."""
+    """Return remarks that the reader needs for the figures; warnings first."""
     history = advice.history
     found = []
     if not advice.is_enough:
@@ -109,7 +109,7 @@ def notes(advice: Advice) -> tuple[str, ...]:
 
 
 def snippet(advice: Advice) -> str:
-    """Python to paste: the consumer with the advised policy."""
+    """Return Python code to paste: the consumer with the advised policy."""
     policy = advice.advised.policy
     name = _CLASSES.get(policy.name, "SimplePolicy")
     pairs = ", ".join(f"{key}={value:_}" for key, value in sorted(policy.options.items()))
@@ -123,7 +123,7 @@ def snippet(advice: Advice) -> str:
 
 
 def advice_json(advice: Advice) -> dict[str, Any]:
-    """Everything as plain values."""
+    """Return the whole advice as plain values."""
     history = advice.history
     return {
         "group": history.group,
@@ -199,7 +199,7 @@ def _absence_words(history: GroupHistory) -> list[str]:
 
 
 def _about(duration_ms: float) -> str:
-    """A duration to the second, or to a tenth of it where it is short."""
+    """Return a duration to the second; a short one to a tenth of a second."""
     return seconds(round(duration_ms, -2 if duration_ms < 10_000 else -3))
 
 

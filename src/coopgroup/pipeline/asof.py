@@ -1,8 +1,8 @@
-"""Look-ups in time without a range join: what held last before a moment, and what came next.
+"""Look-ups in time without a range join: the last fact before a moment, and the next one.
 
 Theory of operation. A join on "the latest commit before" compares every moment with every commit of
-its partition. Instead moments and facts are put into one frame, sorted by time within their keys,
-and a window carries the last fact forward (or the next one back) to the moments.
+its partition. Instead, moments and facts share one frame, sorted by time within their keys. A
+window carries the last fact forward (or the next one back) to the moments.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ def with_last(
     columns: Sequence[str],
     order: Sequence[str] = (),
 ) -> DataFrame:
-    """Add what the last fact at or before each moment says; nulls where there is none.
+    """Add the columns of the last fact at or before each moment; nulls without a fact.
 
     Args:
         moments: with the keys and `at_ms`.
-        facts: with the keys, `at_ms`, the columns and those of the order.
-        keys: of whom a fact is.
-        columns: what to add, which moments must not have.
-        order: columns that tell facts of the same time apart, the last one wins.
+        facts: with the keys, `at_ms`, the columns and the columns of the order.
+        keys: columns that identify the subject of a fact.
+        columns: columns to add, which moments must not have.
+        order: columns that order facts of the same time; the last fact wins.
     """
     both = _together(moments, facts, keys, columns, order)
-    # At the same time facts come first: what was committed then counts.
+    # At equal times facts come first, so that a commit at the moment counts.
     window = Window.partitionBy(*keys).orderBy("at_ms", _IS_MOMENT, *(f"_{one}" for one in order))
     window = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     found = both.withColumn(_FACT, sql.last(_FACT, ignorenulls=True).over(window))
@@ -50,10 +50,11 @@ def with_last(
 def with_next(
     moments: DataFrame, facts: DataFrame, *, keys: Sequence[str], columns: Sequence[str]
 ) -> DataFrame:
-    """Add what the first fact after each moment says; else as `with_last`."""
+    """Add the columns of the first fact after each moment; else as `with_last`."""
     both = _together(moments, facts, keys, columns, ())
-    # Seen backwards it is the last one before. Spark looks at all that follows anew in each row,
-    # but goes over what precedes once. Facts at the same time are not after the moment.
+    # In reverse order, the next fact is the last one before the moment. Spark reads all following
+    # rows again for each row, but reads preceding rows once. Facts at the same time are not after
+    # the moment.
     window = Window.partitionBy(*keys).orderBy(sql.desc("at_ms"), sql.desc(_IS_MOMENT))
     window = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     found = both.withColumn(_FACT, sql.last(_FACT, ignorenulls=True).over(window))

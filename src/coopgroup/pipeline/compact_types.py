@@ -1,7 +1,7 @@
 """Kafka's compact types (KIP-482), which flexible versions of its messages use.
 
-A length or count is an UNSIGNED_VARINT of itself plus one, 0 for null; every structure ends with
-tagged fields. As in `coopgroup.protocol.reader`, no length is believed before it is checked.
+A length or count is an UNSIGNED_VARINT of itself plus one, or 0 for null. Every structure ends with
+tagged fields. As in `coopgroup.protocol.reader`, every length is checked before use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UVARINT_BYTES_MAX: Final = 5
 
 
 def read_uvarint(reader: ByteReader, field: str) -> int:
-    """Read an UNSIGNED_VARINT, seven bits a byte, the lowest first; raises DecodeError."""
+    """Read an UNSIGNED_VARINT, seven bits per byte, the lowest first; raises DecodeError."""
     start = reader.offset
     value = 0
     for number in range(_UVARINT_BYTES_MAX):
@@ -45,7 +45,7 @@ def read_uvarint(reader: ByteReader, field: str) -> int:
 
 
 def _read_compact_length(reader: ByteReader, field: str) -> int:
-    """Read a compact length, which is written plus one; -1 for null."""
+    """Read a compact length, which is stored plus one; -1 for null."""
     start = reader.offset
     length = read_uvarint(reader, field) - 1
     if length > reader.left:
@@ -56,7 +56,7 @@ def _read_compact_length(reader: ByteReader, field: str) -> int:
 
 
 def read_compact_nullable_bytes(reader: ByteReader, field: str) -> bytes | None:
-    """Read COMPACT_NULLABLE_BYTES; raises DecodeError where they do not end in time."""
+    """Read COMPACT_NULLABLE_BYTES; raises DecodeError if they are truncated."""
     length = _read_compact_length(reader, field)
     if length < 0:
         return None
@@ -66,7 +66,7 @@ def read_compact_nullable_bytes(reader: ByteReader, field: str) -> bytes | None:
 
 
 def read_compact_nullable_string(reader: ByteReader, field: str) -> str | None:
-    """Read a COMPACT_NULLABLE_STRING; raises DecodeError, also where it is no UTF-8."""
+    """Read a COMPACT_NULLABLE_STRING; raises DecodeError if it is truncated or invalid UTF-8."""
     raw = read_compact_nullable_bytes(reader, field)
     if raw is None:
         return None
@@ -74,7 +74,7 @@ def read_compact_nullable_string(reader: ByteReader, field: str) -> str | None:
 
 
 def read_compact_string(reader: ByteReader, field: str) -> str:
-    """Read a COMPACT_STRING that may not be null; else as the nullable one."""
+    """Read a non-nullable COMPACT_STRING; else as the nullable one."""
     start = reader.offset
     value = read_compact_nullable_string(reader, field)
     if value is None:
@@ -83,7 +83,7 @@ def read_compact_string(reader: ByteReader, field: str) -> str:
 
 
 def read_compact_count(reader: ByteReader, field: str) -> int:
-    """Read the count of a COMPACT_ARRAY that may not be null; raises DecodeError."""
+    """Read the count of a non-nullable COMPACT_ARRAY; raises DecodeError."""
     start = reader.offset
     count = _read_compact_length(reader, field)
     if count < 0:
@@ -92,7 +92,7 @@ def read_compact_count(reader: ByteReader, field: str) -> int:
 
 
 def read_tags(reader: ByteReader) -> dict[int, bytes]:
-    """Read tagged fields, what newer brokers add to a version; raises DecodeError."""
+    """Read tagged fields, which newer brokers add to a version; raises DecodeError."""
     tags = {}
     for _ in range(read_uvarint(reader, "tagged fields")):
         tag = read_uvarint(reader, "tag")

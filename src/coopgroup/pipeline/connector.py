@@ -1,8 +1,8 @@
 """Jars of Spark's Kafka source: the user's own, or fetched once through Maven into the cache.
 
-Theory of operation: as with the broker for tests (`coopgroup.testing.maven`), the folder is named
-after the hash of `connector-pom.xml`; it is filled beside its place under a file lock and put there
-by one rename, so a folder with the final name is always complete.
+Theory of operation: the folder is named after the hash of `connector-pom.xml`, as with the broker
+for tests (`coopgroup.testing.maven`). A file lock protects the download into a temporary folder
+beside it. One rename then creates the final folder, so that it is always complete.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FETCH_TIMEOUT_S: Final = 600
 
 
 def check_jars(jars: Iterable[str]) -> tuple[str, ...]:
-    """Give the user's jars back, if all of them are there.
+    """Return the user's jars if all of them exist.
 
     Raises:
-        ConfigurationError: one is no file.
+        ConfigurationError: a jar is not a file.
     """
     given = tuple(jars)
     for jar in given:
@@ -40,10 +40,10 @@ def check_jars(jars: Iterable[str]) -> tuple[str, ...]:
 
 
 def connector_jars() -> tuple[str, ...]:
-    """Jars of the Kafka source, fetched if they are not in the cache.
+    """Return the jars of the Kafka source, and fetch them if the cache lacks them.
 
     Raises:
-        PipelineError: they cannot be fetched; the message says why and what else there is.
+        PipelineError: they cannot be fetched; the message has the reason and the alternatives.
     """
     folder = _folder()
     try:

@@ -1,11 +1,11 @@
-"""Records of the internal topic to columns, a batch of rows at a time (for Spark's mapInArrow).
+"""Decode records of the internal topic into columns, in batches (for Spark's mapInArrow).
 
-Rules of this file: a function takes Arrow batches in the columns of `RAW` and gives Arrow batches;
-every row comes out again, decoded or with a reason, so one bad record costs nothing but itself.
+Rules of this file: a function takes Arrow batches in the columns of `RAW` and yields Arrow batches.
+Every row comes out again, decoded or with a reason, so a bad record costs only itself.
 
 Theory of operation. Almost all records are commits with the same few keys and without metadata. So
-each distinct key of a batch is decoded once, and the values of the common shapes are picked out of
-Arrow's buffers with NumPy, all at once; what has another shape goes through the codec one by one.
+each distinct key of a batch is decoded once. NumPy reads the values of the common shapes from
+Arrow's buffers in bulk. The codec decodes other shapes row by row.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ _Int64Array = npt.NDArray[np.int64]
 
 
 def decode_commits(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decode records whose keys are of version 0 or 1; rows come out as `COMMIT_RECORDS`."""
+    """Decode records whose keys have version 0 or 1; rows come out as `COMMIT_RECORDS`."""
     schema = to_arrow_schema(COMMIT_RECORDS)
     for batch in batches:
         keys = _Keys.of(batch.column("key"))
@@ -125,7 +125,7 @@ def decode_commits(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 @frozen(kw_only=True, eq=False)
 class _Keys:
-    """Keys of a batch: three columns, and why a row has none."""
+    """Keys of a batch: three columns, and the reason if a row has no valid key."""
 
     columns: dict[str, pa.Array]
     reasons: dict[int, str]
@@ -153,7 +153,7 @@ class _Keys:
 
 
 def _commit_key(raw: bytes) -> OffsetKey | str:
-    """A key, or why it is none."""
+    """Return a key, or the reason why it is invalid."""
     try:
         key = decode_key(raw)
     except DecodeError as error:
@@ -163,13 +163,13 @@ def _commit_key(raw: bytes) -> OffsetKey | str:
 
 @define(kw_only=True, eq=False)
 class _Values:
-    """Values of N rows: columns under construction, and why a row has none."""
+    """Values of N rows: columns under construction, and the reason if a row has no valid value."""
 
     committed: _Int64Array
     leader_epoch: _Int64Array
     at_ms: _Int64Array
     version: _Int64Array
-    known: _BoolArray  # whether the row has a value, and one that could be read
+    known: _BoolArray  # whether the row has a readable value
     tombstone: _BoolArray
     metadata: dict[int, str] = field(factory=dict)
     reasons: dict[int, str] = field(factory=dict)
@@ -247,10 +247,10 @@ class _Shape:
     """A value of fixed length: without metadata, in one of the versions that brokers write.
 
     Attributes:
-        version: of the value.
-        size: bytes in all.
-        time_at: where the time of the commit stands.
-        constants: places and bytes that make the shape.
+        version: version of the value.
+        size: total number of bytes.
+        time_at: position of the commit time.
+        constants: positions and bytes that define the shape.
     """
 
     version: int
@@ -260,11 +260,11 @@ class _Shape:
 
 
 _SHAPES: Final = (
-    # Offset at 2, epoch at 10, then an empty STRING (two bytes).
+    # The offset is at 2, the epoch at 10, then an empty STRING (two bytes).
     _Shape(version=3, size=24, time_at=16, constants=((0, 0), (1, 3), (14, 0), (15, 0))),
-    # The same with an empty COMPACT_STRING (one byte), and no tagged field at the end ...
+    # The same with an empty COMPACT_STRING (one byte), and without a tagged field at the end.
     _Shape(version=4, size=24, time_at=15, constants=((0, 0), (1, 4), (14, 1), (23, 0))),
-    # ... or one, the topic's id.
+    # The same with one tagged field, the topic id.
     _Shape(
         version=4,
         size=42,
@@ -275,7 +275,7 @@ _SHAPES: Final = (
 
 
 def _flat(raw: pa.Array) -> tuple[_BytesArray, _Int64Array, _Int64Array]:
-    """All bytes of a column, and where each row begins and how long it is."""
+    """Return all bytes of a column, and the begin and length of each row."""
     _, offsets, content = raw.buffers()
     bounds = np.frombuffer(offsets, dtype=np.int32)[raw.offset : raw.offset + len(raw) + 1]
     flat = np.frombuffer(content, dtype=np.uint8) if content else np.zeros(0, dtype=np.uint8)
@@ -284,7 +284,7 @@ def _flat(raw: pa.Array) -> tuple[_BytesArray, _Int64Array, _Int64Array]:
 
 
 def _integers(block: _BytesArray, first: int, form: str) -> _Int64Array:
-    """Integers that stand in the same place of every row."""
+    """Return the integers at the same position of every row."""
     kind = np.dtype(form)
     cut = np.ascontiguousarray(block[:, first : first + kind.itemsize])
     return cut.view(kind)[:, 0].astype(np.int64)
@@ -297,7 +297,7 @@ def _sparse(values: dict[int, str], size: int, kind: pa.DataType) -> pa.Array:
 
 
 def _picked(column: pa.Array, rows: dict[int, str]) -> pa.Array:
-    """The cells of some rows, null elsewhere."""
+    """Return the cells of some rows, null elsewhere."""
     if not rows:
         return pa.nulls(len(column), pa.binary())
     return pa.array(
@@ -317,7 +317,7 @@ def decode_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _group_row(row: dict[str, Any]) -> dict[str, Any]:
-    """One record as a row; what cannot be read of it stands among its rejections."""
+    """Return one record as a row; unreadable parts are listed in its rejections."""
     place = {name: row[name] for name in ("source_partition", "source_offset", "written_ms")}
     raw = {"key": row["key"], "value": row["value"]}
     if row["key"] is None:
@@ -326,7 +326,7 @@ def _group_row(row: dict[str, Any]) -> dict[str, Any]:
         key = decode_key(row["key"])
     except DecodeError as error:
         return place | raw | _rejected("key", str(error))
-    if isinstance(key, OffsetKey):  # `decode_commits` is there for those
+    if isinstance(key, OffsetKey):  # `decode_commits` decodes these
         return place | raw | _rejected("key", "a commit, not a group")
     if row["value"] is None:
         return {
@@ -360,7 +360,7 @@ def _group_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _group_value(raw: bytes) -> GroupValue | str:
-    """A value, or why it is none."""
+    """Return a value, or the reason why it is invalid."""
     try:
         value = decode_group_value(raw)
     except DecodeError as error:
@@ -375,7 +375,7 @@ def _rejected(part: str, reason: str) -> dict[str, Any]:
 def _member_row(
     member: GroupMember, protocol_type: str
 ) -> tuple[dict[str, Any], Sequence[dict[str, str]]]:
-    """A member, and why one of its embedded messages could not be read."""
+    """Return a member, and the reasons why embedded messages could not be read."""
     row: dict[str, Any] = {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
@@ -385,7 +385,7 @@ def _member_row(
         "rebalance_timeout_ms": member.rebalance_timeout_ms,
     }
     complaints = []
-    # Connect and others embed messages of their own.
+    # Connect and other protocols embed their own messages.
     if protocol_type == _CONSUMER:
         for part, raw, read in (
             ("subscription", member.subscription, _topics),
@@ -401,7 +401,7 @@ def _member_row(
 def _cached(
     read: Callable[[bytes], dict[str, Any]],
 ) -> Callable[[bytes], dict[str, Any]]:
-    # Members subscribe to the same topics, and keep what they have from round to round.
+    # Members subscribe to the same topics, and keep their partitions from round to round.
     return lru_cache(maxsize=_CACHED_MAX)(read)
 
 

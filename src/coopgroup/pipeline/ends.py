@@ -1,9 +1,9 @@
-"""Ends of partitions, asked from the brokers: now, or as they were at earlier moments.
+"""Ends of partitions from the brokers: at present, or at earlier moments.
 
-Kafka knows no history of ends, but it can say which record is the first one of a time, and that is
-where the partition ended then. Two things limit it. Timestamps are the producers', so ends are as
-right as their clocks. And a record that retention took away is not counted any more: a moment whose
-first record is the first that is left is skipped, unless nothing was ever taken away.
+Kafka keeps no history of ends. But it can find the first record of a time, whose offset was the
+end of the partition then. This has two limits. Timestamps come from producers, so ends are as
+accurate as their clocks. And retention deletes records: a moment whose first record is the first
+remaining one is skipped, unless the partition still has all its records.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["ENDS_JOB", "Brokers", "grid_ms", "slices", "step_ms", "write_ends"]
 
 ENDS_JOB: Final = "ends"
 MOMENTS_MAX: Final = 5_000
-_SLICE: Final = 500  # moments whose ends are in memory at once
+_SLICE: Final = 500  # number of moments whose ends are in memory together
 _MINUTE_MS: Final = 60_000
 _ANSWER_S: Final = 10.0
 _MS_PER_S: Final = 1_000
@@ -39,7 +39,7 @@ _Row = tuple[str, int, int, int, int]
 
 @frozen(kw_only=True)
 class Brokers:
-    """A cluster to ask.
+    """A Kafka cluster.
 
     Attributes:
         config: address and security, in the keys of confluent_kafka.
@@ -48,18 +48,18 @@ class Brokers:
     config: Mapping[str, str]
 
     def partitions(self) -> dict[str, int]:
-        """How many partitions each topic has.
+        """Return the number of partitions of each topic.
 
         Raises:
             ConfigurationError: the configuration is refused.
-            PipelineError: nobody answers.
+            PipelineError: the brokers do not answer.
         """
         refusals: list[str] = []
         admin = self._admin(refusals)
         try:
             topics = admin.list_topics(timeout=_ANSWER_S).topics
         except KafkaException as error:
-            admin.poll(0)  # hands over what was refused on the way
+            admin.poll(0)  # reports errors that occurred meanwhile
             address = self.config.get("bootstrap.servers", "")
             reason = (refusals or [error.args[0].str()])[-1]
             raise PipelineError(f"no broker answers at {address}: {reason}") from None
@@ -70,21 +70,21 @@ class Brokers:
 
         Args:
             topic: its name.
-            why: what it means that it does not, for the message.
+            why: consequence of a missing topic, for the message.
 
         Raises:
-            PipelineError: it does not exist, or nobody answers.
+            PipelineError: the topic does not exist, or the brokers do not answer.
         """
         if topic not in self.partitions():
             raise PipelineError(f"there is no topic {topic}: {why}")
 
     def ends(self, topics: Iterable[str], moments_ms: Sequence[int], now_ms: int) -> list[_Row]:
-        """Begin and end of partitions at some moments, and now.
+        """Return the begin and end of partitions at some moments, and now.
 
         Args:
-            topics: those that do not exist (any more) are left out.
-            moments_ms: in the past.
-            now_ms: what to call the present.
+            topics: topics that do not exist (or were deleted) are left out.
+            moments_ms: moments in the past.
+            now_ms: time to record for the present.
 
         Returns:
             (topic, partition, at_ms, begin, end).
@@ -114,7 +114,7 @@ class Brokers:
         return rows
 
     def _admin(self, refusals: list[str]) -> AdminClient:
-        """A client that adds why a broker refused it."""
+        """Return a client that adds the brokers' refusals to the list."""
 
         def tell(error: KafkaError) -> None:
             if error.code() in _REFUSALS:
@@ -145,22 +145,22 @@ def _offsets(
 
 
 def step_ms(since_ms: int, until_ms: int) -> int:
-    """Shortest step in whole minutes, in ms, with which `grid_ms` has not too many moments."""
+    """Return the shortest step that `grid_ms` accepts, in ms, a multiple of a minute."""
     minutes = -(-(until_ms - since_ms) // (MOMENTS_MAX * _MINUTE_MS))
     return max(1, minutes) * _MINUTE_MS
 
 
 def slices(moments: range, size: int = _SLICE) -> Iterator[range]:
-    """Parts of moments, in order, of so many at most; one without any where there are none."""
+    """Yield parts of the moments, in order, each at most `size` long; one empty part for none."""
     for first in range(0, max(1, len(moments)), size):
         yield moments[first : first + size]
 
 
 def grid_ms(since_ms: int, until_ms: int, every_ms: int) -> range:
-    """Moments between two times, at whole multiples of the step, so that they repeat.
+    """Return moments between two times, at whole multiples of the step, so that they repeat.
 
     Raises:
-        ConfigurationError: there are more than anybody would wait for.
+        ConfigurationError: there are too many moments.
     """
     first = -(-since_ms // every_ms) * every_ms
     moments = range(first, until_ms, every_ms)
@@ -176,7 +176,7 @@ def write_ends(tables: Tables, rows: Sequence[_Row]) -> None:
     """Add ends that the table does not have yet.
 
     Args:
-        tables: where to.
+        tables: tables to write to.
         rows: from `Brokers.ends`.
     """
     frame = tables.spark.createDataFrame(list(rows), TABLES["ends"].schema)

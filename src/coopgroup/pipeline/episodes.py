@@ -1,11 +1,11 @@
-"""The job that makes episodes of the tables: `rebalances`, `outages`, `absences`, `skew`.
+"""The job that computes the tables of episodes: `rebalances`, `outages`, `absences`, `skew`.
 
-Everything is computed anew from the whole history, by joins and windows: late or repeated input
-changes nothing but what it is about, and no row passes through the driver.
+The job recomputes everything from the whole history, by joins and windows. Late or repeated input
+changes only its own episodes, and no row passes through the driver.
 
-Frames that are needed more than once are computed and put aside as they come (`keep`). That is not
-for the rows' sake alone: Spark analyses the whole plan of a frame at each step, and a plan that is
-joined with itself again and again grows without bounds.
+Frames with several uses are computed once and stored (`keep`). Otherwise Spark would analyse the
+whole plan of a frame at each step, and a plan that is joined with itself repeatedly grows without
+bounds.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def history_episodes(
     settle_ms: int = SETTLE_MS,
     keep: Keep = checkpointed,
 ) -> dict[str, DataFrame]:
-    """Episodes of groups of any client.
+    """Return the episodes of groups of any client.
 
     Args:
         commits: the table, as the others.
@@ -70,7 +70,7 @@ def history_episodes(
         assignments: of the same groups.
         lag: may be empty; then there is no skew.
         settle_ms: longest pause between two rounds of one rebalance.
-        keep: computes a frame that is needed more than once, and gives it back without its plan.
+        keep: computes a frame with several uses, and returns it without its plan.
     """
     states = keep(states_of(generations))
     present = keep(members_of(members, states))
@@ -86,7 +86,7 @@ def _of_states(
     settle_ms: int,
     keep: Keep,
 ) -> dict[str, DataFrame]:
-    """As `history_episodes`, of states and who was in them."""
+    """Return the episodes as `history_episodes` does, from states and their members."""
     holders = keep(holders_of(assignments, present))
     rounds = keep(completed_rounds(states))
     numbered = keep(numbered_rounds(rounds, settle_ms))
@@ -114,14 +114,14 @@ def telemetry_episodes(
     known: DataFrame,
     keep: Keep = checkpointed,
 ) -> dict[str, DataFrame]:
-    """Episodes of groups of ours.
+    """Return the episodes of coopgroup groups.
 
     Args:
         events: the table, as the others.
         rounds: of the same groups.
         work: of the same groups.
-        known: what the history says of their members, from `work_spans.known_members`.
-        keep: computes a frame that is needed more than once, and gives it back without its plan.
+        known: the history's data on the members, from `work_spans.known_members`.
+        keep: computes a frame with several uses, and returns it without its plan.
     """
     led = keep(led_rebalances(rounds))
     spans = keep(work_spans(work, events, led, known))
@@ -133,7 +133,7 @@ def telemetry_episodes(
 
 
 def write_episodes(tables: Tables, settle_ms: int = SETTLE_MS) -> None:
-    """Compute the episodes anew, of history and telemetry alike.
+    """Recompute the episodes from history and telemetry.
 
     Args:
         tables: with history, telemetry or both.

@@ -8,4 +8,4 @@ __all__ = ["PipelineError"]
 
 
 class PipelineError(CoopgroupError):
-    """Something that a job needs is not there, or the tables cannot be used as they are."""
+    """A requirement of a job is missing, or the tables cannot be used as they are."""
