@@ -2,9 +2,9 @@ r"""Cost of waiting, in closed form: it selects the time-outs that are worth sim
 
 A process with `p` partitions departs and is back after `d` (never: d = oo). The group continues
 without it after `s`. If the process left, all members learn this with their next heartbeat, so `s`
-is half a heartbeat on average. If it was killed, `s` is the time until its session ends. From then on its
-partitions wait for at most `T`. Then they move, and move back if the process returns later. A move
-costs `c` until the first useful work. A return in time costs `r <= c`. Per partition:
+is half a heartbeat on average. If it was killed, `s` is the time until its session ends. From then
+on its partitions wait for at most `T`. Then they move, and move back if the process returns later.
+A move costs `c` until the first useful work. A return in time costs `r <= c`. Per partition:
 
     d <= s + T      max(d, s) + r                      nothing moves
     d >  s + T      s + T + c + (c if it returns)      moves: 1, or 2 if it returns
