@@ -1,4 +1,4 @@
-"""Groups of unequal members, in a few words each."""
+"""`DrainTimeAssignor`: groups whose members have different rates."""
 
 import time
 
@@ -15,23 +15,23 @@ from tests.unit.assignors.test_drain_work import group_of_rates
 
 
 def counts(group: GroupSnapshot, target: Int32Array) -> list[int]:
-    """How many partitions each member gets."""
+    """Return how many partitions each member gets."""
     found: list[int] = np.bincount(target, minlength=len(group.members)).tolist()
     return found
 
 
 def assigned(group: GroupSnapshot, lags: Int64Array, **options: object) -> Int32Array:
-    """What the assignor wants."""
+    """Return the assignor's target."""
     return DrainTimeAssignor(**options).assign(group, lags)  # type: ignore[arg-type]  # any option
 
 
 def owned(group: GroupSnapshot, *owner: int) -> GroupSnapshot:
-    """The group with these owners."""
+    """Return the group with these owners."""
     return attrs.evolve(group, owner=np.array(owner, dtype=np.int32))
 
 
 def test_shares_when_partitions_are_alike_are_in_proportion_to_rates() -> None:
-    """Three at full speed and one at a third of it."""
+    """Three members at full speed and one at a third of it."""
     group = group_of_rates(40, 300.0, 300.0, 100.0, 300.0)
     for lag in (0, 50_000):
         assert counts(group, assigned(group, np.full(40, lag))) == [12, 12, 4, 12]
@@ -44,20 +44,20 @@ def test_shares_when_no_rate_is_known_are_even() -> None:
 
 
 def test_hot_partition_when_placed_is_on_a_fast_member() -> None:
-    """And that one gets nothing else."""
+    """And that member gets no other partition."""
     group = group_of_rates(4, 100.0, 400.0)
     assert assigned(group, np.array([100_000, 900_000, 50_000, 50_000])).tolist() == [0, 1, 0, 0]
 
 
 def test_member_that_gets_nothing_done_has_the_smallest_partition() -> None:
-    """It must have one; what is left to it waits."""
+    """It must have one. The lag of that partition waits."""
     group = group_of_rates(6, 500.0, 0.0, 500.0)
     target = assigned(group, np.array([70_000, 90_000, 80_000, 30_000, 20_000, 10_000]))
     assert np.flatnonzero(target == 1).tolist() == [5]
 
 
 def test_busy_partitions_when_nothing_waits_are_spread_by_what_comes_in() -> None:
-    """Nobody is given more than it works off, where that can be."""
+    """No member gets more than it can process, if possible."""
     arrivals = [90.0, 90.0, 90.0, 10.0, 10.0, 10.0]
     group = group_of_rates(6, 100.0, 100.0, 100.0, arrivals=arrivals)
     target = assigned(group, np.zeros(6, dtype=np.int64))
@@ -65,7 +65,7 @@ def test_busy_partitions_when_nothing_waits_are_spread_by_what_comes_in() -> Non
 
 
 def test_member_that_becomes_slow_hands_over_and_no_other_moves() -> None:
-    """As many as it holds too much, to those that are quick."""
+    """It hands over its excess, to the fast members."""
     before = group_of_rates(40, 300.0, 300.0, 300.0, 300.0)
     lags = np.full(40, 50_000)
     owner = assigned(before, lags)
@@ -77,7 +77,7 @@ def test_member_that_becomes_slow_hands_over_and_no_other_moves() -> None:
 
 
 def test_moves_when_there_is_a_budget_are_no_more() -> None:
-    """The next round goes on."""
+    """The next round continues."""
     group = group_of_rates(40, 300.0, 300.0, 100.0, 300.0)
     lags, owner = np.full(40, 50_000), np.arange(40, dtype=np.int32) % 4
     seen = []
@@ -89,7 +89,7 @@ def test_moves_when_there_is_a_budget_are_no_more() -> None:
 
 
 def test_target_when_rates_and_lags_waver_a_little_is_kept() -> None:
-    """By two percent, again and again: nothing moves."""
+    """Changes of two percent, repeatedly, move nothing."""
     rng = np.random.default_rng(3)
     rates = np.array([300.0, 900.0, 600.0, 600.0])
     lags = rng.integers(40_000, 60_000, 100)
@@ -101,7 +101,7 @@ def test_target_when_rates_and_lags_waver_a_little_is_kept() -> None:
 
 
 def test_newcomer_when_it_joins_a_large_group_gets_its_share_by_few_moves() -> None:
-    """Though nobody else is off its own share by more than a hundredth."""
+    """Though no other member is off its own share by more than a hundredth."""
     lags = np.full(10_000, 5_000)
     owner = assigned(group_of_rates(10_000, *[100.0] * 100), lags)
     group = owned(group_of_rates(10_000, *[100.0] * 101), *owner.tolist())
@@ -112,7 +112,7 @@ def test_newcomer_when_it_joins_a_large_group_gets_its_share_by_few_moves() -> N
 
 
 def test_free_partitions_when_a_member_left_go_to_those_that_would_be_done_first() -> None:
-    """Nothing else moves."""
+    """No other partition moves."""
     group = owned(group_of_rates(12, 300.0, 600.0), *[0] * 3, *[1] * 5, *[NOBODY] * 4)
     target = assigned(group, np.full(12, 50_000))
     assert counts(group, target) == [4, 8]
@@ -120,7 +120,7 @@ def test_free_partitions_when_a_member_left_go_to_those_that_would_be_done_first
 
 
 def test_everything_when_not_sticky_is_placed_anew() -> None:
-    """As if nobody owned anything."""
+    """Owners are ignored."""
     group = group_of_rates(9, 100.0, 200.0)
     lags = np.arange(9) * 10_000
     backwards = owned(group, *(1 - assigned(group, lags)).tolist())
@@ -136,14 +136,13 @@ def test_everything_when_not_sticky_is_placed_anew() -> None:
     ],
 )
 def test_option_when_it_is_none_is_refused(options: dict[str, object], message: str) -> None:
-    """One line that says what would be right."""
     with pytest.raises(ConfigurationError) as refused:
         assigned(group_of_rates(1, None), np.zeros(1, dtype=np.int64), **options)
     assert str(refused.value) == message
 
 
 def test_large_group_when_one_member_becomes_slow_is_placed_in_a_second() -> None:
-    """200,000 partitions with all kinds of lags, 2,000 members; a slow machine has four of them."""
+    """200,000 partitions with various lags, 2,000 members. A slow machine may take four seconds."""
     rng = np.random.default_rng(1)
     rates = (rng.choice([300.0, 1_000.0, 1_500.0], 2_000)).tolist()
     lags = rng.lognormal(8, 1, 200_000).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What a partition weighs and how fast a member is, from lags, arrivals and rates."""
+"""The weight of a partition and the speed of a member, from lags, arrivals and rates."""
 
 import attrs
 import numpy as np
@@ -11,7 +11,7 @@ from coopgroup.model import GroupSnapshot, MemberClaim, ResourceSet, resolve_cla
 def group_of_rates(
     partitions: int, *rates: float | None, arrivals: list[float] | None = None
 ) -> GroupSnapshot:
-    """Members m0, m1, … with these rates, which own nothing."""
+    """Return members m0, m1, … with these rates, which own nothing."""
     group = resolve_claims(
         [
             MemberClaim(member_id=f"m{number}", topics=("T",), consumption_rate_per_s=rate)
@@ -23,7 +23,7 @@ def group_of_rates(
 
 
 def shares(group: GroupSnapshot, *lags: int) -> list[float]:
-    """What each partition weighs, as a share of the first one."""
+    """Return the weight of each partition as a share of the first one's."""
     weights = work_of(group, np.array(lags, dtype=np.int64)).weights
     return [round(float(weight / weights[0]), 6) for weight in weights.tolist()]
 
@@ -43,7 +43,7 @@ def shares(group: GroupSnapshot, *lags: int) -> list[float]:
 def test_speed_when_rates_are_known_is_a_share_of_their_mean(
     rates: tuple[float | None, ...], speeds: list[float]
 ) -> None:
-    """Who says none has the mean of the others; where nobody works, nothing is known."""
+    """A member without a rate gets the mean of the others. If all rates are 0, none is known."""
     assert work_of(group_of_rates(1, *rates), np.zeros(1, dtype=np.int64)).speeds.tolist() == speeds
 
 
@@ -56,7 +56,7 @@ def test_weight_when_nothing_comes_in_is_the_lag() -> None:
 
 
 def test_weight_when_records_come_in_counts_them_up_to_the_horizon() -> None:
-    """All lag over what rates leave of arrivals: 90,000 / (400 - 100) is 300 s."""
+    """All lag divided by rates minus arrivals: 90,000 / (400 - 100) is 300 s."""
     group = group_of_rates(3, 100.0, 300.0, arrivals=[0, 100, 0])
     assert shares(group, 60_000, 0, 30_000) == [1, 0.5, 0.5]
 
@@ -65,21 +65,20 @@ def test_weight_when_records_come_in_counts_them_up_to_the_horizon() -> None:
     ("arrivals", "horizon_s"),
     [
         ([60.0, 30.0], 60),  # caught up: a minute
-        ([300.0, 100.0], 3_600),  # as much as can be done: an hour
+        ([300.0, 100.0], 3_600),  # the maximum: an hour
         ([900.0, 100.0], 3_600),
     ],
 )
 def test_weight_when_the_horizon_has_no_end_or_none_is_needed_is_bounded(
     arrivals: list[float], horizon_s: float
 ) -> None:
-    """So that a group that has caught up, and one that never will, is evened out all the same."""
+    """A group without lag and one that never catches up are balanced too."""
     group = group_of_rates(2, 100.0, 300.0, arrivals=arrivals)
     first, second = 8_000 + arrivals[0] * horizon_s, 4_000 + arrivals[1] * horizon_s
     assert shares(group, 8_000, 4_000) == [1, round(second / first, 6)]
 
 
 def test_weight_when_lag_is_small_is_that_of_ten_seconds_of_work() -> None:
-    """400 records a second, two partitions: each counts as 2,000 records at least."""
     group = group_of_rates(2, 100.0, 300.0)
     assert shares(group, 2_000, 0) == [1, 1]
     assert shares(group, 1_999, 7) == [1, 1]
@@ -87,7 +86,7 @@ def test_weight_when_lag_is_small_is_that_of_ten_seconds_of_work() -> None:
 
 
 def test_weight_when_no_rate_is_known_is_a_hundredth_of_the_mean_at_least() -> None:
-    """So that partitions without lag do not all gather on one member."""
+    """Otherwise all partitions without lag could gather on one member."""
     group = group_of_rates(4, None, None)
     assert shares(group, 40_000, 0, 0, 0) == [1, 0.0025, 0.0025, 0.0025]
     assert shares(group, 0, 0, 0, 0) == [1, 1, 1, 1]
@@ -95,7 +94,7 @@ def test_weight_when_no_rate_is_known_is_a_hundredth_of_the_mean_at_least() -> N
 
 
 def test_weight_of_what_is_not_to_be_placed_is_nothing() -> None:
-    """What is held back or has no subscriber is nobody's work."""
+    """A resource that is held back or has no subscriber causes no work."""
     group = group_of_rates(3, 1.0)
     held = attrs.evolve(group, assignable=np.array([True, False, True]))
     assert work_of(held, np.full(3, 9_000)).weights.astype(bool).tolist() == [True, False, True]

@@ -1,6 +1,6 @@
-"""`LagAwareAssignor` on what nobody owns: the worked examples of both documents, ties, and levels.
+"""`LagAwareAssignor` on unowned partitions: the examples of both documents, ties, and levels.
 
-What it makes of owners is in `test_lag_sticky`.
+`test_lag_sticky` covers owned partitions.
 """
 
 import numpy as np
@@ -62,7 +62,7 @@ def test_ties_when_counts_and_lags_are_equal_go_by_member_id(
 
 
 def test_topics_when_there_are_several_are_each_assigned_by_themselves() -> None:
-    """Counts and lags of one topic say nothing about the next: the first member starts each.
+    """Counts and lags of one topic do not affect the next: the first member starts each.
 
     "The Lag-Aware Assignor operates on a per-topic basis."
     """
@@ -80,7 +80,7 @@ def test_topics_when_there_are_several_are_each_assigned_by_themselves() -> None
 
 
 def test_subscribers_when_they_differ_by_topic_share_only_their_own() -> None:
-    """Each topic goes to its own subscribers; one without any goes to nobody."""
+    """A topic without subscribers goes to no member."""
     group = group_of(
         {"t": range(3), "u": range(2), "lonely": [0], "nobody": [0]},
         claim("A", topics=["t", "u"]),
@@ -97,7 +97,7 @@ def test_subscribers_when_they_differ_by_topic_share_only_their_own() -> None:
 
 
 def test_owners_when_not_sticky_are_not_looked_at() -> None:
-    """The proposal places anew: claims, also to what is not assignable, change nothing."""
+    """The proposal assigns from scratch. Claims change nothing, even of unassignable resources."""
     members = [claim(member, topics=["t"]) for member in "AB"]
     owning = [claim("A", {"t": [1, 9]}, topics=["t"]), claim("B", {"t": [0]}, topics=["t"])]
     fresh, owned = group_of({"t": range(2)}, *members), group_of({"t": range(2)}, *owning)
@@ -108,7 +108,7 @@ def test_owners_when_not_sticky_are_not_looked_at() -> None:
 
 
 def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> None:
-    """Each topic by itself: what is owned of another one does not matter."""
+    """The owned partitions of another topic do not matter."""
     group = group_of(
         {"old": range(2), "t0": range(3)},
         claim("C0", topics=["old", "t0"]),
@@ -120,7 +120,7 @@ def test_topic_when_nobody_owns_any_of_it_is_placed_as_the_proposal_says() -> No
 
 
 def test_small_topics_when_scope_is_group_go_to_different_members() -> None:
-    """Five topics of one partition: the proposal gives all to the first member, the group one."""
+    """Five topics of one partition: with the proposal the first member gets all of them."""
     topics = [f"t{number}" for number in range(5)]
     group = group_of({name: [0] for name in topics}, *(claim(m, topics=topics) for m in "ABCDE"))
     lags = lags_of(group, {name: [10 + place] for place, name in enumerate(topics)})
@@ -130,7 +130,7 @@ def test_small_topics_when_scope_is_group_go_to_different_members() -> None:
 
 
 def test_one_topic_when_scope_is_group_is_placed_as_the_proposal_says() -> None:
-    """With one topic, both scopes are one."""
+    """With one topic, both scopes are the same."""
     members = [claim(f"m{number}", topics=["t"]) for number in range(7)]
     group = group_of({"t": range(40)}, *members)
     lags = np.random.default_rng(8).integers(0, 1_000, 40)
@@ -139,9 +139,9 @@ def test_one_topic_when_scope_is_group_is_placed_as_the_proposal_says() -> None:
 
 
 def test_mixed_subscriptions_when_scope_is_group_carry_counts_and_lags_over() -> None:
-    """B has all of `b`, so A gets more of what both may hold, and the heavier part of it.
+    """B has all of `b`, so A gets more of the common topic, and its heavier part.
 
-    A takes 20 and 4 to have as many as B, then both take one more, B the larger one.
+    A takes 20 and 4 to have as many as B. Then both take one more, B the larger one.
     """
     group = group_of(
         {"b": range(2), "both": range(4)},
@@ -154,7 +154,7 @@ def test_mixed_subscriptions_when_scope_is_group_carry_counts_and_lags_over() ->
 
 
 def test_hot_partition_when_counts_may_differ_leaves_its_holder_few_others() -> None:
-    """As users of the JVM assignor ask: counts up to four apart, so the rest goes to the rest."""
+    """As users of the JVM assignor ask: counts differ by up to four."""
     members = [claim(member, topics=["t"]) for member in "ABC"]
     group = group_of({"t": range(9)}, *members)
     lags = lags_of(group, {"t": [100] + [10] * 8})
@@ -165,7 +165,7 @@ def test_hot_partition_when_counts_may_differ_leaves_its_holder_few_others() -> 
 
 
 def test_partitions_without_lag_when_counts_may_differ_even_the_counts_out() -> None:
-    """What evens no lag out is dealt by counts, and nobody is left without any."""
+    """Partitions without lag are dealt by counts, and no member is left without any."""
     members = [claim(member, topics=["t"]) for member in "ABC"]
     group = group_of({"t": range(9)}, *members)
     lags = lags_of(group, {"t": [7]})
@@ -175,7 +175,7 @@ def test_partitions_without_lag_when_counts_may_differ_even_the_counts_out() -> 
 
 @pytest.mark.parametrize("lag", [2**63 - 1, 2**61, -(2**62)])
 def test_totals_when_beyond_64_bits_are_still_exact(lag: int) -> None:
-    """Sums of absurd lags do not wrap: counts stay even, and the huge lags are spread."""
+    """Sums of huge lags do not wrap: counts stay even, and the huge lags are spread."""
     members = [claim(member, topics=["t"]) for member in "AB"]
     group = group_of({"t": range(6)}, *members)
     target = LagAwareAssignor().assign(group, lags_of(group, {"t": [lag, lag, lag, lag, 1, 0]}))
@@ -196,7 +196,7 @@ def test_large_topic_when_dealt_in_levels_is_even_in_count_and_lag() -> None:
 
 
 def test_many_topics_when_dealt_as_a_table_are_each_dealt_as_if_alone() -> None:
-    """Forty topics of different sizes together give what each gives by itself."""
+    """Forty topics of different sizes."""
     names = [f"t{number:02}" for number in range(40)]
     sizes = {name: range(1 + 3 * place % 29) for place, name in enumerate(names)}
     members = [claim(member, topics=names) for member in "ABCD"]
@@ -212,7 +212,6 @@ def test_many_topics_when_dealt_as_a_table_are_each_dealt_as_if_alone() -> None:
 
 
 def test_group_when_empty_gets_an_empty_target() -> None:
-    """Without members nothing is placed; without resources there is nothing to place."""
     assignor = LagAwareAssignor()
     nobody, nothing = group_of({"t": [0, 1]}), group_of({}, claim("A"))
     assert assignor.assign(nobody, no_lags(nobody)).tolist() == [-1, -1]
@@ -220,7 +219,6 @@ def test_group_when_empty_gets_an_empty_target() -> None:
 
 
 def test_assignor_when_asked_says_what_it_is() -> None:
-    """It satisfies the Protocol and needs lags."""
     assignor = LagAwareAssignor(scope="topic")
     assert isinstance(assignor, Assignor)
     assert (assignor.name, assignor.needs_lags) == ("lag-aware", True)
@@ -245,7 +243,7 @@ def test_assignor_when_asked_says_what_it_is() -> None:
 def test_options_when_wrong_are_refused_in_one_line(
     options: dict[str, object], message: str
 ) -> None:
-    """Which option, what it is, and what would be right."""
+    """The message names the option, its value and the valid values."""
     with pytest.raises(ConfigurationError) as caught:
         create_assignor("lag-aware", options)
     assert str(caught.value) == message

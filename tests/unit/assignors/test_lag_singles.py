@@ -1,4 +1,4 @@
-"""Topics with no more partitions than subscribers: everybody has one of each at most."""
+"""Topics with no more partitions than subscribers: a member has at most one of each."""
 
 import numpy as np
 from hypothesis import given
@@ -10,7 +10,7 @@ SIZE = 5
 
 
 def _plain(lags: list[int], owner: list[int]) -> list[int]:
-    """One topic, partition by partition."""
+    """Assign one topic, partition by partition."""
     lags = [max(lag, 0) for lag in lags] if max(owner) >= 0 else lags
     places = sorted(range(len(lags)), key=lambda place: (-lags[place], place))
     holder = [-1] * len(lags)
@@ -34,7 +34,7 @@ partitions = st.lists(
 def test_topics_when_placed_together_are_placed_as_each_alone(
     topics: list[list[tuple[int, int]]],
 ) -> None:
-    """Whatever is owned of them, by whom, and whatever the lags."""
+    """With any owners and any lags."""
     placed = place_singles(
         np.array([len(topic) for topic in topics]),
         np.array([lag for topic in topics for lag, _ in topic]),
@@ -46,7 +46,7 @@ def test_topics_when_placed_together_are_placed_as_each_alone(
 
 
 def test_owner_of_several_keeps_the_one_with_most_lag() -> None:
-    """Of equal ones the first; the others go to those that have none, most lag first."""
+    """Of equal lags the first. The others go to members without any, most lag first."""
     lags = np.array([5, 9, 9, 1])
     owner = np.array([1, 1, 1, -1], dtype=np.int32)
     assert place_singles(np.array([4]), lags, owner, 4).tolist() == [2, 1, 0, 3]

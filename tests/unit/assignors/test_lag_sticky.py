@@ -1,4 +1,4 @@
-"""`LagAwareAssignor` in a group that owns its partitions: who keeps what, and what a move needs."""
+"""`LagAwareAssignor` on owned partitions: retained partitions, and when a move is worth it."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ Held = dict[str, list[int]]
 
 
 def _group(size: int, owned: Held) -> GroupSnapshot:
-    """One topic "t", all members subscribed."""
+    """Return one topic "t" to which all members subscribe."""
     members = [claim(member, {"t": some}, topics=["t"]) for member, some in owned.items()]
     return group_of({"t": range(size)}, *members)
 
@@ -42,18 +42,18 @@ PROPOSAL = [100_000, 60_000, 50_000]
 def test_proposal_example_when_owned_reaches_its_loads_by_the_fewest_moves(
     owned: Held, expected: Held
 ) -> None:
-    """KAFKA-5337, "Example": 100,000 and 110,000, whoever has which."""
+    """KAFKA-5337, "Example": 100,000 and 110,000, on either member."""
     assert _placed(LagAwareAssignor(), owned, PROPOSAL) == expected
 
 
 def test_counts_when_uneven_are_evened_out_before_lag() -> None:
-    """A has too many, whatever they weigh; what it gives up is what evens the lag out."""
+    """A has too many, with any lag. It gives up the partition that balances the lag."""
     held = _placed(LagAwareAssignor(), {"A": [0, 1, 2, 3], "B": [4]}, [1, 1, 1, 1, 50])
     assert {member: len(some) for member, some in held.items()} == {"A": 3, "B": 2}
 
 
 def test_larger_share_when_counts_are_uneven_leaves_the_most_loaded() -> None:
-    """Who owns three of eight keeps them; of nine over four, only the least loaded keeps three."""
+    """The owner of three of eight keeps them. Of nine over four, the least loaded keeps three."""
     owned = {"A": [0, 1, 2], "B": [3, 4, 5], "C": [6, 7]}
     assert _placed(LagAwareAssignor(gain_min=1), owned, [9, 9, 9, 1, 1, 1, 9, 9]) == owned
     owned = {"A": [0, 1, 2], "B": [3, 4, 5], "C": [6, 7, 8], "D": []}
@@ -63,7 +63,7 @@ def test_larger_share_when_counts_are_uneven_leaves_the_most_loaded() -> None:
 
 
 def test_lags_when_they_waver_move_nothing() -> None:
-    """Twenty-four looks at lags that change by a tenth: the group stays as it was placed."""
+    """Twenty-four checks with lags that change by a tenth: no partition moves."""
     rng = np.random.default_rng(11)
     lags = rng.integers(900, 1_100, 60)
     owned: Held = {f"m{number}": [] for number in range(6)}
@@ -75,7 +75,7 @@ def test_lags_when_they_waver_move_nothing() -> None:
 
 
 def test_moves_when_they_gain_too_little_are_not_made() -> None:
-    """One swap would even 120 and 80 out; it costs two moves, which gain ten each, a tenth."""
+    """One swap would even 120 and 80 out. It costs two moves, and each gains ten, a tenth."""
     owned, lags = {"A": [0, 1], "B": [2, 3]}, [60, 60, 40, 40]
     even = {"A": [1, 2], "B": [0, 3]}
     assert _placed(LagAwareAssignor(gain_min=0.09), owned, lags) == even
@@ -84,7 +84,7 @@ def test_moves_when_they_gain_too_little_are_not_made() -> None:
 
 @pytest.mark.parametrize(("budget", "moved"), [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (None, 4)])
 def test_moves_when_rationed_stay_within_the_budget(budget: int | None, moved: int) -> None:
-    """Two hot pairs need a swap each, two moves a swap; half a swap would break the counts."""
+    """Two hot pairs need a swap each, two moves a swap. Half a swap would unbalance the counts."""
     owned = {"A": [0, 1], "B": [2, 3], "C": [4, 5], "D": [6, 7]}
     group = _group(8, owned)
     lags = lags_of(group, {"t": [100, 100, 1, 1, 100, 100, 1, 1]})
@@ -93,7 +93,7 @@ def test_moves_when_rationed_stay_within_the_budget(budget: int | None, moved: i
 
 
 def test_free_partitions_when_dealt_go_to_those_with_least_lag() -> None:
-    """A member left: the largest free lag goes where least is, and nothing else moves."""
+    """A member left: its partition with the most lag goes to the member with the least."""
     owned = {"A": [0, 1], "B": [2, 3], "C": [4, 5]}
     lags = [90, 10, 50, 10, 20, 10, 5, 40, 70]
     assert _placed(LagAwareAssignor(), owned, lags) == {
@@ -104,7 +104,7 @@ def test_free_partitions_when_dealt_go_to_those_with_least_lag() -> None:
 
 
 def test_counts_when_they_may_differ_need_not_be_evened_out() -> None:
-    """With a skew of three, five and two stay; six and one do not, and lag says which one goes."""
+    """With a skew of three, five and two are allowed; six and one are not. Lag decides the move."""
     lags = [10] * 7
     assignor = LagAwareAssignor(max_skew=3, gain_min=1)
     five = {"A": [0, 1, 2, 3, 4], "B": [5, 6]}
@@ -114,7 +114,7 @@ def test_counts_when_they_may_differ_need_not_be_evened_out() -> None:
 
 
 def test_hot_partition_when_counts_may_differ_ends_up_alone() -> None:
-    """Its holder is left with nothing else, but with it; the others share the rest."""
+    """Its holder keeps only this partition. The other members share the rest."""
     owned = {"A": [0, 1, 2], "B": [3, 4, 5], "C": [6, 7, 8]}
     lags = [100, 40, 40, 10, 10, 10, 10, 10, 10]
     held = _placed(LagAwareAssignor(max_skew=4), owned, lags)
@@ -123,7 +123,7 @@ def test_hot_partition_when_counts_may_differ_ends_up_alone() -> None:
 
 
 def test_mixed_subscriptions_when_scope_is_group_swap_within_topics() -> None:
-    """Counts stay what they are; A's hot partition is swapped for one that B has of the topic."""
+    """Counts stay the same. A's hot partition is swapped for one of B of the same topic."""
     group = group_of(
         {"a": [0], "both": range(4), "b": [0]},
         claim("A", {"a": [0], "both": [0, 1]}, topics=["a", "both"]),
@@ -139,7 +139,7 @@ def test_mixed_subscriptions_when_scope_is_group_swap_within_topics() -> None:
 
 
 def test_many_topics_when_at_rest_are_left_alone_and_the_others_are_not() -> None:
-    """Of forty topics one has become uneven: it alone moves."""
+    """Of forty topics one has become uneven: only that topic moves."""
     topics = [f"t{number:02}" for number in range(40)]
     members = [claim(member, topics=topics) for member in "ABC"]
     fresh = group_of({name: range(6) for name in topics}, *members)
@@ -147,7 +147,8 @@ def test_many_topics_when_at_rest_are_left_alone_and_the_others_are_not() -> Non
     before = LagAwareAssignor().assign(fresh, lags)
     group = _owning(fresh, before, topics)
     hot = 7
-    lags[np.flatnonzero(before == 0)[2 * hot : 2 * hot + 2]] += 500  # both that A has of it
+    # both partitions of A in this topic
+    lags[np.flatnonzero(before == 0)[2 * hot : 2 * hot + 2]] += 500
     moved = np.flatnonzero(LagAwareAssignor().assign(group, lags) != before)
     assert set((moved // 6).tolist()) == {hot}
 
@@ -160,7 +161,7 @@ def _owning(group: GroupSnapshot, target: Int32Array, topics: list[str]) -> Grou
 
 
 def test_looks_when_they_run_out_leave_balanced_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How long lag is evened out is bounded; the next round goes on with it."""
+    """The steps of lag balancing are bounded. The next round continues."""
     monkeypatch.setattr(thrift, "_LOOKS_MAX", 0)
     owned = {"A": [0, 1], "B": [2, 3]}
     assert _placed(LagAwareAssignor(), owned, [100, 100, 1, 1]) == owned
@@ -169,7 +170,7 @@ def test_looks_when_they_run_out_leave_balanced_counts(monkeypatch: pytest.Monke
 
 
 def test_large_topic_when_one_joins_moves_only_its_share() -> None:
-    """A hundred thousand partitions, 200 members and one more: its 497, whatever their lags."""
+    """A hundred thousand partitions, 200 members and one more: its 497, with any lags."""
     rng = np.random.default_rng(6)
     lags = rng.lognormal(8, 1, 100_000).astype(np.int64)
     members = [f"m{number:03}" for number in range(200)]

@@ -1,4 +1,4 @@
-"""Pools: resources by who subscribes to them."""
+"""Pools: resources grouped by their subscribers."""
 
 from coopgroup.assignors.pools import subscriber_pools
 from coopgroup.model import GroupSnapshot
@@ -17,7 +17,7 @@ def _pools(group: GroupSnapshot) -> list[tuple[list[str], list[str]]]:
 
 
 def test_pools_when_subscriptions_are_equal_are_one() -> None:
-    """Everybody subscribes to the same: one pool, without what has no subscriber or is gone."""
+    """The pool excludes resources without a subscriber and deleted ones."""
     group = group_of(
         {"a": [0, 1], "b": [0], "nobody": [0]},
         claim("A", {"a": [7]}, topics=["a", "b"]),
@@ -27,13 +27,13 @@ def test_pools_when_subscriptions_are_equal_are_one() -> None:
 
 
 def test_pools_when_subscriptions_differ_only_in_what_does_not_exist_are_one() -> None:
-    """Names without resources split nothing."""
+    """Names without resources do not split a pool."""
     group = group_of({"a": [0]}, claim("A", topics=["a", "x"]), claim("B", topics=["a", "y"]))
     assert _pools(group) == [(["A", "B"], ["a-0"])]
 
 
 def test_pools_when_subscriptions_are_mixed_come_smallest_first() -> None:
-    """Fewest subscribers first, then by their first resource; names in between may mix."""
+    """Fewest subscribers first, then by first resource. Names in a pool may mix."""
     group = group_of(
         {"a": [0], "b": [0], "c": [0], "d": [0], "e": [0]},
         claim("A", topics=["a", "b", "c", "e"]),
@@ -50,7 +50,7 @@ def test_pools_when_subscriptions_are_mixed_come_smallest_first() -> None:
 
 
 def test_pools_when_nothing_can_be_placed_are_none() -> None:
-    """No members, no resources, or nothing subscribed."""
+    """No members, no resources, or no subscriptions."""
     assert _pools(group_of({"a": [0]})) == []
     assert _pools(group_of({}, claim("A"))) == []
     assert _pools(group_of({"a": [0]}, claim("A", {"T": [3]}))) == []

@@ -1,4 +1,4 @@
-"""`RangeAssignor`: Kafka's documented examples, and what its own class makes of racks."""
+"""`RangeAssignor`: Kafka's documented examples, and the rack-aware results of its own class."""
 
 import pytest
 
@@ -12,7 +12,7 @@ Members = dict[str, tuple[str, str, str]]
 
 
 def _assigned(group: GroupSnapshot) -> dict[str, str]:
-    """What each member gets, as the documents write it: "t0p0 t0p1"."""
+    """Return each member's assignment in the documents' notation: "t0p0 t0p1"."""
     held = by_member(group, RangeAssignor().assign(group, no_lags(group)))
     return {
         member: " ".join(f"{name}p{index}" for name, some in mine.items() for index in some)
@@ -21,7 +21,7 @@ def _assigned(group: GroupSnapshot) -> dict[str, str]:
 
 
 def _racked(racks: Racks, members: Members) -> GroupSnapshot:
-    """A group of members, each with instance id, rack and topics ("" for none).
+    """Return a group of members, each with instance id, rack and topics ("" for none).
 
     A partition's replicas are in the racks whose letters its entry has.
     """
@@ -47,7 +47,7 @@ def test_documented_example_when_assigned_gives_the_documented_result() -> None:
 
 
 def test_documented_example_when_members_restart_stays_with_instance_ids() -> None:
-    """A bounce changes member ids and their order; static members keep what they have."""
+    """A bounce changes member ids and their order. Static members keep their partitions."""
     racks = {"t0": [""] * 3, "t1": [""] * 3}
     before = {"C0": ("I0", "", "t0 t1"), "C1": ("I1", "", "t0 t1")}
     after = {"C3": ("I0", "", "t0 t1"), "C2": ("I1", "", "t0 t1")}
@@ -57,13 +57,12 @@ def test_documented_example_when_members_restart_stays_with_instance_ids() -> No
 
 
 def test_members_when_more_than_partitions_leave_the_last_ones_empty() -> None:
-    """The first few have one each."""
     group = group_of({"t": range(2)}, *(claim(member, topics=["t"]) for member in "ABC"))
     assert _assigned(group) == {"A": "tp0", "B": "tp1", "C": ""}
 
 
 def test_partitions_when_numbers_have_gaps_go_in_order_of_numbers() -> None:
-    """Numbers are compared as numbers, and what is not there is not counted."""
+    """Numbers are compared as numbers, and missing ones are not counted."""
     group = group_of({"t": [-1, 2, 10, 9, 30]}, *(claim(m, topics=["t"]) for m in "AB"))
     assert _assigned(group) == {"A": "tp-1 tp2 tp9", "B": "tp10 tp30"}
 
@@ -126,7 +125,7 @@ OF_KAFKA: list[tuple[str, Racks, Members, dict[str, str]]] = [
 def test_racks_when_known_give_what_kafka_gives(
     racks: Racks, members: Members, expected: dict[str, str]
 ) -> None:
-    """KIP-881: members in the rack of a replica first, as far as counts and joins allow."""
+    """KIP-881: members in a replica's rack first, as far as counts and joint topics allow."""
     assert _assigned(_racked(racks, members)) == expected
 
 
@@ -141,7 +140,7 @@ def test_racks_when_known_give_what_kafka_gives(
     ids=["no rack in common", "replicas everywhere", "no replica's rack", "no member's rack"],
 )
 def test_racks_when_they_tell_nothing_apart_change_nothing(racks: Racks, rack: str) -> None:
-    """Ranges as without racks."""
+    """The ranges are the same as without racks."""
     members = {"m1": ("", rack, "t"), "m2": ("", rack, "t")}
     assert _assigned(_racked(racks, members)) == {"m1": "tp0 tp1", "m2": "tp2 tp3"}
 
@@ -156,7 +155,6 @@ def test_large_group_when_cut_has_even_ranges() -> None:
 
 
 def test_assignor_when_asked_says_what_it_is() -> None:
-    """It satisfies the Protocol and needs no lags; nothing to place is no error."""
     assignor = RangeAssignor()
     assert isinstance(assignor, Assignor)
     assert (assignor.name, assignor.needs_lags) == ("range", False)

@@ -15,7 +15,6 @@ from tests.support.programs import outputs_under_two_hash_seeds
 
 
 def test_create_when_named_makes_that_assignor() -> None:
-    """The names are those of the documents, options are keyword arguments."""
     assert create_assignor("sticky") == StickyAssignor()
     assert create_assignor("cooperative-sticky", {}) == CooperativeStickyAssignor()
     assert create_assignor("lag-aware", {"scope": "topic"}) == LagAwareAssignor()
@@ -51,14 +50,12 @@ def test_create_when_named_makes_that_assignor() -> None:
 def test_create_when_options_are_wrong_says_which(
     name: str, options: dict[str, object], message: str
 ) -> None:
-    """One line that names the option and what would be right."""
     with pytest.raises(ConfigurationError) as caught:
         create_assignor(name, options)
     assert str(caught.value) == message
 
 
 def test_create_when_name_is_unknown_lists_what_there_is() -> None:
-    """One line with every name."""
     with pytest.raises(ConfigurationError) as caught:
         create_assignor("fairest")
     names = ", ".join(assignor_names())
@@ -66,7 +63,6 @@ def test_create_when_name_is_unknown_lists_what_there_is() -> None:
 
 
 def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user's assignor is chosen like ours."""
     factories = {"sticky": StickyAssignor}
     monkeypatch.setattr("coopgroup.assignors.registry._ASSIGNORS._factories", factories)
     register_assignor("mine", LagAwareAssignor)
@@ -75,7 +71,7 @@ def test_register_when_name_is_new_can_be_created(monkeypatch: pytest.MonkeyPatc
 
 
 def test_targets_when_made_under_two_hash_seeds_are_the_same() -> None:
-    """No order of a set or dict of strings leaks into a target."""
+    """The order of a set or dict of strings must not change a target."""
     program = (
         "import numpy as np\n"
         "from coopgroup.assignors import assignor_names, create_assignor\n"

@@ -35,7 +35,7 @@ def test_documented_example_when_subscriptions_differ_passes_over_those_without(
 
 
 def test_static_members_when_there_are_any_come_first_by_instance_id() -> None:
-    """As kafka-clients 4.3.0 deals the same group: i1 and i9 before the dynamic member."""
+    """The result of kafka-clients 4.3.0 for this group: i1 and i9 before the dynamic member."""
     claims = [
         MemberClaim(member_id="m1", topics=("t", "u")),
         MemberClaim(member_id="m2", topics=("t", "u"), instance_id="i9"),
@@ -50,7 +50,6 @@ def test_static_members_when_there_are_any_come_first_by_instance_id() -> None:
 
 
 def test_assignor_when_asked_says_what_it_is() -> None:
-    """It satisfies the Protocol and needs no lags; nothing to place is no error."""
     assignor = RoundRobinAssignor()
     assert isinstance(assignor, Assignor)
     assert (assignor.name, assignor.needs_lags) == ("round-robin", False)

@@ -1,4 +1,4 @@
-"""`StickyAssignor`: who keeps what, who gives up what, and how free resources spread."""
+"""`StickyAssignor`: retained and revoked resources, and the spread of free ones."""
 
 from collections import Counter
 
@@ -23,7 +23,7 @@ def _target(group: GroupSnapshot) -> Held:
 
 
 def test_fresh_group_when_assigned_takes_turns() -> None:
-    """Nobody owns anything: members take turns in order, so every topic spreads."""
+    """Members take turns in order, so every topic spreads."""
     group = group_of({"a": range(3), "b": range(4)}, *(claim(m, topics=["a", "b"]) for m in "CAB"))
     assert _target(group) == {
         "A": {"a": [0], "b": [0, 3]},
@@ -33,7 +33,7 @@ def test_fresh_group_when_assigned_takes_turns() -> None:
 
 
 def test_member_when_joining_gets_its_share_and_others_keep_theirs() -> None:
-    """Only what the newcomer needs moves, as evenly over the owners' topics as it can."""
+    """Only the newcomer's share moves, as evenly over the owners' topics as possible."""
     group = group_of(
         {"a": range(4), "b": range(4)},
         claim("A", {"a": [0, 1], "b": [0, 1]}, topics=["a", "b"]),
@@ -48,7 +48,7 @@ def test_member_when_joining_gets_its_share_and_others_keep_theirs() -> None:
 
 
 def test_surplus_when_given_up_is_spread_over_the_owners_topics() -> None:
-    """A member that halves its load halves it in every topic (librdkafka#4044)."""
+    """A member that gives up half of its load halves it in every topic (librdkafka#4044)."""
     topics = ["a", "b", "c"]
     group = group_of(
         {name: range(4) for name in topics},
@@ -63,7 +63,7 @@ def test_surplus_when_given_up_is_spread_over_the_owners_topics() -> None:
 
 
 def test_member_when_leaving_leaves_its_share_to_all() -> None:
-    """What it had is dealt in turns, nothing else moves."""
+    """Its resources are dealt in turns, no others move."""
     group = group_of(
         {"t": range(9)},
         claim("A", {"t": [0, 3, 6]}, topics=["t"]),
@@ -73,7 +73,7 @@ def test_member_when_leaving_leaves_its_share_to_all() -> None:
 
 
 def test_larger_share_when_counts_are_uneven_stays_where_it_is() -> None:
-    """Seven over three: whoever owns three keeps them, whatever its name."""
+    """Seven over three: the owner of three keeps them, whatever its name."""
     group = group_of(
         {"t": range(7)},
         claim("A", {"t": [0, 1]}, topics=["t"]),
@@ -84,7 +84,7 @@ def test_larger_share_when_counts_are_uneven_stays_where_it_is() -> None:
 
 
 def test_takers_when_they_lack_different_amounts_take_turns_in_proportion() -> None:
-    """Who lacks four and who lacks two share each topic two to one, not one after the other."""
+    """Members that lack four and two share each topic two to one."""
     group = group_of(
         {"a": range(3), "b": range(3), "held": range(6)},
         claim("A", {"held": [0, 1]}, topics=["a", "b", "held"]),
@@ -108,7 +108,7 @@ def test_topics_when_group_is_fresh_spread_as_far_as_they_can() -> None:
 
 
 def test_owner_when_it_no_longer_subscribes_keeps_nothing_of_it() -> None:
-    """A claim to what one does not subscribe to is no reason to keep it."""
+    """A claim without a subscription is ignored."""
     group = group_of(
         {"a": range(2), "b": range(2)},
         claim("A", {"a": [0, 1], "b": [0]}, topics=["b"]),
@@ -118,7 +118,7 @@ def test_owner_when_it_no_longer_subscribes_keeps_nothing_of_it() -> None:
 
 
 def test_mixed_subscriptions_when_one_member_can_take_less_levels_the_rest() -> None:
-    """B and C cannot take what only A may hold, and A gives up what they can."""
+    """B and C cannot take A's exclusive resources, so A gives up the common ones."""
     group = group_of(
         {"all": range(6), "mine": range(3)},
         claim("A", {"all": range(6), "mine": range(3)}, topics=["all", "mine"]),
@@ -148,7 +148,7 @@ def test_chain_of_topics_when_levelled_passes_load_along() -> None:
 def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Levelling is bounded; what it has not levelled yet, the next round goes on with."""
+    """The steps of levelling are bounded. The next round continues."""
     names = [f"t{number:02}" for number in range(30)]
     group = group_of(
         {name: range(30) for name in names} | {"t00": range(450)},
@@ -167,7 +167,7 @@ def test_long_chain_when_sweeps_run_out_still_has_a_valid_target(
 
 
 def test_load_when_only_a_chain_can_level_it_is_passed_on() -> None:
-    """Three, two and one: nobody may shed to one with two fewer, and yet A gives to B, B to C."""
+    """Three, two and one. A and C share no topic, so A gives to B, and B to C."""
     group = group_of(
         {"ab": range(4), "bc": range(2)},
         claim("A", {"ab": [0, 1, 2]}, topics=["ab"]),
@@ -180,7 +180,7 @@ def test_load_when_only_a_chain_can_level_it_is_passed_on() -> None:
 
 
 def test_contested_resources_when_nobody_owns_them_are_dealt_as_free() -> None:
-    """Tied claims belong to nobody, so either of both may get them, or a third one."""
+    """Equal claims cancel each other, so either claimant or a third member may get it."""
     group = group_of(
         {"t": range(3)},
         claim("A", {"t": [0, 2]}, topics=["t"]),
@@ -214,13 +214,12 @@ def test_large_group_when_one_joins_moves_only_its_share() -> None:
     ids=["no members", "no resources", "no subscriber"],
 )
 def test_group_when_nothing_can_be_placed_gets_a_target_of_nobodies(group: GroupSnapshot) -> None:
-    """Nothing to place is no error."""
     target = StickyAssignor().assign(group, no_lags(group))
     assert target.tolist() == [-1] * len(group.resources)
 
 
 def test_cooperative_sticky_when_compared_has_the_same_target() -> None:
-    """Both names stand for one target and need no lags."""
+    """Both names have the same target and need no lags."""
     group = group_of({"t": range(5)}, claim("A", {"t": range(5)}, topics=["t"]), claim("B"))
     plain, cooperative = StickyAssignor(), CooperativeStickyAssignor()
     assert [

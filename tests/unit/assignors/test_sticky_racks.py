@@ -1,4 +1,4 @@
-"""`StickyAssignor` where racks are known: third, after balance and few moves (KIP-881)."""
+"""`StickyAssignor` with racks: the third criterion, after balance and few moves (KIP-881)."""
 
 import pytest
 
@@ -10,7 +10,7 @@ Members = dict[str, tuple[str | None, list[int]]]
 
 
 def _group(racks: list[str], members: Members) -> GroupSnapshot:
-    """One topic; a partition's replicas are in the racks that its entry names, between spaces."""
+    """One topic. A partition's replicas are in the racks that its entry names, between spaces."""
     claims = [
         MemberClaim(
             member_id=member,
@@ -32,21 +32,21 @@ def _placed(racks: list[str], members: Members) -> dict[str, list[int]]:
 
 
 def test_free_partitions_when_racks_are_known_go_to_them() -> None:
-    """Each member gets what has a replica in its rack."""
+    """Each member gets the partitions with a replica in its rack."""
     racks = ["a", "a", "a", "b", "b", "c"]
     members: Members = {"m1": ("c", []), "m2": ("b", []), "m3": ("a", [])}
     assert _placed(racks, members) == {"m1": [1, 5], "m2": [3, 4], "m3": [0, 2]}
 
 
 def test_surplus_when_given_up_is_what_does_not_suit() -> None:
-    """The newcomer gets the two of its rack, whichever places they have."""
+    """The newcomer gets the two partitions of its rack, at any position."""
     racks = ["a", "b", "a", "a", "b", "a"]
     members: Members = {"m1": ("a", [0, 1, 2]), "m2": ("a", [3, 4, 5]), "m3": ("b", [])}
     assert _placed(racks, members) == {"m1": [0, 2], "m2": [3, 5], "m3": [1, 4]}
 
 
 def test_owner_when_in_another_rack_keeps_what_it_owns() -> None:
-    """Nothing moves for the sake of racks alone: what moves stops for a while."""
+    """Racks alone are no reason for a move: a moving resource pauses."""
     racks = ["a", "a", "b", "b"]
     members: Members = {"m1": ("b", [0, 1]), "m2": ("a", [2, 3])}
     assert _placed(racks, members) == {"m1": [0, 1], "m2": [2, 3]}
@@ -65,13 +65,13 @@ def test_racks_when_they_tell_nothing_apart_change_nothing(
 
 
 def test_member_when_without_a_rack_takes_what_suits_nobody_else() -> None:
-    """It reads everything from afar anyway, as far as anybody knows."""
+    """It probably reads every partition from another rack anyway."""
     racks = ["z", "a", "z", "a"]
     assert _placed(racks, {"m1": (None, []), "m2": ("a", [])}) == {"m1": [0, 2], "m2": [1, 3]}
 
 
 def test_choice_of_one_when_it_bars_another_is_made_for_both() -> None:
-    """Partition 1 suits both sides and goes where 0 and 2 leave room for it."""
+    """Partition 1 suits both sides and goes to the side where 0 and 2 leave room."""
     racks = ["a", "a b", "b c", "c"]
     members: Members = {"m1": ("a", []), "m2": ("c", [])}
     assert _placed(racks, members) == {"m1": [0, 1], "m2": [2, 3]}
@@ -88,7 +88,7 @@ def test_many_racks_when_known_are_all_told_apart() -> None:
 def test_large_group_when_not_made_the_best_is_still_suited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where there are too many pairs of sorts and members, one look at each must do."""
+    """With too many pairs of kinds and members, each pair is checked only once."""
     monkeypatch.setattr(quotas, "ARCS_MAX", 0)
     racks = ["a", "b", "c"] * 20
     members: Members = {f"m{place}": (rack, []) for place, rack in enumerate("cbacba")}

@@ -1,4 +1,4 @@
-"""The assignor of weighted resources: what it evens out, what it leaves alone."""
+"""The assignor of weighted resources: its balance, and its reasons to move nothing."""
 
 import time
 
@@ -17,7 +17,7 @@ Weights = dict[tuple[str, int], int]
 
 
 def _group(weights: Weights, **owned: dict[str, list[int]]) -> tuple[GroupSnapshot, Int64Array]:
-    """A group whose members subscribe to all names, and the weights in its order."""
+    """Return members that subscribe to all names, and the weights in the group's order."""
     existing = ResourceSet.from_pairs(weights)
     names = sorted({name for name, _ in weights})
     group = resolve_claims(
@@ -39,7 +39,7 @@ def _loads(group: GroupSnapshot, target: Int32Array, weights: Int64Array) -> lis
 
 
 def test_heavy_resources_when_nobody_owns_any_are_spread_by_weight() -> None:
-    """One with the heavy connector's task, the others share the light ones."""
+    """One member has the heavy connector's task, the others share the light ones."""
     weights = {("heavy", 0): 30, **{("light", index): 10 for index in range(6)}}
     group, values = _group(weights, a={}, b={}, c={})
     target = WeightedAssignor().assign(group, values)
@@ -48,7 +48,7 @@ def test_heavy_resources_when_nobody_owns_any_are_spread_by_weight() -> None:
 
 
 def test_connectors_are_balanced_apart_from_tasks() -> None:
-    """Who runs most of the connectors has its share of tasks all the same."""
+    """The member with most connectors still gets its full share of tasks."""
     weights = {(f"c{number}", -1): 100 for number in range(4)}
     weights |= {(f"c{number}", index): 1 for number in range(4) for index in range(3)}
     group, values = _group(weights, a={}, b={})
@@ -59,7 +59,7 @@ def test_connectors_are_balanced_apart_from_tasks() -> None:
 
 
 def test_newcomer_gets_its_share_by_few_moves() -> None:
-    """What moves is as much as it needs, heavy ones first where they fit."""
+    """Only its share moves, heavy resources first where they fit."""
     weights = {("t", index): 20 if index < 2 else 5 for index in range(10)}
     group, values = _group(weights, a={"t": [0, 2, 3, 4, 5]}, b={"t": [1, 6, 7, 8, 9]}, c={})
     target = WeightedAssignor().assign(group, values)
@@ -69,7 +69,7 @@ def test_newcomer_gets_its_share_by_few_moves() -> None:
 
 
 def test_balance_within_the_tolerance_moves_nothing() -> None:
-    """A little unevenness is not worth an outage; without tolerance it is."""
+    """Small differences do not justify an outage. Without a tolerance they are removed."""
     weights = {("t", index): 10 for index in range(21)}
     owned = {"t": list(range(11))}, {"t": list(range(11, 21))}
     group, values = _group(weights | {("t", 0): 9}, a=owned[0], b=owned[1])
@@ -83,7 +83,7 @@ def test_balance_within_the_tolerance_moves_nothing() -> None:
 
 
 def test_swap_when_no_move_helps_evens_out() -> None:
-    """Three of weight 4 against three of weight 2: one goes each way."""
+    """Three of weight 4 against three of weight 2: one of each is swapped."""
     weights = {("t", index): 4 if index < 3 else 2 for index in range(6)}
     group, values = _group(weights, a={"t": [0, 1, 2]}, b={"t": [3, 4, 5]})
     target = WeightedAssignor(tolerance=0.0).assign(group, values)
@@ -91,14 +91,14 @@ def test_swap_when_no_move_helps_evens_out() -> None:
 
 
 def test_resources_without_weight_are_spread_by_count() -> None:
-    """Light things are many: all on one member would be no balance either."""
+    """Otherwise one member could get all of them."""
     group, values = _group({("t", index): 0 for index in range(9)}, a={}, b={}, c={})
     target = WeightedAssignor().assign(group, values)
     assert np.bincount(target).tolist() == [3, 3, 3]
 
 
 def test_weights_that_no_sum_can_hold_are_compared_all_the_same() -> None:
-    """Some are lags, and those know no bounds."""
+    """Some weights are lags, which have no upper bound."""
     weights = {("t", index): 2**63 - 1 for index in range(4)} | {("t", 4): 1}
     group, values = _group(weights, a={"t": [0, 1, 2, 3, 4]}, b={})
     target = WeightedAssignor().assign(group, values)
@@ -111,7 +111,7 @@ def test_weights_that_no_sum_can_hold_are_compared_all_the_same() -> None:
 def test_levels_when_reached_no_gift_and_no_swap_with_the_lightest_helps(
     things: list[tuple[int, int]],
 ) -> None:
-    """Tried by hand, of all that others have and all that the lightest one has."""
+    """A brute-force check of all moves and swaps with the lightest member."""
     owned: dict[str, list[int]] = {member: [] for member in "abcd"}
     for index, (_, owner) in enumerate(things):
         owned["abcd"[owner]].append(index)
@@ -132,7 +132,7 @@ def test_levels_when_reached_no_gift_and_no_swap_with_the_lightest_helps(
 
 
 def test_many_equal_resources_of_one_owner_are_levelled_at_once() -> None:
-    """A tenth of a second of CPU time; a search among all for each move took nine."""
+    """A tenth of a second of CPU time. A search of all resources for each move took nine."""
     group, values = _group(
         {("t", index): 1 for index in range(20_000)},
         a={"t": list(range(20_000))},
@@ -146,6 +146,6 @@ def test_many_equal_resources_of_one_owner_are_levelled_at_once() -> None:
 
 @pytest.mark.parametrize("tolerance", [-0.1, 1.1, True, "much"])
 def test_tolerance_that_is_no_share_is_refused(tolerance: object) -> None:
-    """In one line that says what it may be."""
+    """The error is one line with the valid values."""
     with pytest.raises(ConfigurationError, match=r"tolerance: got .*, expected a number from 0"):
         WeightedAssignor(tolerance=tolerance)  # type: ignore[arg-type] # a user's mistake

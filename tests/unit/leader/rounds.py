@@ -45,30 +45,27 @@ ORDERS_4 = TopicMetadata(resources=ResourceSet({"orders": range(4)}))
 
 @attrs.frozen(kw_only=True)
 class FunctionAssignor:
-    """An assignor as a user might write one, without inheriting anything."""
+    """An assignor as a user might write it, without a base class."""
 
     function: Callable[[GroupSnapshot, Int64Array], Int32Array]
     name: str = "mine"
     needs_lags: bool = True
 
     def assign(self, group: GroupSnapshot, lags: Int64Array) -> Int32Array:
-        """Ask the function."""
         return self.function(group, lags)
 
 
 @attrs.frozen(kw_only=True)
 class FunctionPolicy:
-    """A policy as a user might write one: offers everything, stages as the function says."""
+    """A policy as a user might write it: offers everything, stages as the function says."""
 
     function: Callable[[GroupSnapshot, Int32Array], RoundPlan]
     name: str = "mine"
 
     def offer(self, group: GroupSnapshot, context: RoundContext) -> Offer:
-        """Offer everything, with the owners of the claims."""
         return Offer(owner=group.owner, held=np.zeros(len(group.resources), dtype=np.bool_))
 
     def stage(self, group: GroupSnapshot, target: Int32Array, context: RoundContext) -> StagedRound:
-        """Ask the function for the plan; remember nothing."""
         state = PolicyState(generation=context.generation, members=group.member_ids)
         return StagedRound(plan=self.function(group, target), state=state)
 
@@ -80,7 +77,7 @@ def joined(
     topics: tuple[str, ...] = ("orders",),
     generation: int = 1,
 ) -> JoinedMember:
-    """A member whose subscription can be read."""
+    """Return a member whose subscription can be read."""
     subscription = Subscription(
         topics=topics, owned=ResourceSet(owned or {}), generation=generation
     )
@@ -90,14 +87,14 @@ def joined(
 
 
 def unreadable(member_id: str) -> JoinedMember:
-    """A member whose subscription cannot be read."""
+    """Return a member whose subscription cannot be read."""
     return JoinedMember(member_id=member_id, group_instance_id=None, metadata=NOT_A_SUBSCRIPTION)
 
 
 def claim(
     member_id: str, owned: Mapping[str, list[int]] | None = None, generation: int = 1
 ) -> MemberClaim:
-    """A member's claim on partitions of its only topic."""
+    """Return a member's claim on partitions of its only topic."""
     return MemberClaim(
         member_id=member_id,
         topics=("orders",),
@@ -107,7 +104,7 @@ def claim(
 
 
 def context(state: PolicyState | None = None, generation: int = 1) -> RoundContext:
-    """Circumstances of a round that `a` leads."""
+    """Return the context of a round that `a` leads."""
     return RoundContext(leader_id="a", generation=generation, now_ms=0, state=state)
 
 
@@ -117,7 +114,7 @@ def led(
     state: PolicyState | None = None,
     generation: int = 1,
 ) -> LedRound:
-    """A round of the simple policy and the sticky assignor."""
+    """Lead a round of the simple policy and the sticky assignor."""
     return lead(
         read_members(members),
         metadata,
@@ -129,7 +126,7 @@ def led(
 
 
 def told(round_: LedRound) -> dict[str, Assignment]:
-    """What each member reads in its answer."""
+    """Return the assignment that each member receives."""
     return {
         member: decode_assignment(message, skips_rest=True)
         for member, message in round_.assignments
@@ -137,7 +134,7 @@ def told(round_: LedRound) -> dict[str, Assignment]:
 
 
 def orders(*indices: int) -> ResourceSet:
-    """Partitions of the topic `orders`."""
+    """Return partitions of the topic `orders`."""
     return ResourceSet({"orders": indices})
 
 
@@ -148,7 +145,7 @@ def decided_by(
     state: PolicyState | None = None,
     claims: tuple[MemberClaim, ...] = (claim("a", {"orders": [0, 1]}), claim("b")),
 ) -> DecidedRound:
-    """A round of `a`, which owns two of four partitions, and the new member `b`."""
+    """Decide a round of `a`, which owns two of four partitions, and the new member `b`."""
     return decide_round(
         claims,
         ORDERS_4,
@@ -160,5 +157,5 @@ def decided_by(
 
 
 def raising(*_: object) -> Int32Array:
-    """A user's function that fails, over two lines."""
+    """A user's function that fails, with a message of two lines."""
     raise ZeroDivisionError("no\nluck")

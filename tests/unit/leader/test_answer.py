@@ -1,4 +1,4 @@
-"""A round from bytes to bytes: what each member is told, also when nothing could be decided."""
+"""A round from bytes to bytes: the answers to the members, also without a decision."""
 
 import attrs
 import pytest
@@ -50,7 +50,7 @@ def test_lead_when_nothing_changes_answers_the_complete_set_and_no_follow_up() -
 
 
 def test_lead_when_some_keep_what_they_own_writes_what_an_encoder_would() -> None:
-    """Bytes that stood in a subscription are sent back only where we would write the same."""
+    """Bytes of a subscription are sent back only if our encoder would write the same."""
     entries = b"\x00\x00\x00\x01\x00\x06orders\x00\x00\x00\x02\x00\x00\x00\x03\x00\x00\x00\x02"
     foreign = b"\x00\x01\x00\x00\x00\x01\x00\x06orders\xff\xff\xff\xff" + entries
     members = [
@@ -72,7 +72,7 @@ def test_lead_when_some_keep_what_they_own_writes_what_an_encoder_would() -> Non
 
 
 def test_member_assignments_when_claims_are_at_hand_gives_the_same() -> None:
-    """Who holds just what it claims is told so with its own set."""
+    """A member that keeps exactly its claims is sent its own set."""
     claims = (claim("a", {"orders": [0, 1, 2]}), claim("b"), claim("c", {"orders": [3]}))
     decided = decided_by(claims=claims)
     answers = member_assignments(decided, claims)
@@ -82,7 +82,7 @@ def test_member_assignments_when_claims_are_at_hand_gives_the_same() -> None:
 
 
 def test_lead_when_one_gives_up_tells_all_that_a_round_follows() -> None:
-    """Who revokes reads what; everybody else reads an empty list, not null."""
+    """The other members read an empty list, not null."""
     round_ = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), joined("c", topics=("none",)))
     answers = told(round_)
     assert (len(answers["a"].assigned), answers["a"].revoked) == (
@@ -94,7 +94,7 @@ def test_lead_when_one_gives_up_tells_all_that_a_round_follows() -> None:
 
 
 def test_lead_notes_for_static_members_what_the_last_word_was_made_from() -> None:
-    """For their next life (KIP-345); of what there is to share only the leader hears."""
+    """For their next life (KIP-345). Only the leader gets the note about the resources."""
     static = [
         attrs.evolve(joined(name, {"orders": held}), group_instance_id=f"i-{name}")
         for name, held in (("a", [0, 1]), ("b", [2]))
@@ -110,7 +110,7 @@ def test_lead_notes_for_static_members_what_the_last_word_was_made_from() -> Non
 
 
 def test_lead_notes_nothing_in_a_round_that_another_follows() -> None:
-    """Nor for members that cannot be read, or that may insist on the end of the bytes."""
+    """Members that cannot be read or that reject trailing bytes get no note either."""
     static = [
         attrs.evolve(one, group_instance_id=one.member_id)
         for one in (joined("a", {"orders": [0, 1, 2, 3]}), joined("b"), unreadable("c"))
@@ -124,7 +124,7 @@ def test_lead_notes_nothing_in_a_round_that_another_follows() -> None:
 
 @pytest.mark.parametrize("metadata", [None, ORDERS_4], ids=["no metadata", "no assignor"])
 def test_fallback_round_notes_nothing_of_what_there_is(metadata: TopicMetadata | None) -> None:
-    """It shared nothing: a leader that comes back to it asks for a round."""
+    """It assigned nothing, so a leader that comes back to it asks for a round."""
     static = attrs.evolve(joined("a", {"orders": [0]}), group_instance_id="i")
     round_ = fallback_round(
         read_members([static]),
@@ -138,7 +138,7 @@ def test_fallback_round_notes_nothing_of_what_there_is(metadata: TopicMetadata |
 
 
 def test_lead_when_a_topic_is_gone_takes_it_back() -> None:
-    """A claim on what the metadata lacks is revoked."""
+    """A claim on a topic missing in the metadata is revoked."""
     round_ = led(joined("a", {"orders": [0, 1, 2, 3], "gone": [0]}))
     assert told(round_) == {
         "a": Assignment(assigned=orders(0, 1, 2, 3), revoked=ResourceSet({"gone": [0]}))
@@ -146,12 +146,11 @@ def test_lead_when_a_topic_is_gone_takes_it_back() -> None:
 
 
 def test_lead_when_nobody_is_there_answers_nobody() -> None:
-    """A round without members is no error."""
     assert led().assignments == ()
 
 
 def test_lead_when_a_member_cannot_be_read_gives_it_nothing_and_goes_on() -> None:
-    """The others keep theirs, the unreadable one is answered, and what it may hold is not given."""
+    """It gets no resources, and its possible claims are granted to no other member."""
     round_ = led(joined("a", {"orders": [0]}), unreadable("b"))
     answers = told(round_)
     assert answers["a"].assigned == orders(0)
@@ -187,7 +186,6 @@ def test_lead_when_its_own_sync_failed_gives_nothing_of_an_unreadable_member(
 
 
 def test_lead_when_members_come_in_another_order_answers_the_same() -> None:
-    """The order of JoinGroup's list decides nothing."""
     members = [joined("b", {"orders": [3]}), joined("a"), joined("c", {"orders": [0, 3]})]
     assert led(*members).assignments == led(*reversed(members)).assignments
 
@@ -207,7 +205,7 @@ def test_lead_when_members_come_in_another_order_answers_the_same() -> None:
 def test_loss_timeout_of_a_plan_is_told_where_it_says_more_than_the_timeout(
     timeout_ms: int, loss_ms: int | None, told_ms: int | None
 ) -> None:
-    """A policy of a user may change one without the other: no member gets what cannot be said."""
+    """A user's policy may change one timeout only. A member must not get an invalid pair."""
     decided = decided_by()
     plan = attrs.evolve(
         decided.plan, scheduled_rebalance_timeout_ms=timeout_ms, loss_timeout_ms=loss_ms
@@ -218,7 +216,7 @@ def test_loss_timeout_of_a_plan_is_told_where_it_says_more_than_the_timeout(
 
 
 def test_fallback_round_without_metadata_takes_every_claim_for_real() -> None:
-    """A look-up that failed revokes nothing: rightful owners keep all that they claim."""
+    """A failed look-up revokes nothing: rightful owners keep all their claims."""
     request = read_members(
         [joined("a", {"orders": [0, 1]}), joined("b", {"orders": [1]}, generation=2), joined("c")]
     )
@@ -240,7 +238,7 @@ def test_fallback_round_without_metadata_takes_every_claim_for_real() -> None:
 
 
 def test_fallback_round_without_metadata_forgets_nothing() -> None:
-    """What was owned before and is claimed by nobody now is still known in the next round."""
+    """Known resources without a claim stay in the leader's memory."""
     before = PolicyState(
         generation=0, members=("a",), known=orders(0, 1), granted=orders(2), released=orders(1)
     )
@@ -259,7 +257,7 @@ def test_fallback_round_without_metadata_forgets_nothing() -> None:
 
 
 def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
-    """What does not exist any more is nobody's, whoever decides the round."""
+    """Deleted resources have no owner, in any kind of round."""
     round_ = fallback_round(
         read_members([joined("a", {"orders": [0, 9]}), unreadable("b")]),
         ORDERS_4,
@@ -280,7 +278,7 @@ def test_fallback_round_with_metadata_takes_back_what_is_gone() -> None:
 
 
 def test_lead_when_a_stop_is_slow_tells_its_claimant_only() -> None:
-    """The others read null, also those that gain something; who is slow reads what to stop."""
+    """Other members read null, also those that gain resources. The slow one is told again."""
     first = led(joined("a", {"orders": [0, 1, 2, 3]}), joined("b"))
     (stops,) = [answer.revoked for answer in told(first).values() if answer.revoked]
     done, slow = (ResourceSet.from_pairs([stop]) for stop in stops)

@@ -1,4 +1,4 @@
-"""Groups of members of several releases: each is answered in what it reads."""
+"""Groups of several releases: each member gets the version that it can read."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def member(
     after: bytes = b"",
     delay_ms: int | None = None,
 ) -> JoinedMember:
-    """A member that subscribes to T and claims some of it."""
+    """Return a member that subscribes to T and claims some of its partitions."""
     subscription = Subscription(
         topics=("T",),
         owned=ResourceSet({"T": owned}) if owned else EMPTY,
@@ -43,7 +43,7 @@ def member(
 
 
 def led(*members: JoinedMember, policy: Policy, before: LedRound | None = None) -> LedRound:
-    """The round that a leader decides, maybe after another one."""
+    """Lead a round, optionally after another one."""
     context = RoundContext(
         leader_id="a",
         generation=4 + (before is not None),
@@ -54,13 +54,13 @@ def led(*members: JoinedMember, policy: Policy, before: LedRound | None = None) 
 
 
 def told(round_: LedRound) -> dict[str, Assignment]:
-    """What each member reads."""
+    """Return the assignment that each member receives."""
     return {member_id: decode_assignment(content) for member_id, content in round_.assignments}
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_member_of_design_i_is_answered_in_version_1(version: int) -> None:
-    """What it knows: assigned and revoked; the others get the newest version."""
+    """Version 1 has assigned and revoked. The other members get the newest version."""
     answers = told(
         led(member("a", [0, 1, 2, 3]), member("b", [], version=version), policy=DEFERRED)
     )
@@ -69,7 +69,7 @@ def test_member_of_design_i_is_answered_in_version_1(version: int) -> None:
 
 
 def test_loss_waits_for_nobody_while_a_member_cannot_be_told_to_wait() -> None:
-    """Policies that need the delay wait until all can hear of it."""
+    """Policies with a delay wait until all members can read it."""
     first = led(member("a", [0, 1]), member("b", [2, 3], version=1), policy=DEFERRED)
     alone = led(member("b", [2, 3], version=1), policy=DEFERRED, before=first)
     assert told(alone)["b"] == Assignment(assigned=T4.resources, version=1)
@@ -78,14 +78,14 @@ def test_loss_waits_for_nobody_while_a_member_cannot_be_told_to_wait() -> None:
 
 
 def test_loss_waits_as_soon_as_all_can_be_told() -> None:
-    """The last old member was renewed."""
+    """The last old member was upgraded."""
     first = led(member("a", [0, 1]), member("b", [2, 3]), policy=DEFERRED)
     alone = led(member("b", [2, 3]), policy=DEFERRED, before=first)
     assert told(alone)["b"].scheduled_rebalance_timeout_ms == 60_000
 
 
 def test_delay_that_a_refused_round_lets_run_on_is_kept_from_who_cannot_read_it() -> None:
-    """The others come back at its end, and that is a round for all."""
+    """The others rejoin at its end, and that is a round for all."""
     request = read_members([member("a", [0, 1], delay_ms=500), member("b", [2, 3], version=1)])
     refused = fallback_round(
         request,
@@ -103,14 +103,14 @@ def test_delay_that_a_refused_round_lets_run_on_is_kept_from_who_cannot_read_it(
 
 
 def test_member_of_a_later_release_counts_with_what_is_known_of_its_subscription() -> None:
-    """Fields that this release does not know are passed over."""
+    """Fields that this release does not know are ignored."""
     answers = told(led(member("a", [0, 1], after=b"later"), member("b", []), policy=SimplePolicy()))
     assert answers["a"].assigned == ResourceSet({"T": [0, 1]})
     assert answers["b"].assigned == ResourceSet({"T": [2, 3]})
 
 
 def test_old_readers_are_those_of_design_i() -> None:
-    """A member that tells what is left of a delay has heard of delays."""
+    """A member that reports a remaining delay can read delays."""
     members = [member(f"v{version}", [], version=version) for version in range(4)]
     assert read_members(members).old_readers == {"v0", "v1"}
     subscription = Subscription(topics=("T",), user_data=encode_user_data(UserData()))

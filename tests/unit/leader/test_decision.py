@@ -1,4 +1,4 @@
-"""The decision of a round, and what goes wrong in it: a refused round moves nothing."""
+"""The decision of a round and its failures: a refused round moves nothing."""
 
 from collections.abc import Callable
 
@@ -46,7 +46,7 @@ from tests.unit.leader.rounds import (
 
 
 def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
-    """Rates of arrival stand in the group, beside the rates that members say they have."""
+    """The group has the arrival rates, beside the rates that members report."""
     seen: list[object] = []
 
     def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
@@ -73,7 +73,7 @@ def test_decide_round_when_rates_are_given_shows_them_to_the_assignor() -> None:
 
 
 def test_decide_round_when_lags_are_given_shows_them_to_the_assignor() -> None:
-    """The assignor finds one figure per resource of the group."""
+    """The assignor gets one lag per resource of the group."""
     seen: list[list[int]] = []
 
     def assign(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
@@ -92,7 +92,7 @@ def test_decide_round_when_lags_are_given_shows_them_to_the_assignor() -> None:
 
 
 def test_decide_round_when_resources_move_records_what_and_why() -> None:
-    """The record of the round says what was granted, revoked, contested and waited for."""
+    """The record says which resources were granted, revoked, contested and waited for."""
     decided = decide_round(
         [
             claim("a", {"orders": [0, 3]}),
@@ -118,7 +118,7 @@ def test_decide_round_when_resources_move_records_what_and_why() -> None:
 
 
 def refusal_of(decided: DecidedRound) -> tuple[str, ...]:
-    """Why a round was refused; it then moved nothing at all."""
+    """Return the reasons for a refusal. The round moved nothing."""
     plan = plan_that_moves_nothing(decided.group)
     assert decided.refused
     assert decided.plan.assigned.tolist() == plan.assigned.tolist()
@@ -130,12 +130,12 @@ def refusal_of(decided: DecidedRound) -> tuple[str, ...]:
 
 
 def failing_plan(*_: object) -> RoundPlan:
-    """A user's function that fails, as a policy."""
+    """A user's policy function that fails."""
     raise KeyError("b")
 
 
 def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
-    """The round is answered, and the record says in one line who failed and how."""
+    """The round is answered, and the record names the assignor and its error in one line."""
     decided = decided_by(assignor=FunctionAssignor(function=raising))
     assert refusal_of(decided) == ("assignor mine: ZeroDivisionError: no luck",)
     assert member_assignments(decided) == (
@@ -161,7 +161,7 @@ def test_decide_round_when_the_assignor_raises_moves_nothing() -> None:
 def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(
     function: Callable[[GroupSnapshot, Int64Array], Int32Array],
 ) -> None:
-    """A target that is no target is blamed on the assignor by name."""
+    """The message names the assignor."""
     stranger = MemberClaim(member_id="b", topics=("payments",))
     decided = decided_by(
         assignor=FunctionAssignor(function=function), claims=(claim("a"), stranger)
@@ -176,13 +176,13 @@ def test_decide_round_when_the_target_breaks_the_contract_moves_nothing(
 def test_decide_round_when_the_policy_fails_moves_nothing(
     stage: Callable[[GroupSnapshot, Int32Array], RoundPlan],
 ) -> None:
-    """A policy that raises or gives no plan is blamed by name."""
+    """A policy that raises or returns no plan is named."""
     (reason,) = refusal_of(decided_by(policy=FunctionPolicy(function=stage)))
     assert reason.startswith("policy mine: ")
 
 
 def test_decide_round_when_the_policy_makes_a_second_owner_moves_nothing() -> None:
-    """A plan that grants what somebody still owns is never sent (design, section 5)."""
+    """A plan that grants a resource that another member still owns is never sent."""
 
     def everything_at_once(group: GroupSnapshot, target: Int32Array) -> RoundPlan:
         plan = plan_that_moves_nothing(group)
@@ -196,7 +196,7 @@ def test_decide_round_when_the_policy_makes_a_second_owner_moves_nothing() -> No
 
 @pytest.mark.parametrize("timeout_ms", [-1, 2**31], ids=["negative", "beyond-int32"])
 def test_decide_round_when_the_delay_fits_no_message_moves_nothing(timeout_ms: int) -> None:
-    """A delay that cannot be encoded would fail the round after it was decided."""
+    """A delay that cannot be encoded would fail the round after the decision."""
 
     def delayed(group: GroupSnapshot, target: Int32Array) -> RoundPlan:
         plan = plan_that_moves_nothing(group)
@@ -207,7 +207,7 @@ def test_decide_round_when_the_delay_fits_no_message_moves_nothing(timeout_ms: i
 
 
 def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
-    """The arrays are read-only: what the safety check compares with cannot be changed."""
+    """The arrays are read-only, so that the safety check compares with the original values."""
 
     def meddle(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
         group.claim_members[:] = 1
@@ -218,7 +218,7 @@ def test_decide_round_when_user_code_writes_into_the_group_refuses_it() -> None:
 
 
 def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
-    """A round that decides nothing does not end the delay that members wait for."""
+    """A round without a decision does not end the delay that members wait for."""
     claims = (
         attrs.evolve(claim("a", {"orders": [0]}), remaining_delay_ms=0),
         attrs.evolve(claim("b", {"orders": [1]}), remaining_delay_ms=900),
@@ -241,7 +241,7 @@ def test_decide_round_when_refused_keeps_a_running_delay_running() -> None:
 def test_decide_round_when_refused_tells_pauses_and_waits_apart(
     known: list[tuple[int | None, int | None]], told: tuple[int, int | None]
 ) -> None:
-    """As the members know them: what is due first, and the wait beside it where that is later."""
+    """As the members report them: the earlier time, and a later wait for a loss beside it."""
     claims = tuple(
         attrs.evolve(
             claim(name, {"orders": [place]}), remaining_delay_ms=delay_ms, remaining_loss_ms=loss_ms
@@ -256,7 +256,7 @@ def test_decide_round_when_refused_tells_pauses_and_waits_apart(
 
 
 def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
-    """A delay is only ever sent in a round in which nobody revokes."""
+    """A delay is sent only in a round without revocations."""
     claims = (
         attrs.evolve(claim("a", {"orders": [0], "gone": [1]}), remaining_delay_ms=900),
         claim("b", {"orders": [1]}),
@@ -269,9 +269,9 @@ def test_decide_round_when_refused_and_revoking_sends_no_delay() -> None:
 
 
 def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
-    """What was known stays known; who was silent is said anew, as it holds its own again.
+    """Known resources stay known. The set of silent members is computed again.
 
-    Who came and who went since the last round that was decided is still to be decided upon.
+    Joined and departed members since the last decided round are still to be handled.
     """
     before = PolicyState(generation=0, members=("x",), known=orders(3), silent=("a",))
     decided = decided_by(
@@ -288,7 +288,7 @@ def test_decide_round_when_refused_brings_the_memory_up_to_date() -> None:
 
 
 def test_decide_round_when_refused_remembers_who_is_missed_and_what_was_told() -> None:
-    """A round that decides nothing ends nobody's wait, and a stale claim is still being stopped."""
+    """Waits continue, and a stale claim is still being stopped."""
     before = led(joined("a", {"orders": [0]}), joined("b", {"orders": [1]})).state
     decided = decided_by(
         assignor=FunctionAssignor(function=raising),

@@ -41,7 +41,7 @@ def member(
     user_data: bytes | None = None,
     after: bytes = b"",
 ) -> JoinedMember:
-    """A member that subscribes to T and claims some of its partitions."""
+    """Return a member that subscribes to T and claims some of its partitions."""
     subscription = Subscription(
         topics=("T",),
         owned=ResourceSet({"T": owned}) if owned else EMPTY,
@@ -53,7 +53,7 @@ def member(
 
 
 def previous(owned: list[int], generation: int) -> bytes:
-    """User data of Kafka's sticky protocol."""
+    """Return user data of Kafka's sticky protocol."""
     held = ResourceSet({"T": owned})
     return encode_sticky_user_data(StickyUserData(previous=held, generation=generation))
 
@@ -64,14 +64,13 @@ def led(
     metadata: TopicMetadata | None = T6,
     state: PolicyState | None = None,
 ) -> LedRound:
-    """The round."""
     generation = CONTEXT.generation + (state is not None)
     context = attrs.evolve(CONTEXT, generation=generation, state=state)
     return lead_kafka_round(members, protocol, metadata, context=context, failure="no metadata")
 
 
 def shares(led: LedRound) -> dict[str, list[int]]:
-    """What each member reads: the partitions of T that it has after the round."""
+    """Return the partitions of T that each member has after the round."""
     return {
         member_id: decode_kafka_assignment(content).assigned.to_dict().get("T", [])
         for member_id, content in led.assignments
@@ -82,7 +81,7 @@ def shares(led: LedRound) -> dict[str, list[int]]:
 
 
 def test_cooperative_round_withholds_what_another_member_still_owns() -> None:
-    """KIP-429: the newcomer gets it in the round in which nobody claims it any more."""
+    """KIP-429: the newcomer gets it in the first round without a claim on it."""
     first = led(COOPERATIVE, member("a", [0, 1, 2, 3, 4, 5]), member("b"))
     assert [len(share) for share in shares(first).values()] == [3, 0]
     kept = shares(first)["a"]
@@ -91,13 +90,13 @@ def test_cooperative_round_withholds_what_another_member_still_owns() -> None:
 
 
 def test_cooperative_round_gives_what_nobody_claims_at_once() -> None:
-    """Who owns something keeps it."""
+    """Owners keep their partitions."""
     told = shares(led(COOPERATIVE, member("a", [0, 1, 2]), member("b")))
     assert told == {"a": [0, 1, 2], "b": [3, 4, 5]}
 
 
 def test_cooperative_claim_of_an_earlier_generation_loses_and_is_waited_for() -> None:
-    """KIP-792: the newer claim is rightful; nobody else is given it while the older one stands."""
+    """KIP-792: the newer claim is rightful. No other member gets it while the older one exists."""
     told = shares(
         led(COOPERATIVE, member("a", [0, 1, 2], generation=5), member("b", [0, 3, 4], generation=3))
     )
@@ -106,7 +105,7 @@ def test_cooperative_claim_of_an_earlier_generation_loses_and_is_waited_for() ->
 
 
 def test_cooperative_partition_claimed_twice_in_one_generation_is_given_to_nobody() -> None:
-    """KAFKA-12984: both stop it first."""
+    """KAFKA-12984: both members stop it first."""
     told = shares(led(COOPERATIVE, member("a", [0, 1]), member("b", [0, 2])))
     assert 0 not in told["a"] + told["b"]
 
@@ -119,13 +118,13 @@ def test_cooperative_partition_claimed_twice_in_one_generation_is_given_to_nobod
 def test_cooperative_claim_of_version_1_has_its_generation_in_the_user_data(
     user_data: bytes,
 ) -> None:
-    """A stale claim must not tie with one of the same number of bytes."""
+    """A stale claim must not tie with a claim of the same number of bytes."""
     stale = member("b", [0, 3], version=1, user_data=user_data)
     assert shares(led(COOPERATIVE, member("a", [0, 1, 2], generation=5), stale))["a"] == [0, 1, 2]
 
 
 def test_cooperative_round_keeps_for_next_time_what_an_unreadable_member_may_hold() -> None:
-    """Nobody rejoins by itself for it, so the leader does, a moment later."""
+    """No member rejoins for it by itself, so the leader does, a moment later."""
     unreadable = JoinedMember(member_id="b", group_instance_id=None, metadata=b"\0\1")
     first = led(COOPERATIVE, member("a", [0]), unreadable)
     assert shares(first) == {"a": [0], "b": []}
@@ -136,7 +135,7 @@ def test_cooperative_round_keeps_for_next_time_what_an_unreadable_member_may_hol
 
 
 def test_cooperative_round_without_metadata_moves_nothing() -> None:
-    """Everybody keeps what is rightfully claimed; the round is asked for again."""
+    """Rightful claims stay, and the leader asks for another round."""
     told = led(COOPERATIVE, member("a", [0, 1, 2, 3, 4]), member("b", [5]), metadata=None)
     assert shares(told) == {"a": [0, 1, 2, 3, 4], "b": [5]}
     assert told.refused
@@ -156,12 +155,12 @@ def test_cooperative_round_without_metadata_moves_nothing() -> None:
 def test_eager_round_gives_everything_out_as_the_protocol_is_named(
     protocol: KafkaProtocol, expected: dict[str, list[int]]
 ) -> None:
-    """Claims play no part: members have given up all that they held."""
+    """Claims do not matter: the members have given up all their partitions."""
     assert shares(led(protocol, member("b", [0, 1]), member("a", [5]))) == expected
 
 
 def test_sticky_round_leaves_things_where_they_were_where_it_can() -> None:
-    """The user data says what members had; the subscription claims nothing."""
+    """The user data has the former partitions. The subscription claims none."""
     told = shares(
         led(
             KafkaProtocol.STICKY,
@@ -173,7 +172,7 @@ def test_sticky_round_leaves_things_where_they_were_where_it_can() -> None:
 
 
 def test_sticky_round_believes_the_newer_of_two_memories() -> None:
-    """A member that was away says what it had then."""
+    """A member that was away reports its partitions of that time."""
     told = shares(
         led(
             KafkaProtocol.STICKY,
@@ -185,7 +184,7 @@ def test_sticky_round_believes_the_newer_of_two_memories() -> None:
 
 
 def test_sticky_round_with_user_data_that_is_none_is_balanced_all_the_same() -> None:
-    """Kafka's clients pass over what they cannot read, and so do leaders of ours."""
+    """Kafka's clients ignore unreadable user data, and so do our leaders."""
     odd = encode_cooperative_generation(7)
     told = shares(led(KafkaProtocol.STICKY, member("a", user_data=odd), member("b", version=0)))
     assert sorted(len(share) for share in told.values()) == [3, 3]
@@ -193,7 +192,7 @@ def test_sticky_round_with_user_data_that_is_none_is_balanced_all_the_same() -> 
 
 @pytest.mark.parametrize("protocol", EAGER)
 def test_eager_round_without_metadata_gives_out_what_there_was(protocol: KafkaProtocol) -> None:
-    """Members hold nothing, so a round that moves nothing would be an outage."""
+    """Members hold nothing, so a round without grants would be an outage."""
     first = led(protocol, member("a"), member("b"))
     second = led(protocol, member("a"), member("b"), metadata=None, state=first.state)
     assert sorted(shares(second)["a"] + shares(second)["b"]) == [0, 1, 2, 3, 4, 5]
@@ -214,7 +213,7 @@ def test_every_member_is_answered_in_the_oldest_version(protocol: KafkaProtocol)
 
 @pytest.mark.parametrize("protocol", KafkaProtocol)
 def test_subscription_with_more_than_its_version_says_counts(protocol: KafkaProtocol) -> None:
-    """Unknown trailing fields are passed over."""
+    """Unknown trailing fields are ignored."""
     assert shares(led(protocol, member("a", [0], after=b"later")))["a"] == [0, 1, 2, 3, 4, 5]
 
 
@@ -235,7 +234,7 @@ def test_subscriptions_that_java_wrote_are_read(protocol: KafkaProtocol) -> None
 
 
 def test_session_leads_by_the_protocol_whatever_assignor_and_policy_are() -> None:
-    """The group's policy counts again as soon as the group speaks our protocol."""
+    """The group's policy is used again when the group speaks our protocol."""
     duty = LeadRound(
         number=1,
         generation=5,

@@ -1,4 +1,4 @@
-"""What a leader reads: members, whatever stands in their subscriptions, and lags."""
+"""The leader's input: members with any kind of subscription, and lags."""
 
 import attrs
 import numpy as np
@@ -24,7 +24,7 @@ from tests.unit.leader.rounds import NOT_A_SUBSCRIPTION, context, joined, orders
 
 
 def test_read_members_when_all_is_given_keeps_all() -> None:
-    """Subscription, claims, generation, rack, static id and running delay reach the claim."""
+    """Subscription, claims, generation, rack, instance id and running delay reach the claim."""
     subscription = Subscription(
         topics=("payments", "orders", "orders"),
         user_data=encode_user_data(
@@ -64,7 +64,7 @@ def test_read_members_when_all_is_given_keeps_all() -> None:
     ids=["null", "empty", "generation", "damaged"],
 )
 def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes | None) -> None:
-    """Whatever stands in the user data, the subscription around it counts."""
+    """Foreign user data does not invalidate the subscription around it."""
     subscription = Subscription(topics=("orders",), user_data=user_data, owned=orders(3))
     member = JoinedMember(
         member_id="a", group_instance_id=None, metadata=encode_subscription(subscription)
@@ -75,7 +75,7 @@ def test_read_members_when_user_data_is_not_ours_reads_the_rest(user_data: bytes
 
 
 def test_read_members_when_one_cannot_be_read_says_so() -> None:
-    """The member stays in the round without topics and claims, and a record tells why."""
+    """The member stays in the round without topics and claims, and a record tells the reason."""
     with pytest.raises(DecodeError) as refusal:
         decode_subscription(NOT_A_SUBSCRIPTION)
     static = attrs.evolve(unreadable("b"), group_instance_id="static-b")
@@ -88,7 +88,7 @@ def test_read_members_when_one_cannot_be_read_says_so() -> None:
 
 
 def test_read_members_when_an_id_comes_twice_is_refused() -> None:
-    """A coordinator that names a member twice is broken; guessing would drop a claim."""
+    """The coordinator is broken. A guess would drop a claim."""
     with pytest.raises(RemoteProtocolError, match=r"^members: got 'a' twice, expected every"):
         read_members([joined("a"), joined("b"), joined("a")])
 
@@ -115,20 +115,20 @@ def test_read_members_when_connectors_count_reads_and_answers_them() -> None:
 
 
 def test_lags_when_aligned_are_those_of_the_group() -> None:
-    """What the group lacks is passed over, what is unknown or below zero counts as zero."""
+    """Figures of other resources are ignored. Unknown and negative ones count as zero."""
     lags = Lags.from_mapping({"orders": {3: 30, 1: -5}, "gone": {0: 9}, "payments": {0: 2**40}})
     resources = ResourceSet({"orders": range(4), "payments": [0, 1], "fresh": [0]})
     assert lags.aligned(resources).tolist() == [0, 0, 0, 0, 30, 2**40, 0]
 
 
 def test_lags_when_figures_and_resources_differ_in_number_are_refused() -> None:
-    """A figure too few would shift all that follow to other partitions."""
+    """A missing figure would shift all later ones to other partitions."""
     with pytest.raises(ConfigurationError, match=r"^lags: got '1 figures', expected 2, one per"):
         Lags(resources=orders(0, 1), values=np.zeros(1, dtype=np.int64))
 
 
 def test_arrivals_when_aligned_are_those_of_the_group() -> None:
-    """Unknown ones are 0, and so are those of a topic that has fewer records than before."""
+    """Unknown figures are 0, and so are those of a topic with fewer records than before."""
     lags = Lags(
         resources=ResourceSet({"gone": [0], "orders": [1, 3]}),
         values=np.zeros(3, dtype=np.int64),
@@ -141,6 +141,5 @@ def test_arrivals_when_aligned_are_those_of_the_group() -> None:
 
 
 def test_arrivals_when_figures_and_resources_differ_in_number_are_refused() -> None:
-    """As with the lags beside them."""
     with pytest.raises(ConfigurationError, match=r"^arrivals: got '1 figures', expected 2, one p"):
         Lags(resources=orders(0, 1), values=np.zeros(2, dtype=np.int64), arrivals_per_s=np.zeros(1))
