@@ -51,7 +51,7 @@ def test_election_that_is_heard_after_its_lease_is_told_all_the_same(
 
 
 def test_wait_ends_when_it_is_closed() -> None:
-    """A closed leadership elects no leader."""
+    """After the close no election can follow."""
     leadership, tokens = Leadership(SETTINGS), list[int | None]()
     waiting = threading.Thread(target=lambda: tokens.append(leadership.wait()), daemon=True)
     waiting.start()

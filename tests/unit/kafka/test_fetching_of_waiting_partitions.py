@@ -129,7 +129,7 @@ def test_seek_begins_a_partition_that_waits() -> None:
     """The coordinator's later answer does not count."""
     fetching, librdkafka, coordinator = silent()
     fetching.begin([ZERO])
-    fetching.seek(ZERO)  # librdkafka also continues after the event
+    fetching.seek(ZERO)  # without an offset: ignored, as in librdkafka
     assert librdkafka.assigned == []
     fetching.seek(TopicPartition("t", 0, 9))
     answer(coordinator)

@@ -118,7 +118,7 @@ def test_look_is_posted_from_a_thread_of_its_own() -> None:
 
 
 def test_look_when_it_fails_says_so_once_and_the_next_one_counts() -> None:
-    """A cluster that is down posts nothing, and does not wake the group's thread each time."""
+    """A failed look-up posts nothing. A dead cluster must not cause a warning every few seconds."""
     watched = Watched(looks=[failing, failing, lambda: UNEVEN, failing])
     watched.look()
     watched.look()

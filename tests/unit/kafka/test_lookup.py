@@ -247,7 +247,7 @@ def test_lines_of_librdkafka_reach_the_logger(caplog: pytest.LogCaptureFixture) 
 def test_arrivals_when_looked_up_twice_are_the_difference_over_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The rate is unknown at first, right after a look-up, and for a recreated topic."""
+    """No rate at first or for a recreated topic; an immediate second look-up keeps the rate."""
     clock = [100.0]
     monkeypatch.setattr("coopgroup.kafka.lookup.now_s", lambda: clock[0])
     ends: dict[tuple[str, int], int] = {}
