@@ -2,7 +2,7 @@
 
 A block marked `python broker` is a program that consumes the topic `orders` at `localhost:9092`
 until it is interrupted. test_readme.py runs it on librdkafka's mock broker, the broker tests run it
-twice on a real one.
+twice on a real broker.
 """
 
 from itertools import groupby
@@ -25,17 +25,17 @@ def _tokens() -> list[Token]:
 
 
 def readme_examples(kind: str) -> list[str]:
-    """The code blocks of README.md whose info string is exactly `kind`, in order."""
+    """Return the code blocks of README.md whose info string is exactly `kind`, in order."""
     return [token.content for token in _tokens() if token.type == "fence" and token.info == kind]
 
 
 def readme_fences() -> list[str]:
-    """The info strings of all code blocks of README.md, in order."""
+    """Return the info strings of all code blocks of README.md, in order."""
     return [token.info for token in _tokens() if token.type == "fence"]
 
 
 def tables_between(page: Path, begin: str, end: str) -> list[Table]:
-    """The tables between two texts of a page: the cells of the header, then those of each row."""
+    """Return the tables between two texts of a page: cells of the header, then of each row."""
     block = page.read_text().partition(begin)[2].partition(end)[0]
     runs = groupby(block.splitlines(), key=lambda line: line.startswith("|"))
     return [_cells(list(lines)) for is_table, lines in runs if is_table]
@@ -47,7 +47,7 @@ def _cells(lines: list[str]) -> Table:
 
 
 def readme_links() -> list[str]:
-    """The targets of all links of README.md, in order."""
+    """Return the targets of all links of README.md, in order."""
     return [
         str(child.attrs["href"])
         for token in _tokens()

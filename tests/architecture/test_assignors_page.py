@@ -1,4 +1,4 @@
-"""The page on assignors says what there is."""
+"""The page on assignors agrees with the code."""
 
 import json
 import re
@@ -20,12 +20,11 @@ PAGE = (ROOT / "docs" / "assignors.md").read_text()
 
 
 def test_page_when_read_names_every_assignor() -> None:
-    """The first table lists them all."""
     assert {name for name in assignor_names() if f"| `{name}` |" in PAGE} == set(assignor_names())
 
 
 def test_page_when_read_lists_every_option_with_its_default() -> None:
-    """The options of those that have a table, in the words of JSON."""
+    """Defaults are in the notation of JSON."""
     sections = {text.split("\n")[0]: text for text in PAGE.split("\n## ")}
     for assignor in (LagAwareAssignor, DrainTimeAssignor, WeightedAssignor):
         table = sections[assignor.name].partition("| option |")[2].partition("\n\n")[0]
@@ -38,7 +37,7 @@ def test_page_when_read_lists_every_option_with_its_default() -> None:
 
 
 def test_page_when_it_states_bounds_states_those_of_the_code() -> None:
-    """Numbers that readers of large groups need."""
+    """Readers with large groups need these numbers."""
     looks = Thrift(gain_min=0.0, moves_left=None).looks_left
     assert f"up to {ARCS_MAX:,} pairs" in PAGE
     assert f"after {looks:,} looks" in PAGE
@@ -46,7 +45,6 @@ def test_page_when_it_states_bounds_states_those_of_the_code() -> None:
 
 
 def test_page_when_its_example_runs_makes_assignors() -> None:
-    """The names can be imported as shown, and the options exist."""
     (block,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     names: dict[str, object] = {}
     exec(compile(block, "assignors.md", "exec"), names)  # noqa: S102 - our own page

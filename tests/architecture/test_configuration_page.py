@@ -1,4 +1,4 @@
-"""docs/configuration.md, held to the installed librdkafka and to what the constructor does."""
+"""docs/configuration.md agrees with the installed librdkafka and with the constructor."""
 
 import ctypes
 import re
@@ -15,9 +15,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 ROW = re.compile(r"^\| `([\w.]+)` \| ([\w ]+) \| (.*)\|$", re.MULTILINE)
 VERDICTS = dict[str, tuple[str, str]]
 BASE = {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "log_level": 0}
-# Keys of confluent_kafka itself, which librdkafka does not know.
+# Keys of confluent_kafka itself, unknown to librdkafka.
 OF_PYTHON = {"default.topic.config", "logger", "oauth_cb", "on_commit"}
-# Values where the default, or the first of the range, is none that could be tried.
+# Values for keys whose default, or first value of the range, cannot be tried.
 SAMPLES: dict[str, Any] = {
     "builtin.features": "gzip",
     "coopgroup.protocols": "coopgroup,cooperative-sticky",
@@ -31,7 +31,7 @@ SAMPLES: dict[str, Any] = {
     "stats_cb": print,
     "throttle_cb": print,
 }
-# These name files that would have to exist, or wait for a token.
+# These need an existing file, or wait for a token.
 UNTRIED = {
     "coopgroup.telemetry.file",
     "logger",
@@ -46,7 +46,7 @@ UNTRIED = {
 
 
 def page() -> VERDICTS:
-    """Verdict and note of each key on the page."""
+    """Return verdict and note of each key on the page."""
     rows = ROW.findall(PAGE.read_text())
     found = {key: (verdict, note) for key, verdict, note in rows}
     assert len(found) == len(rows), "a key stands twice"
@@ -54,7 +54,7 @@ def page() -> VERDICTS:
 
 
 def installed(folder: Path) -> dict[str, str]:
-    """A value for each key of consumers that the installed librdkafka lists."""
+    """Return a value for each consumer key of the installed librdkafka."""
     wheel = Path(confluent_kafka.__file__).parents[1]
     library = next((wheel / "confluent_kafka.libs").glob("librdkafka*"))
     c_library = ctypes.CDLL(None)
@@ -75,7 +75,7 @@ def installed(folder: Path) -> dict[str, str]:
 
 
 def complaint(key: str, value: object) -> str | None:
-    """What a consumer's configuration with this key is refused for, None if it is taken."""
+    """Return the error for a consumer configuration with this key, None if it is accepted."""
     try:
         settings = read_settings(merge_configuration(BASE, {key: value}))
     except ConfigurationError as error:
@@ -88,17 +88,17 @@ def complaint(key: str, value: object) -> str | None:
 
 
 def test_page_lists_exactly_the_keys_that_there_are(tmp_path: Path) -> None:
-    """Those of librdkafka's consumer, of confluent_kafka, and coopgroup's own."""
+    """The keys of librdkafka's consumer, of confluent_kafka, and of coopgroup."""
     known = set(installed(tmp_path)) | OF_PYTHON
     ours = {key for key, (verdict, _) in page().items() if verdict == "ours"}
-    # A key of connections may be of another version of librdkafka than the one installed.
+    # A connection key may be missing in the installed version of librdkafka.
     extra = {"ssl.certificate.verify_cb", "client.dns.lookup"}
     assert set(page()) - extra - ours == known - extra
     assert {key for key in page() if key.startswith("coopgroup.")} == ours
 
 
 def test_every_key_does_what_the_page_says(tmp_path: Path) -> None:
-    """Refused keys are refused in one line that names them, all others are taken."""
+    """The error for a refused key is one line that names it; all others are accepted."""
     values = installed(tmp_path) | SAMPLES
     wrong = {}
     for key, (verdict, _) in sorted(page().items()):
@@ -114,7 +114,7 @@ def test_every_key_does_what_the_page_says(tmp_path: Path) -> None:
 
 
 def test_keys_that_are_taken_with_some_values_only_refuse_the_others() -> None:
-    """The page says "only" of exactly these."""
+    """The page says "only" for exactly these."""
     others = {
         "client.dns.lookup": "resolve_canonical_bootstrap_servers_only",
         "enable.sasl.oauthbearer.unsecure.jwt": "true",

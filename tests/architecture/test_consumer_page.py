@@ -1,4 +1,4 @@
-"""docs/consumer.md goes through every method that there is."""
+"""docs/consumer.md describes every method."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ ROW = re.compile(
 
 
 def test_page_goes_through_every_method() -> None:
-    """Those of confluent_kafka.Consumer, and what is ours; a difference says how, or why."""
+    """Methods of confluent_kafka.Consumer and of coopgroup; differences are explained."""
     verdicts = {
         name: (verdict, bool(note.strip()))
         for names, verdict, note in ROW.findall(PAGE.read_text())

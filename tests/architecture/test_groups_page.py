@@ -1,4 +1,4 @@
-"""docs/groups.md, held to the configuration that there is."""
+"""docs/groups.md agrees with the configuration in the code."""
 
 import re
 
@@ -15,6 +15,6 @@ def test_page_lists_every_key_of_a_group_with_its_default() -> None:
 
 
 def test_page_names_every_key_that_it_shares_with_consumers() -> None:
-    """Beside those of connections."""
+    """In addition to the keys of connections."""
     section = PAGE.split("## Configuration")[1].split("| key |")[0]
     assert set(re.findall(r"`([a-z]+\.[\w.]+)`", section)) == set(GROUP_KEYS)

@@ -1,4 +1,4 @@
-"""docs/development/known_bugs.md: each test that it names is there."""
+"""docs/development/known_bugs.md: each test that it names exists."""
 
 import re
 
@@ -8,7 +8,7 @@ PAGE = (ROOT / "docs" / "development" / "known_bugs.md").read_text()
 
 
 def test_page_names_tests_that_are_there() -> None:
-    """One in each row; a test that is renamed takes its row along."""
+    """One in each row; renaming a test must change its row."""
     rows = [line for line in PAGE.splitlines() if line.startswith("| ") and "our test" not in line]
     named = [re.findall(r"\| `(test_\w+)` \|$", row) for row in rows]
     assert [row for row, found in zip(rows, named, strict=True) if not found] == []

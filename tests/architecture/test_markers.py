@@ -1,4 +1,4 @@
-"""Markers: each is that of a folder or set by hand, and none outlives its use."""
+"""Markers: each belongs to a folder or is set by hand, and unused markers fail."""
 
 import tomllib
 
@@ -8,14 +8,14 @@ SET_BY_HAND = "set by hand"
 
 
 def _markers() -> dict[str, str]:
-    """What pyproject.toml says of each marker."""
+    """Return the description of each marker in pyproject.toml."""
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     halves = (line.partition(": ") for line in options["markers"])
     return {name: text for name, _, text in halves}
 
 
 def test_markers_of_folders_have_a_folder_with_tests() -> None:
-    """A marker that is not set by hand is that of a folder, which its text names."""
+    """The marker's text names the folder."""
     markers = {name: text for name, text in _markers().items() if SET_BY_HAND not in text}
     assert markers
     assert [name for name in markers if not python_files(f"tests/{name}")] == []
@@ -23,7 +23,6 @@ def test_markers_of_folders_have_a_folder_with_tests() -> None:
 
 
 def test_markers_set_by_hand_are_set() -> None:
-    """A marker that no folder gives stands on some test."""
     sources = [path.read_text() for path in python_files("tests")]
     by_hand = [name for name, text in _markers().items() if SET_BY_HAND in text]
     unused = [name for name in by_hand if not any(f"mark.{name}" in text for text in sources)]

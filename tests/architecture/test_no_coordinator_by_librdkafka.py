@@ -1,7 +1,8 @@
-"""No call of librdkafka that needs a group coordinator: it gives up, or crashes, when that moves.
+"""coopgroup calls no function of librdkafka that needs a group coordinator.
 
-NOT_COORDINATOR ends its OffsetFetch for good (librdkafka#5586), its AdminClient dereferences NULL
-there (librdkafka#5040), and aborts at a coordinator that stops (librdkafka#4605).
+If the coordinator moves, librdkafka gives up or crashes. NOT_COORDINATOR ends its OffsetFetch
+permanently (librdkafka#5586), its AdminClient dereferences NULL (librdkafka#5040) and aborts when a
+coordinator stops (librdkafka#4605).
 """
 
 import ast
@@ -12,7 +13,7 @@ import pytest
 
 from tests.architecture.tree import name_in_tree, python_files
 
-# Each of these asks a group coordinator, whatever it is called on.
+# Each of these needs a group coordinator, on any object.
 FORBIDDEN = frozenset(
     {
         "OFFSET_STORED",
@@ -31,9 +32,9 @@ FORBIDDEN = frozenset(
         "send_offsets_to_transaction",
     }
 )
-# These ask one on librdkafka's consumer, or leave it to look for committed offsets by itself.
-# `position` and `seek` stay in the client, and so does `store_offsets` while auto-commit is off;
-# but a stored offset waits to be committed by librdkafka, so nothing is stored there.
+# On librdkafka's consumer these ask a group coordinator, or let librdkafka look up committed
+# offsets itself. `position` and `seek` stay in the client, and so does `store_offsets` while
+# auto-commit is off. But librdkafka would commit a stored offset, so coopgroup stores none there.
 OF_A_CONSUMER = frozenset(
     {
         "assign",
@@ -44,7 +45,7 @@ OF_A_CONSUMER = frozenset(
         "subscribe",
     }
 )
-# (file, name): why it is not a call of librdkafka that needs a coordinator.
+# (file, name): why this is not a call of librdkafka that needs a coordinator.
 ALLOWED = {
     ("kafka/fetching.py", "OFFSET_INVALID"): "read, to have such a partition wait",
     ("kafka/fetching.py", "OFFSET_STORED"): "the same",
@@ -61,7 +62,7 @@ ALLOWED = {
 
 
 def _uses(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and name of each use in a file."""
+    """Return line and name of each use in a file."""
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Call(func=ast.Attribute(attr=name)) if name in OF_A_CONSUMER:
@@ -81,7 +82,7 @@ def _place(path: Path) -> str:
 
 
 def test_librdkafka_is_never_asked_for_what_a_coordinator_knows() -> None:
-    """Ask over the group's transport instead (`kafka/offset_lookup.py`, `kafka/describing.py`)."""
+    """Use the group's transport instead (`kafka/offset_lookup.py`, `kafka/describing.py`)."""
     found = [
         f"{name_in_tree(path)}:{line}: {name}"
         for path in python_files("src")
@@ -92,7 +93,7 @@ def test_librdkafka_is_never_asked_for_what_a_coordinator_knows() -> None:
 
 
 def test_each_allowance_is_needed() -> None:
-    """An allowance without a use would let a new call in unseen."""
+    """An unused exception would hide a new call."""
     used = {(_place(path), name) for path in python_files("src") for _, name in _uses(path)}
     assert sorted(ALLOWED.keys() - used) == []
 
@@ -110,7 +111,7 @@ def test_each_allowance_is_needed() -> None:
     ],
 )
 def test_forbidden_uses_are_seen(tmp_path: Path, line: str) -> None:
-    """The rule itself: it sees each kind of use."""
+    """The rule itself: it detects each kind of use."""
     path = tmp_path / "module.py"
     path.write_text(line)
     assert len(list(_uses(path))) == 1

@@ -1,4 +1,4 @@
-"""The documented examples of an assignor and a policy of one's own run as they stand."""
+"""The documented examples of a custom assignor and a custom policy run unchanged."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.architecture.tree import ROOT
 
 
 def _run(page: str) -> dict[str, Any]:
-    """Run all Python blocks of a page, one after the other, and give back what they defined."""
+    """Run all Python blocks of a page in order, and return their definitions."""
     tokens = MarkdownIt().parse((ROOT / "docs" / page).read_text())
     blocks = [token.content for token in tokens if token.info == "python"]
     names: dict[str, Any] = {"__name__": page}
@@ -23,7 +23,7 @@ def _run(page: str) -> dict[str, Any]:
 def test_assignor_page_when_run_defines_and_registers_an_assignor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its assertions hold, and what it defines satisfies the Protocol."""
+    """The assertions of the page hold, and its class satisfies the Protocol."""
     factories = {"sticky": StickyAssignor}
     monkeypatch.setattr("coopgroup.assignors.registry._ASSIGNORS._factories", factories)
     names = _run("custom_assignor.md")
@@ -34,7 +34,7 @@ def test_assignor_page_when_run_defines_and_registers_an_assignor(
 def test_policy_page_when_run_defines_and_registers_a_policy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its assertions hold, and what it defines satisfies the Protocol."""
+    """The assertions of the page hold, and its class satisfies the Protocol."""
     factories = {"simple": SimplePolicy}
     monkeypatch.setattr("coopgroup.policies.registry._POLICIES._factories", factories)
     names = _run("custom_policy.md")

@@ -1,4 +1,4 @@
-"""The page about policies has what its script makes: a table and a picture for each use case."""
+"""The page about policies equals its script's output: a table and a picture per use case."""
 
 import re
 
@@ -22,7 +22,7 @@ NAMES = [use_case.name for use_case in USE_CASES]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_table_has_a_figure_for_each_measure_and_policy(name: str) -> None:
-    """When it has not: python docs/make_policies_page.py."""
+    """If this fails: python docs/make_policies_page.py."""
     section = PAGE.read_text().partition(BEGIN.format(name=name))[2]
     lines = section.partition(END.format(name=name))[0].strip().splitlines()
     (_, *policies), _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
@@ -33,7 +33,7 @@ def test_table_has_a_figure_for_each_measure_and_policy(name: str) -> None:
 
 @pytest.mark.parametrize("use_case", USE_CASES, ids=NAMES)
 def test_picture_is_shown_and_has_a_panel_for_each_policy(use_case: UseCase) -> None:
-    """When it has not: python docs/make_policies_page.py."""
+    """If this fails: python docs/make_policies_page.py."""
     path = DOCS / "images" / f"policies-{use_case.name}.svg"
     assert f"](images/{path.name})" in PAGE.read_text()
     drawn = path.read_text()
@@ -43,7 +43,7 @@ def test_picture_is_shown_and_has_a_panel_for_each_policy(use_case: UseCase) -> 
 
 
 def test_with_section_when_run_twice_replaces_only_what_is_between_the_marks() -> None:
-    """The rest of the page is written by people."""
+    """People write the rest of the page."""
     page = f"before\n{BEGIN.format(name='a')}\n{END.format(name='a')}\nafter\n"
     once = with_section(page, "a", "table")
     assert once == f"before\n{BEGIN.format(name='a')}\n\ntable\n\n{END.format(name='a')}\nafter\n"

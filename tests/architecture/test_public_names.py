@@ -1,4 +1,4 @@
-"""The names that `import coopgroup` offers."""
+"""The public names of `import coopgroup`."""
 
 import importlib
 
@@ -10,20 +10,20 @@ from tests.support.programs import output_of
 
 @pytest.mark.parametrize("name", coopgroup.__all__)
 def test_public_name_is_that_of_its_home(name: str) -> None:
-    """What the package offers is what the module it comes from offers, and is listed by dir()."""
+    """Each name is the same object as in its module, and dir() lists it."""
     assert name in dir(coopgroup)
     if name != "__version__":
         assert name in importlib.import_module(getattr(coopgroup, name).__module__).__all__
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
-    """Lazy names do not change what a wrong name gets."""
+    """Lazy imports do not change the error for a wrong name."""
     with pytest.raises(AttributeError, match="module 'coopgroup' has no attribute 'nope'"):
         getattr(coopgroup, "nope")  # noqa: B009 - mypy would refuse the plain spelling
 
 
 def test_import_when_no_name_is_used_imports_no_dependency() -> None:
-    """`import coopgroup` alone costs no import of a Kafka client or of NumPy."""
+    """`import coopgroup` alone must not import a Kafka client or NumPy."""
     program = (
         "import sys\n"
         "import coopgroup\n"

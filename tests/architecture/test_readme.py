@@ -1,4 +1,4 @@
-"""What the README shows works, and what it points to is there."""
+"""The README's examples work, and its links lead to existing files."""
 
 import ast
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ RECORDS = 8
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    """A mock broker whose topic `orders` has RECORDS records, evenly over its partitions."""
+    """Return a mock broker whose topic `orders` has RECORDS records, evenly over its partitions."""
     with open_stage("mock", 4, lambda _line: None) as opened:
         producer = Producer({**opened.client_config, "log_level": 0})
         for number in range(RECORDS):
@@ -44,7 +44,7 @@ def test_example_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """An example prints what its topic holds; told to end after that, it ends well."""
+    """The example prints the records of its topic, and ends without an error."""
     config = {
         **stage.client_config,
         **stage.cooperative_config,
@@ -52,7 +52,7 @@ def test_example_runs(
     }
 
     class Consumer(coopgroup.CooperativeConsumer):
-        """The consumer, but on the mock broker and for as many records as there are."""
+        """The consumer, on the mock broker and only for the existing records."""
 
         def __init__(self, configuration: dict[str, Any], **more: Any) -> None:  # noqa: ANN401
             super().__init__({**configuration, **config}, **more)
@@ -68,13 +68,12 @@ def test_example_runs(
 
 
 def test_examples_are_of_a_kind_that_is_tested() -> None:
-    """No slip in its mark leaves a block of Python out of these tests and of the broker tests."""
+    """A typing error in a block's mark must not exclude it from these and the broker tests."""
     kinds = {kind for kind in readme_fences() if "py" in kind.lower()}
     assert sorted(kinds) == ["python broker"]
 
 
 def test_examples_import_what_is_public() -> None:
-    """Examples import public names only."""
     imported = {
         alias.name
         for example in readme_examples("python broker")
@@ -88,7 +87,7 @@ def test_examples_import_what_is_public() -> None:
 
 @pytest.mark.parametrize("table", range(3), ids=["pauses", "unavailability", "counts"])
 def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
-    """The tables are those of the benchmark: its kinds and scenarios in its order, none missing."""
+    """The benchmark's kinds and scenarios, complete and in its order."""
     tables = tables_between(headline.PAGE, headline.BEGIN, headline.END)
     assert len(tables) == 3
     (_, *kinds), *rows = tables[table]
@@ -102,7 +101,7 @@ def test_headline_has_a_figure_for_each_kind_and_scenario(table: int) -> None:
 
 
 def test_proof_repeats_figures_of_the_headline_tables() -> None:
-    """The README's proof cannot drift from the measured tables."""
+    """The README's proof must not drift from the measured tables."""
     pauses, _, counts = tables_between(headline.PAGE, headline.BEGIN, headline.END)
     proof = tables_between(ROOT / "README.md", "Rolling restart", "## Try it")[0]
     kinds = ["coopgroup-deferred", "cooperative-sticky", "kip848", "eager"]
@@ -120,11 +119,10 @@ def _figures_of(table: Table, title: str, kinds: list[str]) -> list[str]:
 
 
 def _has_figures(row: list[str]) -> bool:
-    """Whether every cell after the title has a figure."""
+    """Return whether every cell after the title has a figure."""
     return all(any(one.isdigit() for one in cell) for cell in row[1:])
 
 
 def test_links_lead_somewhere() -> None:
-    """Every link into the tree leads to a file or folder."""
     inside = [link for link in readme_links() if "://" not in link and not link.startswith("#")]
     assert [link for link in inside if not (ROOT / link.partition("#")[0]).exists()] == []

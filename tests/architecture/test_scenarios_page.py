@@ -1,4 +1,4 @@
-"""docs/scenarios.md and simulations/README.md, held to the code and to the files."""
+"""docs/scenarios.md and simulations/README.md agree with the code and with the files."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ FIRST_CELL = re.compile(r"^\| `([^`|]+)`", re.MULTILINE)
 
 
 def section(title: str) -> str:
-    """What stands under a heading, up to the next one."""
+    """Return the text under a heading, up to the next heading."""
     return PAGE.split(f"{title}\n", 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
 
 
@@ -35,12 +35,12 @@ def section(title: str) -> str:
     ],
 )
 def test_page_lists_every_key_of_a_table(title: str, value: type) -> None:
-    """In the order of the value."""
+    """In the order of the class."""
     assert FIRST_CELL.findall(section(title)) == [one.name for one in attrs.fields(value)]
 
 
 def test_page_lists_every_key_of_what_is_shared_and_of_the_run() -> None:
-    """A topic's name is the name of its table; the run's tables have headings of their own."""
+    """A topic's name is the name of its table; the run's tables have their own headings."""
     for kind, keys in KEYS.items():
         assert tuple(FIRST_CELL.findall(section(f"### `[{kind}.NAME]`"))) == keys
     assert FIRST_CELL.findall(section("### The run")) == [
@@ -51,7 +51,7 @@ def test_page_lists_every_key_of_what_is_shared_and_of_the_run() -> None:
 
 
 def test_page_lists_every_kind_of_event_with_its_keys() -> None:
-    """`at_ms` and `kind` are said once for all."""
+    """`at_ms` and `kind` are described once for all events."""
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\|", section("### `[[events]]`"), re.MULTILINE)
     described = {kind: set(re.findall(r"`(\w+)`", keys)) for kind, keys in rows}
     assert described == {kind: set(keys) - {"at_ms"} for kind, keys in EVENT_KINDS.items()}
@@ -65,21 +65,21 @@ def test_page_lists_every_measure() -> None:
 
 @pytest.mark.parametrize("command", [simulate.command, compare.command], ids=str)
 def test_page_lists_every_option(command: click.Command) -> None:
-    """Of both commands."""
+    """The options of both commands."""
     listed = FIRST_CELL.findall(section(f"## `coopgroup {command.name} FILE`"))
     options = [one.opts[0] for one in command.params if isinstance(one, click.Option)]
     assert {option.split()[0] for option in listed} == set(options)
 
 
 def test_example_on_the_page_is_a_scenario() -> None:
-    """It can be copied."""
+    """Readers can copy it."""
     example = PAGE.split("```toml\n")[1].split("```")[0]
     assert parse_scenario(example, file="example.toml").events
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_file_is_a_scenario_that_says_what_it_is(path: Path) -> None:
-    """It says for people what happens and why that is of interest, and the list has it."""
+    """Its description gives the course of events and the purpose, and the list includes it."""
     scenario = read_scenario(path)
     assert scenario.description
     assert path.read_text().startswith("# ")

@@ -1,4 +1,4 @@
-"""What several processes of pytest are given to do, in which order."""
+"""The distribution of tests over several pytest processes, and their order."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,12 +20,12 @@ SPARK = {"test_h.py", "test_i.py", "test_j.py"}
 
 @define(eq=False)
 class Process:
-    """A process that runs what it is told to, a test at a time.
+    """A process that runs its tests one at a time.
 
     Attributes:
         waiting: numbers of tests that it has not run yet.
-        given: what it was given, in order: folders of tests on brokers, else files.
-        shutting_down: whether it ends when it has run what it has.
+        given: its work in order: folders for tests on brokers, else files.
+        shutting_down: whether it ends after its waiting tests.
     """
 
     waiting: list[int] = field(factory=list)
@@ -34,18 +34,17 @@ class Process:
     gateway: Any = field(factory=lambda: SimpleNamespace(id="gw"))
 
     def send_runtest_some(self, numbers: list[int]) -> None:
-        """Take tests, of one folder or file."""
+        """Take tests of one folder or file."""
         self.waiting += numbers
         _, folder, *path = TESTS[numbers[0]].partition("::")[0].split("/")
         self.given.append(folder if folder in WHOLE else path[-1])
 
     def shutdown(self) -> None:
-        """Remember it."""
         self.shutting_down = True
 
 
 def shared_out(*speeds: int) -> list[list[str]]:
-    """What processes are given that run so many tests at a time, until all tests have run."""
+    """Return the work of processes that run `speeds` tests per step, until all tests have run."""
     options: Any = SimpleNamespace(
         getvalue=lambda _: ["popen"] * len(speeds), option=SimpleNamespace(loadscopereorder=False)
     )
@@ -69,21 +68,21 @@ def shared_out(*speeds: int) -> list[list[str]]:
 
 
 def test_one_process_runs_everything() -> None:
-    """Nobody else is there to wait for, and what takes longest goes first."""
+    """The folders that take longest come first."""
     (given,) = shared_out(1)
     assert given[:2] == ["broker", "interop"]
     assert set(given[2:5]) == SPARK
 
 
 def test_brokers_are_shared_by_a_folder_and_spark_waits_for_them() -> None:
-    """Who was on brokers takes Spark as a whole, while the other computes."""
+    """The process with the first broker folder takes all of Spark; the other one computes."""
     first, second = shared_out(1, 1)
     assert (first[0], set(first[1:])) == ("broker", SPARK)
     assert second == ["interop", "test_d.py", "test_e.py", "test_f.py", "test_g.py"]
 
 
 def test_process_that_is_done_with_brokers_computes_until_the_other_is_done_too() -> None:
-    """Only then Spark has its turn."""
+    """Only then does Spark start."""
     quick, slow = shared_out(4, 1)
     assert quick[0] == "broker"
     assert quick[1] not in SPARK
@@ -91,7 +90,7 @@ def test_process_that_is_done_with_brokers_computes_until_the_other_is_done_too(
 
 
 def test_nobody_waits_when_only_spark_is_left() -> None:
-    """It is run beside brokers then, and by two."""
+    """Then Spark runs beside brokers, and in two processes."""
     slow, quick = shared_out(1, 4)
     assert slow[0] == "broker"
     assert quick[:5] == ["interop", "test_d.py", "test_e.py", "test_f.py", "test_g.py"]

@@ -1,4 +1,4 @@
-"""docs/sweeps.md and docs/advice.md, held to the code."""
+"""docs/sweeps.md and docs/advice.md agree with the code."""
 
 import re
 from pathlib import Path
@@ -18,17 +18,17 @@ FIRST_CELL = re.compile(r"^\| `([^`|]+)`", re.MULTILINE)
 
 
 def section(page: str, title: str) -> str:
-    """What stands under a heading, up to the next one."""
+    """Return the text under a heading, up to the next heading."""
     return page.split(f"{title}\n", 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
 
 
 def options(command: click.Command) -> set[str]:
-    """Long options of a command."""
+    """Return the long options of a command."""
     return {name for one in command.params for name in one.opts if name.startswith("--")}
 
 
 def test_page_lists_every_key_of_a_sweep() -> None:
-    """Those of the file and those of its grid."""
+    """Keys of the file and of its grid."""
     assert FIRST_CELL.findall(section(SWEEPS, "## A sweep file")) == [
         "description",
         "scenarios",
@@ -39,7 +39,7 @@ def test_page_lists_every_key_of_a_sweep() -> None:
 
 
 def test_every_number_of_a_grid_has_words_on_the_page() -> None:
-    """Or charts would leave it out."""
+    """Charts would omit a number without words."""
     assert set(AXIS_WORDS) == {*OPTION_AXES, *GROUP_AXES, "size"}
 
 
@@ -58,7 +58,7 @@ def test_page_lists_every_option(page: str, heading: str, command: click.Command
 
 
 def test_example_of_the_page_can_be_read(tmp_path: Path) -> None:
-    """It is one of the sweeps of the repository."""
+    """The example is one of the sweeps of the repository."""
     text = re.search(r"```toml\n(.*?)```", SWEEPS, re.DOTALL)
     assert text is not None
     kept = ROOT / "simulations" / "sweeps" / "time_outs.toml"

@@ -1,4 +1,4 @@
-"""docs/telemetry.md, held to the records and to what the sources log."""
+"""docs/telemetry.md agrees with the records and with the log events of the sources."""
 
 import re
 import types
@@ -28,13 +28,13 @@ WORDS: dict[object, str] = {
 
 
 def fields_of(record_class: type) -> dict[str, str]:
-    """Name and word for the type of each field, in the order of the class."""
+    """Return name and type word of each field, in the order of the class."""
     hints = typing.get_type_hints(record_class, vars(records) | vars(types))
     return {one.name: WORDS[hints[one.name]] for one in attrs.fields(record_class)}
 
 
 def test_example_of_metrics_counts_what_it_is_told() -> None:
-    """The block of the page, run; a listener is called with envelopes."""
+    """The test runs the block of the page; a listener receives envelopes."""
     block = PAGE.split("```python metrics\n")[1].split("```")[0]
     names: dict[str, Any] = {}
     exec(block, names)  # noqa: S102  (our own page)
@@ -77,12 +77,12 @@ def test_page_describes_the_envelope() -> None:
 
 
 def test_page_names_every_reason() -> None:
-    """Why a member stopped."""
+    """The reasons for which a member stops a resource."""
     assert "`, `".join(StopReason).replace("`, `closed", "` or `closed") in PAGE
 
 
 def test_page_lists_the_further_events_that_the_sources_log() -> None:
-    """What is given to `TelemetrySink.warn`, with its fields."""
+    """The events given to `TelemetrySink.warn`, with their fields."""
     called = re.compile(
         r"(?:sink|self)\.(?:warn|_warn_later)\("
         r'\s*"(\w+)"((?:, \w+=[^,()]*(?:\([^()]*\))?[^,()]*)*)\)'

@@ -1,4 +1,4 @@
-"""House rules that no linter knows; each message says what to do instead."""
+"""House rules that no linter checks; each message says how to fix the code."""
 
 import ast
 import re
@@ -42,7 +42,7 @@ REGISTRY_HOSTS = re.compile(
 
 
 def _lines_matching(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
-    """`file:line: text` of every line in `paths` that matches; binary files have no lines."""
+    """Return `file:line: text` of every matching line in `paths`; binary files have no lines."""
     found = []
     for path in paths:
         content = path.read_bytes()
@@ -58,7 +58,7 @@ def _lines_matching(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
 
 
 def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and name of each function, class, variable and argument that a module defines."""
+    """Return line and name of each function, class, variable and argument of a module."""
     for node in ast.walk(tree):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -72,7 +72,7 @@ def _defined_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _objection(name: str) -> str | None:
-    """Why `name` is banned, or None where it is fine."""
+    """Return why `name` is banned, or None if it is allowed."""
     bare = name.strip("_").lower()
     if bare in BANNED_NAMES:
         return BANNED_NAMES[bare]
@@ -83,7 +83,7 @@ def _objection(name: str) -> str | None:
 
 
 def test_core_parts_exist() -> None:
-    """The list of the core's parts names nothing that has gone or was renamed."""
+    """The list of core parts must not name a deleted or renamed part."""
     parts = {path.stem for path in SOURCE.iterdir()}
     assert [part for part in CORE_PARTS if part not in parts] == []
 
@@ -94,24 +94,24 @@ def test_core_parts_exist() -> None:
     ids=["core", "all"],
 )
 def test_files_when_long_are_split(files: Callable[[], list[Path]], lines_max: int) -> None:
-    """A file can be read in one sitting: split one that is longer by decision or idea."""
+    """A file should be readable in one sitting: split a longer file by decision or idea."""
     lengths = {name_in_tree(path): len(path.read_text().splitlines()) for path in files()}
     assert {name: lines for name, lines in lengths.items() if lines > lines_max} == {}
 
 
 def test_tracked_files_hold_no_unfinished_work() -> None:
-    """What is left to do stands in an issue, not in the tree."""
+    """Open work belongs in an issue, not in the tree."""
     assert _lines_matching(UNFINISHED, tracked_files()) == []
 
 
 @pytest.mark.parametrize("pattern", [MACHINE_PATHS, REGISTRY_HOSTS], ids=["paths", "hosts"])
 def test_tracked_files_name_no_machine(pattern: re.Pattern[str]) -> None:
-    """The repository works wherever it is cloned: it names no machine's paths, no registry."""
+    """The repository works on any machine: it contains no machine's paths and no registry."""
     assert _lines_matching(pattern, tracked_files()) == []
 
 
 def test_source_names_say_what_they_are() -> None:
-    """Names that would fit anything are banned in src, for files and for what they define."""
+    """Names without meaning are banned in src, for files and for definitions."""
     objections = []
     for path in python_files("src"):
         names = [(0, path.stem), *_defined_names(ast.parse(path.read_text()))]
@@ -124,9 +124,9 @@ def test_source_names_say_what_they_are() -> None:
 
 
 def test_unit_tests_mirror_modules() -> None:
-    """tests/unit/<package>/test_x.py is where a reader of <package>/x.py looks.
+    """Readers of <package>/x.py look for its tests in tests/unit/<package>/test_x.py.
 
-    What would be too long for one file is in several: test_x.py, test_x_of_one_idea.py and so on.
+    Several files may replace one long file: test_x.py, test_x_of_one_idea.py and so on.
     """
     strays = []
     for path in python_files("tests/unit"):

@@ -21,7 +21,7 @@ CORE_PARTS = (
 
 
 def tracked_files() -> list[Path]:
-    """Every file that is part of the repository, or is about to become one."""
+    """Return all files of the repository, including new files that are not ignored."""
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - git of the PATH
         cwd=ROOT,
@@ -34,12 +34,12 @@ def tracked_files() -> list[Path]:
 
 
 def python_files(*folders: str) -> list[Path]:
-    """Python files below any of `folders` (relative to the root), sorted."""
+    """Return the Python files below any of `folders` (relative to the root), sorted."""
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
 def core_files() -> list[Path]:
-    """Python files of the core, sorted."""
+    """Return the Python files of the core, sorted."""
     return [
         path
         for path in python_files("src")
@@ -48,5 +48,5 @@ def core_files() -> list[Path]:
 
 
 def name_in_tree(path: Path) -> str:
-    """`path` as the repository spells it."""
+    """Return `path` relative to the root."""
     return path.relative_to(ROOT).as_posix()

@@ -1,4 +1,4 @@
-"""A headless Chromium without any network, for tests of pages."""
+"""A headless Chromium without network, for tests of pages."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ from selenium.webdriver.common.actions.action_builder import ActionBuilder
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-LOAD_S_MAX = 20  # on a machine that is busy with other tests, too
+LOAD_S_MAX = 20  # also on a machine that is busy with other tests
 
 _NEAR = 24  # of 255
 
@@ -24,7 +24,7 @@ _VIEW = (
     "const y = (at) => view.frame.bbox.y + view.frame.y_scale.compute(at) - view.frame.y_scale"
     ".compute(view.frame.y_range.end);"
 )
-# Bokeh keeps what pops up in shadow trees.
+# Bokeh puts tooltips into shadow trees.
 _TIP = """
 const texts = (root) => Array.from(root.querySelectorAll("*")).flatMap((one) => [
   ...(one.classList.contains("tip") && one.getBoundingClientRect().width ? [one.innerText] : []),
@@ -35,23 +35,17 @@ return texts(document).join(" | ")
 
 
 class Page:
-    """A page in the browser.
-
-    Args:
-        driver: the browser.
-    """
-
     def __init__(self, driver: Chrome) -> None:
         self.driver = driver
 
     def clear(self) -> None:
-        """Leave the page, and forget what its console and the network said."""
+        """Leave the page, and clear the logs of the console and the network."""
         self.driver.get("about:blank")
         self.complaints()
         self.requests()
 
     def open(self, path: Path) -> float:
-        """Open a file, wait until all figures are drawn, and say how many seconds it took."""
+        """Open a file, wait until all figures are drawn, and return the time in seconds."""
         self.driver.get(path.as_uri())
         WebDriverWait(self.driver, LOAD_S_MAX).until(
             lambda driver: driver.execute_script(
@@ -63,23 +57,22 @@ class Page:
         return float(ready_ms) / 1000
 
     def run(self, script: str, *arguments: object) -> Any:  # noqa: ANN401 - what the script gives
-        """Run a script in the page."""
         return self.driver.execute_script(script, *arguments)
 
     def column(self, source: str, column: str) -> list[Any]:
-        """A column of the data that a figure draws."""
+        """Return a column of the data of a figure."""
         script = "return Array.from(page.model(arguments[0]).data[arguments[1]])"
         found: list[Any] = self.run(script, source, column)
         return found
 
     def place(self, figure: str, at_s: float, value: float) -> tuple[float, float]:
-        """Where a point of a figure is on its canvas, in pixels from its upper left."""
+        """Return the position of a figure's point on its canvas, in pixels from the upper left."""
         x, y = self.run(f"{_VIEW} return [x(arguments[1]), y(arguments[2])]", figure, at_s, value)
         return float(x), float(y)
 
     def colour(self, figure: str, at_s: float, value: float) -> str:
-        """The colour of a point of a figure, as "#rrggbb"."""
-        # Of a copy, since the browser complains about one that is drawn to and read from.
+        """Return the colour of a point of a figure, as "#rrggbb"."""
+        # Read from a copy: the browser warns about reads from a canvas that is drawn to.
         script = (
             f"{_VIEW} const canvas = view.canvas_view.primary.canvas;"
             "const copy = new OffscreenCanvas(1, 1).getContext('2d', {willReadFrequently: true});"
@@ -91,7 +84,7 @@ class Page:
         return "#" + "".join(f"{part:02x}" for part in self.run(script, figure, at_s, value))
 
     def point_at(self, figure: str, at_s: float, value: float) -> str:
-        """Move the mouse to a point of a figure and read what pops up."""
+        """Move the mouse to a point of a figure and return the tooltip."""
         x, y = self.place(figure, at_s, value)
         left, top = self.run(
             f"{_VIEW} view.el.scrollIntoView({{block: 'center'}});"
@@ -108,7 +101,7 @@ class Page:
         return " ".join(found.split())
 
     def is_near(self, figure: str, at_s: float, value: float, colour: str) -> bool:
-        """Whether a point has a colour but for the faint lines and seams that are drawn over it."""
+        """Return whether a point has the colour, apart from faint lines and seams over it."""
         seen = self.colour(figure, at_s, value)
         channels = ((one[place : place + 2] for place in (1, 3, 5)) for one in (seen, colour))
         return all(
@@ -117,7 +110,7 @@ class Page:
         )
 
     def range(self) -> tuple[float, float]:
-        """From where to where the time axis reaches, in seconds."""
+        """Return the range of the time axis, in seconds."""
         low, high = self.run("const time = page.model('time'); return [time.start, time.end]")
         return float(low), float(high)
 
@@ -126,7 +119,7 @@ class Page:
         self.driver.find_element(By.CSS_SELECTOR, selector).click()
 
     def complaints(self) -> list[str]:
-        """Everything on the console that is worse than a notice, and every request that failed."""
+        """Return all console messages above notices, and all failed requests."""
         return [
             f"{entry['level']}: {entry['message']}"
             for entry in self.driver.get_log("browser")
@@ -134,7 +127,7 @@ class Page:
         ]
 
     def requests(self) -> list[str]:
-        """URLs that the page asked for, itself left out."""
+        """Return the URLs that the page requested, except its own."""
         entries = self.driver.get_log("performance")
         events = [json.loads(entry["message"])["message"] for entry in entries]
         urls = [
@@ -145,13 +138,12 @@ class Page:
         return [url for url in urls if url != self.driver.current_url]
 
     def screenshot(self, path: Path) -> None:
-        """Write what can be seen of the page as a PNG."""
+        """Write the visible part of the page as a PNG."""
         self.driver.save_screenshot(str(path))
 
 
 @contextmanager
 def browser(width: int = 1400, height: int = 1000) -> Iterator[Page]:
-    """A browser that ends with the block."""
     options = ChromeOptions()
     options.binary_location = shutil.which("chromium") or "chromium"
     for argument in (

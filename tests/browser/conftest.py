@@ -1,4 +1,4 @@
-"""A browser for the tests of a file, and an empty page of it for each test."""
+"""A browser for the tests of a file, and an empty page for each test."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from tests.browser.chromium import Page, browser
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Page]:
-    """A browser without a network, gone with the last test of the file."""
+    """Start a browser without network for the tests of a file."""
     with browser() as started:
         yield started
 
 
 @pytest.fixture
 def page(chromium: Page) -> Page:
-    """The browser with nothing opened, and nothing left of the test before."""
+    """Return the browser without a page and without logs of the previous test."""
     chromium.clear()
     return chromium

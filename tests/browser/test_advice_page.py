@@ -10,7 +10,7 @@ from tests.unit.pipeline.return_times import history
 
 
 def test_page_says_what_to_do_and_shows_why(page: Page, tmp_path: Path) -> None:
-    """Without a network and without a word on the console; the snippet can be copied as it is."""
+    """Without network and without a console message; the snippet can be copied unchanged."""
     advice = made_advice(history=history([12_000] * 29 + [None], notes=("Beware <of> this.",)))
     path = tmp_path / "advice.html"
     write_advice_page(view_of(advice), path)
@@ -24,7 +24,7 @@ def test_page_says_what_to_do_and_shows_why(page: Page, tmp_path: Path) -> None:
     compile(copied, "snippet", "exec")
     assert "scheduled_rebalance_timeout_ms=30_000" in copied
     assert page.column("unavailable_over_timeout_0", "y") == [90, 80, 40, 200]
-    assert page.is_near("unavailable_over_timeout", 2, 10, "#c2001f")  # the advised time-out
+    assert page.is_near("unavailable_over_timeout", 2, 10, "#c2001f")  # the advised timeout
     tip = page.point_at("unavailable_over_timeout", 1, 80)
     assert tip == "out of service 80 (72 to 88) time-out for lost partitions: 5 s"
     rows = page.run("return document.querySelector('#tried tbody').innerText")

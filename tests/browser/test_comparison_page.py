@@ -19,13 +19,10 @@ POLICIES = ("eager", "simple", "deferred", "incremental")
 
 @frozen(kw_only=True)
 class Measured:
-    """What a run cost."""
-
     moved: int
 
 
 def run(policy: str, seed: int, partitions: int, members: int) -> Any:  # noqa: ANN401 - any run
-    """A run as the simulator gives it."""
     return SimpleNamespace(
         scenario=SimpleNamespace(name="rolling_bounce", description=""),
         policy=policy,
@@ -46,7 +43,7 @@ def run(policy: str, seed: int, partitions: int, members: int) -> Any:  # noqa: 
 def test_policies_stand_side_by_side(
     page: Page, tmp_path: Path, partitions: int, members: int
 ) -> None:
-    """Each with its own bars and one time axis for all; few partitions or many."""
+    """Each has its own bars and all share one time axis; few partitions or many."""
     path = tmp_path / "page.html"
     write_comparison_page(
         {

@@ -19,7 +19,7 @@ LOAD_S = 10  # for a thousand partitions, on a machine that is busy with other t
 def opened(
     page: Page, folder: Path, envelopes: list[Envelope], lag: Samples | None = None
 ) -> float:
-    """Write a page, open it, and say how long that took."""
+    """Write a page, open it, and return the time that this took."""
     path = folder / "page.html"
     write_history_page(envelopes, path, title="Rolling bounce", lag=lag)
     return page.open(path)
@@ -27,7 +27,7 @@ def opened(
 
 @pytest.fixture
 def small(page: Page, tmp_path: Path) -> Page:
-    """Twelve partitions of four members that are killed in turn; a fifth joins at 42 s."""
+    """Return twelve partitions of four members that are killed in turn; a fifth joins at 42 s."""
     lag = Samples(
         times_ms=np.arange(0, 47_500, 500),
         lags=np.ones((95, 12), dtype=np.int64),
@@ -38,7 +38,6 @@ def small(page: Page, tmp_path: Path) -> Page:
 
 
 def test_page_opens_without_complaint_and_without_a_network(small: Page) -> None:
-    """Nothing on the console, nothing asked for."""
     assert small.complaints() == []
     assert small.requests() == []
 
@@ -63,7 +62,7 @@ def test_page_has_all_marks(small: Page, tmp_path: Path) -> None:
 
 
 def test_colours_say_who_works_when(small: Page) -> None:
-    """The first row is of the first member: not known, worked on, a gap, worked on."""
+    """The first row is that of the first member: unknown, work, a gap, work."""
     seen = [small.colour("ownership", at_s, 0) for at_s in (1, 6, 11.5, 16)]
     assert seen == [UNKNOWN, COLOURS[0], GAP, COLOURS[0]]
     assert small.colour("ownership", 46, 0) == COLOURS[0]
@@ -71,7 +70,7 @@ def test_colours_say_who_works_when(small: Page) -> None:
 
 
 def test_pointing_tells_what_a_mark_is(small: Page) -> None:
-    """Bars name the member, the partitions and the time; marks tell their story."""
+    """Bars name the member, the partitions and the time; marks describe their event."""
     tip = small.point_at("ownership", 6, 0)
     assert tip == "c-1 orders 0, 4, 8 (3 partitions) from 3.040 s to 10.000 s 6.960 s"
     assert small.point_at("ownership", 11, 3).startswith("c-2 orders 1, 5, 9 (3 partitions)")
@@ -96,7 +95,7 @@ def test_rows_can_be_put_in_order_of_names(small: Page) -> None:
 
 
 def test_one_member_can_be_shown_alone(small: Page) -> None:
-    """A click pales all others, another one brings them back."""
+    """A click fades all other members, another click restores them."""
     small.click("[data-owner='1']")
     assert small.colour("ownership", 6, 3) == COLOURS[1]
     assert small.colour("ownership", 6, 0) != COLOURS[0]
@@ -105,7 +104,7 @@ def test_one_member_can_be_shown_alone(small: Page) -> None:
 
 
 def test_click_on_a_round_shows_its_time_in_all_figures(small: Page) -> None:
-    """And a button shows the whole again."""
+    """A button restores the full range."""
     whole = small.range()
     assert whole[0] < 0
     assert whole[1] > 47
@@ -122,7 +121,7 @@ def test_click_on_a_round_shows_its_time_in_all_figures(small: Page) -> None:
 
 
 def test_wheel_zooms_with_shift_only(small: Page) -> None:
-    """Without it, the page scrolls."""
+    """Without Shift, the page scrolls."""
     turn = (
         "const view = Array.from(Bokeh.index.roots).find((one) => one.model.name === 'ownership');"
         "const box = view.canvas_view.events_el.getBoundingClientRect();"
@@ -139,7 +138,6 @@ def test_wheel_zooms_with_shift_only(small: Page) -> None:
 
 
 def test_rounds_can_be_searched(small: Page) -> None:
-    """Only rows with the words are left."""
     small.driver.find_element(By.ID, "search").send_keys("Gone: c-3")
     rows = small.driver.find_elements(By.CSS_SELECTOR, "#rounds tbody tr")
     assert [row.text.split(" ")[0] for row in rows if row.is_displayed()] == ["28"]
@@ -148,12 +146,12 @@ def test_rounds_can_be_searched(small: Page) -> None:
 def test_thousand_partitions_open_within_seconds_and_stay_readable(
     page: Page, tmp_path: Path
 ) -> None:
-    """Partitions that start one after the other, fifty members that are killed in turn."""
+    """Partitions start one after the other, and fifty members are killed in turn."""
     took_s = opened(page, tmp_path, rolling_bounce(1_000, 50, jitter_ms=2))
     assert took_s < LOAD_S
     assert page.complaints() == []
     assert len(page.column("by_owner_owned", "who")) <= 20_000
-    assert page.is_near("ownership", 100, 10, COLOURS[0])  # a member of fifty has 20 rows
+    assert page.is_near("ownership", 100, 10, COLOURS[0])  # one of fifty members has 20 rows
     assert page.is_near("ownership", 11.5, 10, GAP)
     assert page.is_near("ownership", 19.5, 30, GAP)
     assert page.is_near("ownership", 100, 30, COLOURS[1])
@@ -162,7 +160,7 @@ def test_thousand_partitions_open_within_seconds_and_stay_readable(
 
 
 def test_names_cannot_run_scripts(page: Page, tmp_path: Path) -> None:
-    """Whatever a topic or a member is called, it is only shown."""
+    """Names of topics and members are shown as text."""
     evil = (
         "</script><img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
     )

@@ -10,7 +10,7 @@ TIMEOUTS_MS = (0, 5_000, 30_000)
 
 
 def settings() -> list[Setting]:
-    """Two scenarios: a policy over three time-outs, and one that knows none; one run failed."""
+    """Return two scenarios: a policy over three timeouts, and one without; one run failed."""
     found = []
     for scenario in ("process_death", "rolling-bounce"):
         for policy, timeout_ms in (("simple", None), *(("deferred", one) for one in TIMEOUTS_MS)):
@@ -35,7 +35,7 @@ def settings() -> list[Setting]:
 
 
 def test_page_shows_curves_and_heat_maps_of_each_scenario(page: Page, tmp_path: Path) -> None:
-    """Without a network and without a word on the console."""
+    """Without network and without a console message."""
     path = tmp_path / "sweep.html"
     write_sweep_page("Time-outs", settings(), path)
     page.open(path)
@@ -48,7 +48,7 @@ def test_page_shows_curves_and_heat_maps_of_each_scenario(page: Page, tmp_path: 
         cells = page.column(f"{prefix}heat_unavailable_partition_s_cells", "value")
         assert cells == [10, 10, 10, 20, 25, 50]
     heat = "process_death_heat_unavailable_partition_s"
-    assert page.is_near(heat, 1.6, 0.7, "#0a3a6b")  # the worst is dark, the best is light
+    assert page.is_near(heat, 1.6, 0.7, "#0a3a6b")  # the worst value is dark, the best is light
     assert page.is_near(heat, 0.4, -0.3, "#f4f8fb")
     tip = page.point_at(heat, 2, 1)
     assert tip == "50 deferred time-out for lost partitions: 30 s"

@@ -1,4 +1,4 @@
-"""Our bytes beside those of kafka-python and kio, over all canonical vectors that Kafka has."""
+"""Our bytes beside those of kafka-python and kio, over all canonical vectors of Kafka."""
 
 import io
 import struct
@@ -32,7 +32,7 @@ OURS = [
 
 
 def kafka_python_bytes(vector: Vector) -> bytes:
-    """What kafka-python writes for the value of a vector."""
+    """Return kafka-python's encoding of a vector's value."""
     row = vector.value or {}
     user_data = _bytes(row["user_data_hex"])
     if vector.kind == "kafka_assignment":
@@ -62,7 +62,7 @@ def kafka_python_bytes(vector: Vector) -> bytes:
 
 
 def kio_message(vector: Vector) -> Any:  # noqa: ANN401 - a class per kind and version
-    """The value of a vector as kio's message of its version."""
+    """Return a vector's value as kio's message of its version."""
     row = vector.value or {}
     fields: dict[str, Any] = {"user_data": _bytes(row["user_data_hex"])}
     if vector.kind == "kafka_assignment":
@@ -82,13 +82,12 @@ def kio_message(vector: Vector) -> Any:  # noqa: ANN401 - a class per kind and v
 
 @pytest.mark.parametrize("vector", SHARED, ids=str)
 def test_kafka_python_when_given_the_value_writes_our_bytes(vector: Vector) -> None:
-    """The encoder of kafka-python agrees with the vector."""
     assert kafka_python_bytes(vector).hex() == vector.content.hex()
 
 
 @pytest.mark.parametrize("vector", SHARED, ids=str)
 def test_kio_when_given_the_value_writes_our_bytes(vector: Vector) -> None:
-    """The encoder of kio agrees with the vector but for the version, which it leaves out."""
+    """The encoder of kio agrees with the vector except for the version, which it omits."""
     message = kio_message(vector)
     written = io.BytesIO()
     entity_writer(type(message))(written, message)
@@ -97,7 +96,6 @@ def test_kio_when_given_the_value_writes_our_bytes(vector: Vector) -> None:
 
 @pytest.mark.parametrize("vector", SHARED, ids=str)
 def test_kio_when_given_our_bytes_reads_the_value(vector: Vector) -> None:
-    """The decoder of kio reads what we write."""
     message = kio_message(vector)
     read, used = entity_reader(type(message))(vector.content, 2)
     assert (read, used) == (message, len(vector.content) - 2)
@@ -105,7 +103,7 @@ def test_kio_when_given_our_bytes_reads_the_value(vector: Vector) -> None:
 
 @pytest.mark.parametrize("vector", OURS, ids=str)
 def test_kafkas_readers_when_given_our_assignment_find_what_is_assigned(vector: Vector) -> None:
-    """What follows is skipped: kafka-python and kio take our `revoked` for the user data."""
+    """They must skip the rest: kafka-python and kio take our `revoked` for the user data."""
     row = vector.value or {}
     module = import_module("kio.schema.consumer_protocol_assignment.v2.data")
     seen, _ = entity_reader(module.ConsumerProtocolAssignment)(vector.content, 2)

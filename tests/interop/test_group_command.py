@@ -1,4 +1,4 @@
-"""`coopgroup group migrate --check` beside real groups: what it says at each step of a bounce."""
+"""`coopgroup group migrate --check` beside real groups: its output at each step of a bounce."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.mixed_group import MixedGroup
 def test_each_step_of_a_bounce_is_told(
     mixed: MixedGroup, protocol: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Java alone, Java beside ours, ours alone; the marks tell who is who."""
+    """Only Java, Java beside ours, only ours; the marks identify the clients."""
     server = mixed.cluster.client_config()["bootstrap.servers"]
 
     def said() -> list[str]:
@@ -38,7 +38,7 @@ def test_each_step_of_a_bounce_is_told(
 def test_group_that_is_not_there_stands_in_the_way(
     mixed: MixedGroup, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Status 1, and what it may be."""
+    """The status is 1, with possible reasons."""
     server = mixed.cluster.client_config()["bootstrap.servers"]
     arguments = ["group", "migrate", "--check", "nobody", "--bootstrap-server", server]
     assert app.run(arguments) == 1

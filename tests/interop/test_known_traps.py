@@ -1,8 +1,8 @@
-"""What users of other clients ran into, played in groups that they share with ours.
+"""Problems that users of other clients reported, played in groups that they share with ours.
 
-Two more stand elsewhere: no way from eager to cooperative without a stop (librdkafka issues 3589
-and 4368) in `test_rolling_upgrade`; user data and versions that make leaders panic (sarama pull
-request 2608, franz-go issue 493) in the unit tests of `leader/kafka_rounds` and of the codecs.
+Two more are tested elsewhere. `test_rolling_upgrade`: no way from eager to cooperative without a
+stop (librdkafka issues 3589 and 4368). Unit tests of `leader/kafka_rounds` and of the codecs: user
+data and versions that make leaders panic (sarama pull request 2608, franz-go issue 493).
 """
 
 import time
@@ -13,7 +13,7 @@ from tests.support.mixed_group import PARTITIONS, MixedGroup
 
 
 def test_subscription_that_changes_reads_nothing_twice(mixed: MixedGroup) -> None:
-    """Issues 4637 and 4686 of librdkafka: what was kept began anew at its committed offset."""
+    """Issues 4637 and 4686 of librdkafka: retained partitions restarted at committed offsets."""
     mixed.java_client("j", "cooperative-sticky")
     mixed.ours("a", "coopgroup,cooperative-sticky")
     mixed.settle("j", "a", protocol="cooperative-sticky")
@@ -32,7 +32,7 @@ def test_subscription_that_changes_reads_nothing_twice(mixed: MixedGroup) -> Non
 def test_member_that_hands_over_shares_nothing_with_its_successor(
     mixed: MixedGroup, client: str
 ) -> None:
-    """Leaders of librdkafka give away what is owned by who does not subscribe to it any more."""
+    """Leaders of librdkafka assign owned partitions whose owner no longer subscribes to them."""
     start = mixed.java_client if client == "java" else mixed.librdkafka
     start("f", "cooperative-sticky")
     mixed.settle("f", protocol="cooperative-sticky")
@@ -46,9 +46,9 @@ def test_member_that_hands_over_shares_nothing_with_its_successor(
 
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
 def test_member_that_was_dropped_hears_of_losses_only(mixed: MixedGroup, protocol: str) -> None:
-    """confluent-kafka-dotnet issue 2389: the handler of revocations was called, or none.
+    """confluent-kafka-dotnet issue 2389: the revocation handler was called instead, or none.
 
-    And confluent-kafka-python issue 1551: what it is told to have lost is what it had.
+    Also confluent-kafka-python issue 1551: the lost partitions must be the owned partitions.
     """
     mixed.java_client("j", protocol)
     mixed.ours("a", f"coopgroup,{protocol}", session_timeout_ms=2_000, max_poll_interval_ms=2_000)
@@ -64,12 +64,12 @@ def test_member_that_was_dropped_hears_of_losses_only(mixed: MixedGroup, protoco
 
 @pytest.mark.parametrize("protocol", ["cooperative-sticky", "range"])
 def test_static_member_that_restarts_moves_nothing(mixed: MixedGroup, protocol: str) -> None:
-    """franz-go issue 931 and PostHog issue 65809: it was fenced, or never let in again.
+    """franz-go issue 931, PostHog issue 65809: the member was fenced, or never admitted again.
 
-    The broker hands it what the other client's leader assigned to it, in that one's format.
+    The broker returns the assignment of the other client's leader to it, in that client's format.
     """
     mixed.java_client("j", protocol)
-    mixed.settle("j", protocol=protocol)  # so it leads
+    mixed.settle("j", protocol=protocol)  # so j leads
     mixed.ours("a", f"coopgroup,{protocol}", group_instance_id="seat-1")
     mixed.settle("j", "a", protocol=protocol)
     before, began_s = mixed.shares(), time.monotonic()

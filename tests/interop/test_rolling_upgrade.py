@@ -1,7 +1,7 @@
-"""From Kafka's own clients to ours and back, under load, on a real broker with real members.
+"""From Kafka's own clients to ours and back, under load, with real members on a real broker.
 
-Each story is a rolling bounce: nothing is lost, no partition ever has two owners, and the protocol
-that the group speaks is the one that the broker says.
+Each story is a rolling bounce. No record is lost, no partition has two owners, and the group uses
+the protocol that the broker reports.
 """
 
 import time
@@ -13,27 +13,24 @@ import pytest
 from tests.support.mixed_group import MixedGroup
 
 StartOne: TypeAlias = Callable[[MixedGroup, str], object]
-# What would be a stop of the world lasts longer, also on a machine that is four times as slow.
+# A stop-the-world rebalance lasts longer, also on a machine that is four times slower.
 PAUSE_MS_MAX: Final = 2_000.0
 
 
 def java(strategy: str) -> StartOne:
-    """Starts members of Kafka's Java client."""
     return lambda group, name: group.java_client(name, strategy)
 
 
 def librdkafka(strategy: str) -> StartOne:
-    """Starts members of librdkafka."""
     return lambda group, name: group.librdkafka(name, strategy)
 
 
 def kafka_python(strategy: str) -> StartOne:
-    """Starts members of kafka-python."""
     return lambda group, name: group.kafka_python(name, strategy)
 
 
 def check_kept(mixed: MixedGroup, since_s: float, *names: str) -> None:
-    """Members of ours gave up nothing since then, and worked on all the while."""
+    """Assert that our members have revoked no partition since then and worked all the time."""
     now_s = time.monotonic()
     for name in names:
         assert mixed.ledger.given_up_between(name, since_s, now_s) == []
@@ -50,7 +47,7 @@ def check_kept(mixed: MixedGroup, since_s: float, *names: str) -> None:
 def test_cooperative_group_moves_to_ours_in_one_bounce_and_back_in_one(
     mixed: MixedGroup, start: StartOne
 ) -> None:
-    """First they lead and ours follow; the last of them gone, the group speaks ours at once."""
+    """First the others lead and ours follow; without the others, the group switches to ours."""
     start(mixed, "f1")
     start(mixed, "f2")
     mixed.settle("f1", "f2", protocol="cooperative-sticky")
@@ -78,9 +75,10 @@ def test_cooperative_group_moves_to_ours_in_one_bounce_and_back_in_one(
 
 
 def test_ours_leads_cooperative_members_of_other_clients(mixed: MixedGroup) -> None:
-    """The first to join leads: what it says all can read, and obey.
+    """The first to join leads: all clients can read its assignments and obey them.
 
-    kafka-python says in version 1 what it owns, without a generation and without user data.
+    kafka-python sends its owned partitions in version 1, without a generation and without user
+    data.
     """
     mixed.ours("a", "cooperative-sticky,coopgroup")
     mixed.settle("a", protocol="cooperative-sticky")
@@ -90,7 +88,8 @@ def test_ours_leads_cooperative_members_of_other_clients(mixed: MixedGroup) -> N
     mixed.settle("a", "j", "k", protocol="cooperative-sticky")
     mixed.kafka_python("p", "cooperative-sticky")
     mixed.settle("a", "j", "k", "p", protocol="cooperative-sticky")
-    assert mixed.rounds_led("a") >= 6  # alone, and two for most that had to be given something
+    # one alone, and two for most of the members that needed partitions
+    assert mixed.rounds_led("a") >= 6
     began_s = time.monotonic()
     mixed.stop("k")
     mixed.settle("a", "j", "p", protocol="cooperative-sticky")
@@ -110,9 +109,10 @@ def test_ours_leads_cooperative_members_of_other_clients(mixed: MixedGroup) -> N
 def test_eager_group_moves_to_ours_in_one_bounce_and_back_in_two(
     mixed: MixedGroup, start: StartOne, theirs: str
 ) -> None:
-    """Ours first in the list on the way there, theirs first on the way back."""
+    """Our protocol is first in the list on the way there, theirs on the way back."""
     start(mixed, "f1")
-    mixed.settle("f1", protocol="range")  # before kafka-python knows the topic it hangs in rounds
+    # until kafka-python knows the topic, its rounds do not end
+    mixed.settle("f1", protocol="range")
     start(mixed, "f2")
     mixed.settle("f1", "f2", protocol="range")
     mixed.ours("a", f"coopgroup,{theirs}")
@@ -124,14 +124,14 @@ def test_eager_group_moves_to_ours_in_one_bounce_and_back_in_two(
     mixed.stop("f2")
     mixed.settle("a", "b", protocol="coopgroup")
     check_kept(mixed, began_s, "a", "b")
-    # The way back, first bounce: the broker goes on with ours until all want theirs.
+    # Way back, first bounce: the broker keeps our protocol until all members prefer theirs.
     mixed.stop("a")
     mixed.ours("c", f"{theirs},coopgroup")
     mixed.settle("b", "c", protocol="coopgroup")
     mixed.stop("b")
     mixed.ours("d", f"{theirs},coopgroup")
     mixed.settle("c", "d", protocol="range")
-    # Second bounce: ours lead the eager rounds until they are gone.
+    # Second bounce: our members lead the eager rounds until they are gone.
     start(mixed, "f3")
     mixed.settle("c", "d", "f3", protocol="range")
     mixed.stop("c")
@@ -144,7 +144,7 @@ def test_eager_group_moves_to_ours_in_one_bounce_and_back_in_two(
 def test_eager_member_that_comes_too_late_is_refused_and_disturbs_nobody(
     mixed: MixedGroup,
 ) -> None:
-    """Members that hold on to what they have must not be led by one that gives it away."""
+    """Members that retain partitions must not be led by a member that reassigns them."""
     mixed.java_client("f1", "range")
     mixed.ours("a", "coopgroup,range")
     mixed.settle("f1", "a", protocol="range")
@@ -160,7 +160,7 @@ def test_eager_member_that_comes_too_late_is_refused_and_disturbs_nobody(
 
 
 def check_sticky(mixed: MixedGroup, third: Callable[[], object], *names: str) -> None:
-    """Two share all, a third one comes: it is given only some of what each of the two had."""
+    """A third member joins two; it gets only some partitions of each of the two."""
     first, second, _ = names
     mixed.settle(first, second, protocol="sticky")
     before = mixed.shares()
@@ -172,7 +172,7 @@ def check_sticky(mixed: MixedGroup, third: Callable[[], object], *names: str) ->
 
 
 def test_sticky_group_keeps_things_where_they_were(mixed: MixedGroup) -> None:
-    """Whoever leads reads what the others had, in the user data of Kafka's assignor."""
+    """Any leader reads the previous owners from the user data of Kafka's assignor."""
     mixed.java_client("f1", "sticky")
     mixed.settle("f1", protocol="sticky")
     mixed.ours("a", "coopgroup,sticky")
@@ -185,7 +185,7 @@ def test_sticky_group_keeps_things_where_they_were(mixed: MixedGroup) -> None:
 
 
 def test_ours_leads_sticky_members_of_java(mixed: MixedGroup) -> None:
-    """Java's memory of what it had is honoured by our leader."""
+    """Our leader respects the owned partitions in the user data of the Java client."""
     mixed.ours("a", "sticky,coopgroup")
     mixed.settle("a", protocol="sticky")
     mixed.java_client("f1", "sticky")
@@ -197,7 +197,7 @@ def test_ours_leads_sticky_members_of_java(mixed: MixedGroup) -> None:
 def test_group_with_the_default_list_of_java_is_a_cooperative_one_for_ours(
     mixed: MixedGroup,
 ) -> None:
-    """Java itself stays eager with this list, and speaks range until somebody offers less."""
+    """With this list Java itself stays eager and uses range until a member without range joins."""
     mixed.java_client("f1", "range,cooperative-sticky")
     mixed.settle("f1", protocol="range")
     mixed.ours("a", "coopgroup,cooperative-sticky")

@@ -1,4 +1,4 @@
-"""Every assignor on any group, and each one's own promise against a plain reference."""
+"""All assignors on any group, and each one's own promise against a plain reference."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ from tests.support.strategies import (
     uniform_groups,
 )
 
-pytestmark = pytest.mark.timeout(600)  # there are many assignors to be asked
+pytestmark = pytest.mark.timeout(600)  # there are many assignors
 
 VARIANTS: tuple[tuple[str, dict[str, object]], ...] = (
     *((name, {}) for name in assignor_names()),
@@ -56,14 +56,14 @@ def _lags_for(group: GroupSnapshot, values: list[int]) -> Int64Array:
 
 
 def _owning(group: GroupSnapshot, target: Int32Array) -> GroupSnapshot:
-    """The group after everybody got its target and nothing else happened."""
+    """Return the group after all members own their target."""
     return _claiming(group, group.by_member(target), group.resources.take(group.assignable))
 
 
 def _claiming(
     group: GroupSnapshot, owned: Sequence[ResourceSet], existing: ResourceSet
 ) -> GroupSnapshot:
-    """The same members with other claims, and what exists."""
+    """Return the same members with other claims and other metadata."""
     members = [
         MemberClaim(
             member_id=member.member_id,
@@ -78,9 +78,9 @@ def _claiming(
 
 
 def _assignors() -> Iterator[Assignor]:
-    """Every assignor in turn: to draw a group takes longer than to share it out by all of them.
+    """Yield every assignor: drawing a group takes longer than assigning it with all of them.
 
-    A test that fails says which assignor it looked at last.
+    A failing test prints the last assignor.
     """
     for name, options in VARIANTS:
         note(f"{name} {options}")
@@ -101,7 +101,6 @@ def test_target_when_group_is_anything_is_valid(group: GroupSnapshot, values: li
 def test_target_when_members_come_in_another_order_is_the_same(
     members: list[MemberClaim], existing: dict[str, list[int]]
 ) -> None:
-    """The order in which members are listed decides nothing."""
     group = resolve_claims(members, ResourceSet(existing))
     again = resolve_claims(members[::-1], ResourceSet(existing))
     for assignor in _assignors():
@@ -111,7 +110,7 @@ def test_target_when_members_come_in_another_order_is_the_same(
 
 @given(group=mixed_groups())
 def test_target_when_claims_name_what_does_not_exist_is_unaffected(group: GroupSnapshot) -> None:
-    """Claims to resources outside the metadata change nothing for the others."""
+    """Claims to resources outside the metadata change nothing for the other resources."""
     existing = group.resources.take(group.assignable)
     owned = [some & existing for some in group.by_member(group.owner)]
     clean = _claiming(group, owned, existing)
@@ -122,7 +121,6 @@ def test_target_when_claims_name_what_does_not_exist_is_unaffected(group: GroupS
 
 @given(group=mixed_groups() | uniform_groups(), values=st.lists(lag_values, min_size=1))
 def test_target_when_already_reached_is_kept(group: GroupSnapshot, values: list[int]) -> None:
-    """An assignor that is asked again for its own result moves nothing."""
     lags = _lags_for(group, values)
     for assignor in _assignors():
         target = assignor.assign(group, lags)
@@ -150,7 +148,7 @@ def test_sticky_when_subscriptions_are_uniform_is_balanced_and_keeps_the_optimum
 def test_sticky_when_every_target_is_tried_keeps_the_most(
     owners: list[int], member_count: int
 ) -> None:
-    """The optimum that the other test computes is the one that trying everything finds."""
+    """The optimum that the other test computes equals the optimum by exhaustive search."""
     owned: list[list[int]] = [[] for _ in range(member_count)]
     for index, owner in enumerate(owners):
         if 0 <= owner < member_count:
@@ -172,7 +170,7 @@ def test_sticky_when_every_target_is_tried_keeps_the_most(
 def test_sticky_when_subscriptions_are_mixed_is_as_balanced_as_moves_can_make_it(
     group: GroupSnapshot,
 ) -> None:
-    """Nobody holds what a subscriber with two fewer could take."""
+    """No member holds a resource that a subscriber with two fewer could take."""
     target = StickyAssignor().assign(group, no_lags(group))
     check_balanced(group, target)
 
@@ -181,7 +179,7 @@ def test_sticky_when_subscriptions_are_mixed_is_as_balanced_as_moves_can_make_it
 def test_sticky_when_present_owners_are_valid_moves_only_for_better_balance(
     group: GroupSnapshot,
 ) -> None:
-    """Any state of the best balance is a rest state, not only those that the assignor made."""
+    """Any state of the best balance is a rest state, also states that another assignor made."""
     after = _owning(group, _greedy(group))
     target = StickyAssignor().assign(after, no_lags(after))
     kept = target.tolist() == after.owner.tolist()
@@ -200,11 +198,11 @@ def _squares(group: GroupSnapshot, target: Int32Array) -> int:
 def test_sticky_when_every_target_is_tried_has_the_best_balance_then_the_fewest_moves(
     topics: list[set[int]], owners: list[int]
 ) -> None:
-    """Of all targets: the least sum of squares, and of those with it the one that keeps most.
+    """Of all targets: the smallest sum of squares, and of those the target that keeps most.
 
     Args:
         topics: the subscribers of each topic, of members 0 to 3.
-        owners: who claims each partition; partitions belong to the topics in turns.
+        owners: claimant of each partition; partitions belong to the topics in turns.
     """
     owned: list[dict[str, list[int]]] = [{} for _ in range(4)]
     for place, owner in enumerate(owners):
@@ -234,7 +232,7 @@ def test_sticky_when_every_target_is_tried_has_the_best_balance_then_the_fewest_
 
 
 def _greedy(group: GroupSnapshot) -> Int32Array:
-    """A valid target that the sticky assignor would not make: last subscribers first."""
+    """Return a valid target that the sticky assignor would not make: last subscribers first."""
     loads = dict.fromkeys(group.member_ids, 0)
     subscribers = subscribers_of(group)
     target = np.full(len(group.resources), -1, dtype=np.int32)
@@ -278,9 +276,9 @@ def _lag_aware_reference(group: GroupSnapshot, lags: Int64Array) -> Int32Array:
 def test_lag_aware_when_group_is_anything_equals_the_plain_loop(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    """Levels in arrays give what the proposal's loop gives, partition by partition.
+    """The array code gives the result of the proposal's loop, partition by partition.
 
-    Whoever owns what, unless that is looked at: then where nobody owns anything.
+    With any owners, if the assignor ignores them; otherwise without owners.
     """
     lags = _lags_for(group, values)
     free = attrs.evolve(group, owner=np.full_like(group.owner, -1))
@@ -300,7 +298,7 @@ def test_lag_aware_when_group_is_anything_equals_the_plain_loop(
 def test_lag_aware_when_topics_take_many_levels_equals_the_plain_loop(
     seed: int, sizes: list[int], member_count: int, lag_max: int
 ) -> None:
-    """The same with topics of several sizes at once: few of them, or enough for a table."""
+    """The same with topics of several sizes: few of them, or enough for a table."""
     names = [f"T{number}" for number in range(len(sizes))]
     group = group_of(
         {name: range(size) for name, size in zip(names, sizes, strict=True)},
@@ -313,7 +311,7 @@ def test_lag_aware_when_topics_take_many_levels_equals_the_plain_loop(
 
 @given(uniform_groups())
 def test_sticky_when_assignable_shrinks_ignores_what_is_held_back(group: GroupSnapshot) -> None:
-    """What a policy holds back is neither placed nor counted."""
+    """Resources that a policy withholds are neither placed nor counted."""
     held = np.arange(len(group.resources)) % 3 == 0
     view = attrs.evolve(group, assignable=group.assignable & ~held)
     target = StickyAssignor().assign(view, no_lags(view))

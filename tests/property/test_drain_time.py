@@ -1,4 +1,4 @@
-"""The drain-time assignor: against every placement there is, and in groups of any condition."""
+"""The drain-time assignor against all possible placements, and in groups in any state."""
 
 import itertools
 from unittest import mock
@@ -53,7 +53,7 @@ def test_dealt_when_every_placement_is_tried_is_within_the_bound(
 ) -> None:
     """LPT's longest time is at most 2S / (S + 1) times that of the best placement.
 
-    Both give everybody one, where there are enough.
+    Both give each member a resource, if there are enough.
     """
     size = len(speeds)
     enough = len(jobs) >= size
@@ -89,9 +89,9 @@ def test_dealt_when_every_placement_is_tried_is_within_the_bound(
 def test_dealt_when_in_batches_is_nearly_what_one_by_one_gives(
     jobs: list[int], speeds: list[int], begun: list[int], fills: bool
 ) -> None:
-    """Jobs of a batch are alike within a tenth, so times are; exactly equal jobs give equal times.
+    """Jobs of a batch differ by at most a tenth, and so do times; equal jobs give equal times.
 
-    Everybody who lacks one gets one, if there are enough.
+    Each member without a job gets one, if there are enough.
     """
     size = len(speeds)
     weights, rates = np.array(jobs, dtype=np.int64), np.array(speeds, dtype=np.float64)
@@ -121,7 +121,7 @@ def test_dealt_when_in_batches_is_nearly_what_one_by_one_gives(
 def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
     lags: list[int], rates: list[int], owners: list[int]
 ) -> None:
-    """Fresh: the same bound, in seconds. Owned: within it, or no worse than the owners have it."""
+    """New: the same bound, in seconds. Owned: within it, or no worse than the present owners."""
     size = len(rates)
     claims = [
         MemberClaim(member_id=f"m{number}", topics=("T",), consumption_rate_per_s=float(rate))
@@ -153,7 +153,7 @@ def test_drain_time_when_every_placement_is_tried_is_within_the_bound(
 def test_target_when_figures_are_anything_is_valid_and_kept(
     group: GroupSnapshot, values: list[int], arrivals: list[float] | None
 ) -> None:
-    """Each resource has one holder; asked again, the assignor moves nothing."""
+    """Each resource has one holder; a second call moves nothing."""
     group, lags = _with_arrivals(group, arrivals), _lags(group, values)
     target = DrainTimeAssignor().assign(group, lags)
     check_each_resource_once(group, target)
@@ -169,7 +169,7 @@ def test_target_when_there_are_enough_gives_everybody_one(
     arrivals: list[float] | None,
     assignor: DrainTimeAssignor,
 ) -> None:
-    """However slow a member is, and however little it would gain."""
+    """Even to a slow member that would gain little."""
     target = assignor.assign(_with_arrivals(group, arrivals), _lags(group, values))
     if len(subscribers_of(group)) >= len(group.members):
         assert min(load_of(group, target).values(), default=1) > 0
@@ -179,7 +179,7 @@ def test_target_when_there_are_enough_gives_everybody_one(
 def test_moves_when_a_group_owns_are_within_the_budget(
     group: GroupSnapshot, values: list[int], budget: int
 ) -> None:
-    """Beside those that give everybody one."""
+    """Not counting the moves that give each member a resource."""
     lags = _lags(group, values)
     target = DrainTimeAssignor(moves_max=budget, gain_min=0).assign(group, lags)
     subscribed = subscribers_of(group)
@@ -193,7 +193,7 @@ def test_moves_when_a_group_owns_are_within_the_budget(
 def test_moves_when_budget_grows_make_nobody_take_longer_than_the_last_one(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    """What moves is for the one that takes longest; less than a move must gain is no difference."""
+    """Moves help the slowest member; a gain below the minimum per move is no difference."""
     lags = _lags(group, values)
     work = work_of(group, lags)
     kept = DrainTimeAssignor(moves_max=0).assign(group, lags)
@@ -206,7 +206,7 @@ def test_moves_when_budget_grows_make_nobody_take_longer_than_the_last_one(
 def test_rounds_when_moves_take_two_of_them_come_to_rest(
     group: GroupSnapshot, values: list[int], arrivals: list[float] | None
 ) -> None:
-    """Owners stop first and takers get it a round later; what is seen in between moves no more."""
+    """Owners stop first and takers follow a round later; the state in between causes no moves."""
     group, lags = _with_arrivals(group, arrivals), _lags(group, values)
     owner = np.where(group.assignable & group.may_hold(group.owner), group.owner, NOBODY)
     group = _with_owners(group, owner.astype(np.int32))

@@ -1,8 +1,8 @@
-"""Hypothesis plays a group: several sessions, a model coordinator, and everything that can happen.
+"""Hypothesis plays a group: several sessions, a model coordinator, and any event.
 
-Safety is checked after every rule, for every instant until then; at the end everything is healed,
-and the group must come to rest. `test_group_swarm` plays more and longer runs; this machine shrinks
-them.
+Each rule is followed by a safety check for every instant until then. At the end all faults are
+repaired, and the group must come to rest. `test_group_swarm` plays more and longer runs; this
+machine shrinks them.
 """
 
 import pytest
@@ -52,10 +52,9 @@ CHOICE = st.integers(min_value=0, max_value=PROCESSES_MAX - 1)
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """A group whose fate Hypothesis decides."""
+    """A group whose events Hypothesis chooses."""
 
     def __init__(self) -> None:
-        """Begin without a member."""
         super().__init__()
         self.simulation = small_group(seed=0, policy=Choice(name="simple"))
         self.transcript = Transcript()
@@ -81,7 +80,7 @@ class GroupMachine(RuleBasedStateMachine):
         assignor: str,
         count: int,
     ) -> None:
-        """Draw how badly things go, and start some processes."""
+        """Draw the fault rates, and start some processes."""
         self.simulation = small_group(
             seed=seed,
             policy=policy,
@@ -98,18 +97,18 @@ class GroupMachine(RuleBasedStateMachine):
             self.start(topics=("T",), static=False)
 
     def one(self, choice: int) -> Process:
-        """A living process."""
+        """Draw a living process."""
         alive = self.simulation.alive
         return alive[choice % len(alive)]
 
     def start(self, *, topics: tuple[str, ...], static: bool) -> None:
-        """One more process."""
+        """Start another process."""
         self.started += 1
         identity = Identity.STATIC if static else Identity.NONE
         self.simulation.start(f"p{self.started}", topics, identity=identity)
 
     def story(self, violations: object) -> str:
-        """What went wrong, and what happened until then."""
+        """Return the violation and the events until then."""
         return "\n".join([str(violations), *self.transcript.lines[-STORY_LINES_MAX:]])
 
     @precondition(lambda self: len(self.simulation.alive) < PROCESSES_MAX)
@@ -126,31 +125,31 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def leave(self, choice: int) -> None:
-        """A consumer is closed."""
+        """Close a consumer."""
         self.one(choice).close()
 
     @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def crash(self, choice: int) -> None:
-        """A process is killed."""
+        """Kill a process."""
         self.one(choice).crash()
 
     @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE, down_ms=st.sampled_from((1, 200, 1_500)))
     def bounce(self, choice: int, down_ms: int) -> None:
-        """A process is killed and comes back, with the same static id if it has one."""
+        """Kill a process and restart it, with the same static id if it has one."""
         self.simulation.bounce(self.one(choice), down_ms)
 
     @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def stall(self, choice: int) -> None:
-        """An application exceeds `max.poll.interval.ms`."""
+        """Let an application exceed `max.poll.interval.ms`."""
         self.one(choice).stall()
 
     @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE)
     def freeze_or_thaw(self, choice: int) -> None:
-        """SIGSTOP, or SIGCONT for one that is frozen."""
+        """Send SIGSTOP, or SIGCONT to a frozen process."""
         process = self.one(choice)
         if process.paused:
             process.resume()
@@ -160,22 +159,22 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.simulation.alive)
     @rule(choice=CHOICE, for_ms=TIMES_MS)
     def cut_off(self, choice: int, for_ms: int) -> None:
-        """Nothing gets through to a process for a while."""
+        """Cut the network of a process for some time."""
         self.simulation.cut(self.one(choice), for_ms)
 
     @rule(node=st.sampled_from(NODES), down_ms=DOWN_MS)
     def move_coordinator(self, node: int, down_ms: int) -> None:
-        """The coordinator moves, or restarts after a while."""
+        """Move the coordinator, or restart it after some time."""
         self.simulation.move_coordinator(node, down_ms)
 
     @rule(partitions=st.integers(1, 6), others=st.integers(0, 3))
     def change_metadata(self, partitions: int, others: int) -> None:
-        """Partitions appear or vanish, and whole topics with them."""
+        """Add or remove partitions and whole topics."""
         set_topics(self.simulation, {"T": partitions, "U": others})
 
     @invariant()
     def is_safe(self) -> None:
-        """Never two owners, commits ascend, retained resources are left alone."""
+        """No partition has two owners, commits ascend, retained resources are not interrupted."""
         violations = (
             *self.simulation.world.violations,
             *check_instants(
@@ -187,13 +186,13 @@ class GroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_fails(self) -> None:
-        """None of all this is an error that no retry mends."""
+        """None of these events is an error that a retry cannot repair."""
         alive = [p for p in self.simulation.alive if not p.is_static]
         assert {p.name: p.failed for p in alive if p.failed} == {}
         assert MemberState.FAILED not in {p.session.member.state for p in alive}
 
     def teardown(self) -> None:
-        """Heal everything: the group comes to rest."""
+        """Repair all faults: the group comes to rest."""
         violations = settle(self.simulation)
         assert violations == (), self.story(violations)
 
@@ -201,5 +200,5 @@ class GroupMachine(RuleBasedStateMachine):
 @pytest.mark.stateful
 @pytest.mark.timeout(600)
 def test_group_whatever_happens_is_safe_and_comes_to_rest() -> None:
-    """Rules in any order, then peace."""
+    """Rules in any order, then no more faults."""
     run_state_machine_as_test(GroupMachine, settings=settings(stateful_step_count=25))

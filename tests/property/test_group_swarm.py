@@ -1,6 +1,6 @@
-"""The swarm: groups under faults, each drawn from one seed: safe at any instant, then at rest.
+"""The swarm: groups under faults, each drawn from one seed: always safe, and at rest afterwards.
 
-A failure prints its seed and the story. To see it again, made as small as it can be:
+A failure prints its seed and the story. To see it again, minimised:
 
     make soak SEEDS=1 FIRST_SEED=17
 
@@ -30,7 +30,7 @@ REGRESSIONS: Final = Path("simulations/regressions")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(FIRST_SEED, FIRST_SEED + SEEDS, CHUNK))
 def test_groups_when_faults_end_are_at_rest(first: int) -> None:
-    """Never two owners, whatever happens; all owned once, and quiet, soon after it ended."""
+    """No partition ever has two owners; soon after the last fault, each has one."""
     seeds = range(first, min(first + CHUNK, FIRST_SEED + SEEDS))
     failing = [seed for seed in seeds if play(draw(seed)).violations]
     assert not failing, f"seeds {failing}\n{story(draw(failing[0]))}"
@@ -38,14 +38,14 @@ def test_groups_when_faults_end_are_at_rest(first: int) -> None:
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.toml")), ids=lambda path: path.stem)
 def test_regression_stays_mended(path: Path) -> None:
-    """What the swarm found once, made small, is played for ever."""
+    """Minimised failures of the swarm are played again in every run."""
     run = read_run(path)
     assert play(run).violations == (), story(run)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_run_written_and_read_is_the_same(seed: int, tmp_path: Path) -> None:
-    """A file says all that there is to a run."""
+    """The file must contain the complete run."""
     path = tmp_path / "run.toml"
     path.write_text(run_to_toml(draw(seed), comment="why\n\nit is here"), encoding="utf-8")
     run = read_run(path)
@@ -64,7 +64,7 @@ def test_run_written_and_read_is_the_same(seed: int, tmp_path: Path) -> None:
     ],
 )
 def test_file_that_is_no_run_is_refused(text: str, tmp_path: Path) -> None:
-    """A mistake in a file is no run that happens to pass."""
+    """A mistake in a file must not become a run that passes by chance."""
     path = tmp_path / "run.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigurationError, match="a run of the swarm"):
@@ -72,14 +72,14 @@ def test_file_that_is_no_run_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_same_seed_is_the_same_run() -> None:
-    """A seed says everything: what is drawn, and all that comes of it."""
+    """The seed determines the draws and all their effects."""
     first, second = (play(draw(5), transcript=True) for _ in range(2))
     assert first.transcript == second.transcript
     assert len(first.transcript) > 20
 
 
 def test_minimised_run_fails_and_nothing_of_it_can_be_spared() -> None:
-    """What makes a run fail is left, and no more."""
+    """The minimised run keeps only events that the failure needs."""
 
     def fails(run: SwarmRun) -> bool:
         kinds = [act.kind for act in run.acts]

@@ -1,4 +1,4 @@
-"""Work on resources under any order of grants, revocations, losses and callbacks that fail."""
+"""Work on resources under any order of grants, revocations, losses and failing callbacks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ FAILURES_MAX = 5
 
 @define(eq=False)
 class Play:
-    """A group, an application and a pool in one; calls are made when the play says so.
+    """A group, an application and a thread pool in one;  decides when calls run.
 
     Attributes:
-        dice: say what happens next.
-        owned: what the group has granted, and not taken back, with the generation of the grant.
-        revoking: the part of it that is to be stopped.
-        running: what the application runs, with the token that it began with.
-        busy: callbacks under way.
-        calls: that wait for a thread.
+        dice: choose the next event.
+        owned: granted resources that are not taken back, with the generation of the grant.
+        revoking: the part of `owned` that must stop.
+        running: resources that the application runs, with the token of their start.
+        busy: running callbacks.
+        calls: calls that wait for a thread.
         failures: how many callbacks have raised.
-        steps: how much has happened.
+        steps: number of events.
     """
 
     dice: random.Random
@@ -51,7 +51,6 @@ class Play:
     work: ResourceWork = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Put the work into its place."""
         self.work = ResourceWork(
             callbacks=Callbacks(start=self.start, stop=self.stop, lost=self.lost, on_error=None),
             limits=WorkLimits(stop_s=1e9, retry_s=0.0, retry_max_s=0.0),
@@ -64,7 +63,7 @@ class Play:
     # --- as the driver and the pool ---------------------------------------------------------------
 
     def post(self, event: object) -> None:
-        """What the group hears: it may give away what has stopped."""
+        """Receive the work's messages: the group may give away stopped resources."""
         if isinstance(event, RevocationCompleted):
             for resource in event.resources:
                 assert resource in self.revoking
@@ -76,16 +75,15 @@ class Play:
             assert event == LossHandled()
 
     def remind(self, _at_s: float) -> None:
-        """Time does not matter here."""
+        """Ignore the call: time does not matter here."""
 
     def submit(self, _urgency: int, call: Callable[[], None]) -> None:
-        """Have a call wait."""
         self.calls.append(call)
 
     # --- as the application -----------------------------------------------------------------------
 
     def start(self, resource: Resource) -> None:
-        """Nothing runs twice, nor without a grant."""
+        """Check that nothing runs twice, nor without a grant."""
         token = self.work.token(resource)
         assert resource not in self.revoking
         assert resource not in self.running
@@ -95,14 +93,14 @@ class Play:
         self.running[resource] = token
 
     def stop(self, resource: Resource) -> None:
-        """Only what is revoked."""
+        """Check that the resource is revoked."""
         assert resource in self.revoking
         assert resource in self.running
         self._call(resource)
         del self.running[resource]
 
     def lost(self, resource: Resource) -> None:
-        """What runs of a grant that has ended."""
+        """Check that the grant of the running resource has ended."""
         assert self.running[resource] != self.owned.get(resource)
         self._call(resource)
         del self.running[resource]
@@ -119,7 +117,7 @@ class Play:
     # --- what happens -----------------------------------------------------------------------------
 
     def happen(self) -> None:
-        """A few things happen, in a callback or between them."""
+        """Let a few events happen, in a callback or between callbacks."""
         for _ in range(self.dice.randint(0, 3)):
             if self.steps >= STEPS_MAX:
                 return
@@ -165,7 +163,7 @@ class Play:
 def test_work_under_any_order_of_events_never_runs_twice_and_comes_to_rest(
     seed: int,
 ) -> None:
-    """Whatever fails and whatever comes meanwhile: in the end what is held runs, nothing else."""
+    """After any failures and events, exactly the owned resources run at the end."""
     play = Play(random.Random(seed))
     while play.steps < STEPS_MAX:
         play.steps += 1

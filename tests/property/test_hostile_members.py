@@ -1,8 +1,8 @@
-"""One member may send any bytes, and the group goes on for the others.
+"""One member may send any bytes, and the group still works for the others.
 
 The leader is not the hostile member. Each example plays several rounds: the other members obey, the
-hostile members send what they like, another thing in each round. The checks are written over plain
-sets and share nothing with `coopgroup.policies.safety`.
+hostile members send other arbitrary bytes in each round. The checks are written over plain sets and
+share nothing with `coopgroup.policies.safety`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ names = st.one_of(st.sampled_from(EXISTING.names), foreign_names)
 
 
 def string(text: str | None) -> bytes:
-    """A NULLABLE_STRING of the wire."""
+    """Return a NULLABLE_STRING of the wire format."""
     if text is None:
         return b"\xff\xff"
     raw = text.encode("utf-8", "surrogatepass")
@@ -81,7 +81,7 @@ def string(text: str | None) -> bytes:
 
 
 def nullable_bytes(content: bytes | None) -> bytes:
-    """NULLABLE_BYTES of the wire."""
+    """Return NULLABLE_BYTES of the wire format."""
     return b"\xff\xff\xff\xff" if content is None else struct.pack(">i", len(content)) + content
 
 
@@ -105,7 +105,7 @@ user_data = st.one_of(
 
 
 def subscriptions(owned_names: st.SearchStrategy[str]) -> st.SearchStrategy[bytes]:
-    """Subscriptions with a right form and any content, also what no client of ours would send."""
+    """Draw well-formed subscriptions with any content, even if no client of ours sends it."""
     owned = st.lists(st.tuples(owned_names, st.lists(int32s, max_size=4)), max_size=4)
     return st.builds(
         lambda version, topics, data, owned, generation, rack, rest: (
@@ -133,7 +133,7 @@ def subscriptions(owned_names: st.SearchStrategy[str]) -> st.SearchStrategy[byte
 
 @st.composite
 def damaged(draw: st.DrawFn) -> bytes:
-    """A subscription of our own, with some bytes replaced and perhaps cut."""
+    """Draw a subscription of our own with some bytes replaced, perhaps truncated."""
     content = bytearray(
         encode_subscription(
             Subscription(
@@ -179,12 +179,12 @@ assignors = st.sampled_from(
 
 
 def joined(member_id: str, metadata: bytes) -> JoinedMember:
-    """A member as JoinGroup names it."""
+    """Return a member as in the answer to JoinGroup."""
     return JoinedMember(member_id=member_id, group_instance_id=None, metadata=metadata)
 
 
 def said(person: Person) -> bytes:
-    """What a member that obeys sends."""
+    """Return the subscription of a member that obeys."""
     return encode_subscription(
         Subscription(
             topics=tuple(EXISTING.names),
@@ -208,7 +208,7 @@ class Game:
     last: RoundLed | None = None
 
     def play(self, hostile: Mapping[str, bytes]) -> None:
-        """One round; the members that obey do what they are told, and wait as they are told."""
+        """Play one round; the members that obey carry out their assignment, also its pauses."""
         members = tuple(
             joined(member_id, content)
             for member_id, content in (
@@ -264,7 +264,7 @@ class Game:
 
     @property
     def owned(self) -> Pairs:
-        """What the members that obey hold."""
+        """Return the resources of the members that obey."""
         return frozenset().union(*(person.holds for person in self.people.values()))
 
 
@@ -281,7 +281,7 @@ class Game:
 def test_round_goes_on_whatever_a_member_sends(
     policy: Policy, assignor: Assignor, rounds: list[dict[str, bytes]]
 ) -> None:
-    """No round is refused, all members are answered, and nothing has two owners."""
+    """No round is refused, all members get an answer, and no resource has two owners."""
     game = Game(policy, assignor)
     game.play({})
     for hostile in rounds:
@@ -295,7 +295,7 @@ def test_round_goes_on_whatever_a_member_sends(
 def test_round_of_kafkas_protocols_goes_on_whatever_a_member_sends(
     protocol: str, rounds: list[dict[str, bytes]]
 ) -> None:
-    """The same where our member leads clients of other kinds."""
+    """The same if our member leads clients of other kinds."""
     game = Game(SimplePolicy(), StickyAssignor(), protocol)
     for hostile in rounds:
         game.play(hostile)
@@ -305,7 +305,7 @@ def test_round_of_kafkas_protocols_goes_on_whatever_a_member_sends(
 def test_group_comes_to_rest_beside_a_member_that_sends_anything(
     policy: Policy, assignor: Assignor, sent: bytes, *, before: bool
 ) -> None:
-    """What the hostile member neither subscribes to nor claims is all owned by the others."""
+    """The other members own all that the hostile member neither subscribes to nor claims."""
     request = read_members([joined("b", sent)])
     assume(not set(request.topics) & set(EXISTING.names))
     game = Game(policy, assignor)

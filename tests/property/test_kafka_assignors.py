@@ -1,7 +1,7 @@
 """Range and round-robin on any group with racks and static members, against plain loops.
 
-The loops below say what Kafka's assignors of these names do (kafka-clients 4.3.0), member by member
-and partition by partition, without arrays.
+The loops below repeat Kafka's assignors of these names (kafka-clients 4.3.0), member by member and
+partition by partition, without arrays.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ Placed = dict[Resource, MemberClaim]
 
 @st.composite
 def racked_groups(draw: st.DrawFn) -> tuple[list[MemberClaim], Replicas]:
-    """Members, some static, some in racks; topics of few sizes, so that some are cut alike."""
+    """Draw members, some static, some in racks; topics of few sizes, so that some are cut alike."""
     sizes = [draw(st.sampled_from((0, 1, 3, 5, 5))) for _ in NAMES]
     replicas = {
         name: {index: draw(st.lists(st.sampled_from(RACKS), unique=True)) for index in range(size)}
@@ -159,7 +159,6 @@ def _ids(placed: Placed) -> dict[Resource, str]:
 def test_range_when_group_is_anything_equals_the_plain_loop(
     drawn: tuple[list[MemberClaim], Replicas],
 ) -> None:
-    """Ranges and racks as Kafka's."""
     group = _group(*drawn)
     target = holders(group, RangeAssignor().assign(group, no_lags(group)))
     assert target == _ids(_RangeReference(*drawn).placement())
@@ -169,7 +168,7 @@ def test_range_when_group_is_anything_equals_the_plain_loop(
 def test_range_when_topics_have_the_same_partitions_cuts_them_alike(
     drawn: tuple[list[MemberClaim], Replicas],
 ) -> None:
-    """Whatever the racks: one number, one member."""
+    """With any racks, partitions of the same number go to the same member."""
     members, replicas = drawn
     group = _group(members, replicas)
     target = holders(group, RangeAssignor().assign(group, no_lags(group)))
@@ -188,7 +187,6 @@ def test_range_when_topics_have_the_same_partitions_cuts_them_alike(
 def test_round_robin_when_group_is_anything_equals_the_plain_loop(
     drawn: tuple[list[MemberClaim], Replicas],
 ) -> None:
-    """Turns as Kafka's."""
     group = _group(*drawn)
     target = holders(group, RoundRobinAssignor().assign(group, no_lags(group)))
     assert target == _ids(_round_robin_reference(*drawn))

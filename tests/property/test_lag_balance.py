@@ -1,8 +1,8 @@
-"""A day of noisy lags: what is uneven for long is evened out by a few moves, and noise by none.
+"""A day of noisy lags: few moves even out a lasting imbalance, and noise causes none.
 
-Every fifteen minutes all rates of production are drawn anew, about a wave that is three times as
-high at noon as at midnight; and every five minutes four partitions are flooded for 20 s, which
-takes their processes two minutes or more to work off. No look at the lags finds them even.
+Every fifteen minutes all production rates are drawn again, around a daily wave whose noon is three
+times its midnight. Every five minutes four partitions get a flood for 20 s, which takes their
+processes two minutes or more to process. The lags are uneven at every check.
 """
 
 import math
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 FLOODS_MS = 300_000
 CALM_BY_MS = 300_000
 PARTITIONS = range(16)
-HOT = (0, 4)  # of one process, from eight to eight; dealt like that to a new group
+HOT = (0, 4)  # of one process, from 8:00 to 20:00; as in a new group
 HOT_MS = range(8 * HOUR_MS, 20 * HOUR_MS)
 CAPACITY_PER_S = 700
 COMMITS_MS = 40_000
@@ -32,7 +32,7 @@ RULE = {
     "move_interval_ms": 5_000,
     "lag_check_interval_ms": 60_000,
     "lag_imbalance_checks": 4,
-    # More than a process works off between two commits, as docs/policies.md says.
+    # More than a process consumes between two commits, as in docs/policies.md.
     "lag_imbalance_min": 30_000,
 }
 NO_HYSTERESIS = {
@@ -45,13 +45,13 @@ NO_HYSTERESIS = {
 
 
 def rate_per_s(at_ms: int, partition: int, hot: tuple[int, ...]) -> float:
-    """Records per second that go to a partition at a time, but for the noise."""
+    """Return the records per second for a partition at a time, without the noise."""
     wave = 60 * (1 - 0.5 * math.cos(2 * math.pi * at_ms / (24 * HOUR_MS)))
     return wave * (3 if partition in hot and at_ms in HOT_MS else 1)
 
 
 def noise(dice: random.Random, until_ms: int, hot: tuple[int, ...]) -> Iterator[Rate]:
-    """What is produced, event by event."""
+    """Return the production events."""
     for at_ms in range(FLOODS_MS, until_ms - CALM_BY_MS, FLOODS_MS):
         if at_ms % (3 * FLOODS_MS) == 0:
             for partition in PARTITIONS:
@@ -74,7 +74,7 @@ def play(
     seed: int = 1,
     options: Mapping[str, float] = MappingProxyType({}),
 ) -> tuple[Run, int]:
-    """Play some hours; the run, and how often the leader asked for a round."""
+    """Play some hours; return the run and the number of rounds that the leader requested."""
     policy = Choice(name="incremental", options={**RULE, **options})
     scenario = Scenario(
         duration_ms=hours * HOUR_MS,
@@ -96,18 +96,18 @@ def play(
 
 @pytest.mark.slow
 def test_day_of_noise_moves_nothing() -> None:
-    """Nor is a single round asked for in 24 hours."""
+    """The leader does not request a single round in 24 hours."""
     run, asked = play(24)
-    assert run.lag.lags.max() > RULE["lag_imbalance_min"] / 2  # of a partition: it is no whisper
+    assert run.lag.lags.max() > RULE["lag_imbalance_min"] / 2  # of a partition: the noise is strong
     assert (run.measures.moved, run.measures.rounds, asked) == (0, 0, 0)
 
 
 @pytest.mark.slow
 def test_day_with_hot_partitions_takes_an_exchange_and_little_more() -> None:
-    """Two exchanges at most, in twelve hours of noise on top; without any, a million records lag.
+    """At most two exchanges in twelve hours with noise; without any, a million records lag.
 
-    At noon one process gets 720 records a second, of which it can work off 700, and the
-    others get 360: what waits in front of the first one would be gone in the evening only.
+    At noon one process gets 720 records a second and can process 700, and the other processes get
+    360: without an exchange the backlog of the first one would last until the evening.
     """
     run, asked = play(24, hot=HOT)
     assert 2 <= run.measures.moved <= 4
@@ -116,14 +116,14 @@ def test_day_with_hot_partitions_takes_an_exchange_and_little_more() -> None:
 
 
 def test_hours_of_noise_without_hysteresis_move_all_the_time() -> None:
-    """What the day above would come to if each look counted, and all that it showed."""
+    """The day above if each check counted, with all of its differences."""
     run, asked = play(2, options=NO_HYSTERESIS)
     assert asked > 20
     assert run.measures.moved > 40
 
 
 def test_member_that_slows_down_sheds_partitions_for_good_where_times_are_evened_out() -> None:
-    """A few moves, by the assignor that knows speeds; else it would fall behind for ever."""
+    """A few moves, by the assignor that knows rates; without them its lag would grow forever."""
     scenario = read_scenario("simulations/hot_partitions_on_one_member.toml")
     slow = Capacity(at_ms=60_000, members=("worker-2",), capacity_per_s=100)
     topics = (Topic(name="orders", partitions=16, rate_per_s=(60.0,) * 16),)
@@ -149,7 +149,7 @@ RESTLESS = {
 
 
 def restless(seed: int) -> SwarmRun:
-    """A group under faults as the swarm draws them, whose leader evens lags out all the time."""
+    """Return a group under faults of the swarm, whose leader evens out lags all the time."""
     run = draw(seed)
     options = {"move_interval_ms": 0, **run.policy.options, **RESTLESS}
     policy = Choice(name="incremental", options=options)
@@ -158,7 +158,7 @@ def restless(seed: int) -> SwarmRun:
 
 @pytest.mark.parametrize("first", [0, 30])
 def test_groups_under_faults_stay_safe_while_lags_are_evened_out(first: int) -> None:
-    """Never two owners, rations and delays kept, and at rest when the faults end."""
+    """No partition has two owners, limits and delays hold, and the group comes to rest."""
     asked = 0
     for seed in range(first, first + 30):
         played = swarm_play.play(restless(seed))

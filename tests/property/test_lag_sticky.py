@@ -1,4 +1,4 @@
-"""The lag-aware assignor in groups that own something, in any condition: what always holds."""
+"""The lag-aware assignor in groups with owned partitions, in any state: its invariants."""
 
 import numpy as np
 from attrs import frozen
@@ -24,7 +24,7 @@ lag_lists = st.lists(st.integers(0, 9) | st.integers(0, 10_000), min_size=1)
 
 @frozen(kw_only=True)
 class _Topic:
-    """What a topic's subscribers have of it, ascending."""
+    """Partition counts and lags of a topic's subscribers, ascending."""
 
     counts: list[int]
     loads: list[int]
@@ -66,7 +66,7 @@ def _with_owners(group: GroupSnapshot, owner: Int32Array) -> GroupSnapshot:
 def test_counts_when_topics_are_placed_differ_by_no_more_than_the_skew(
     group: GroupSnapshot, assignor: LagAwareAssignor, values: list[int]
 ) -> None:
-    """In each topic; and nobody is without a partition where there are enough."""
+    """In each topic; and each member has a partition if there are enough."""
     lags = _lags(group, values)
     target = assignor.assign(group, lags)
     for topic in _topics(group, target, lags).values():
@@ -78,7 +78,7 @@ def test_counts_when_topics_are_placed_differ_by_no_more_than_the_skew(
 def test_counts_when_scope_is_group_are_balanced_over_all_topics(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    """Nobody holds what a subscriber with two fewer could take."""
+    """No member holds a resource that a subscriber with two fewer could take."""
     check_balanced(group, LagAwareAssignor(scope="group").assign(group, _lags(group, values)))
 
 
@@ -86,7 +86,7 @@ def test_counts_when_scope_is_group_are_balanced_over_all_topics(
 def test_moves_when_a_group_owns_are_no_more_than_budget_and_counts_ask_for(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    """Without a budget for lag, only counts move anything: as few as in any balanced target."""
+    """Without a budget for lag, only counts cause moves: as few as in any balanced target."""
     lags = _lags(group, values)
     none = LagAwareAssignor(scope="group", moves_max=0).assign(group, lags)
     two = LagAwareAssignor(scope="group", moves_max=2).assign(group, lags)
@@ -112,7 +112,7 @@ def _moved(group: GroupSnapshot, target: Int32Array) -> int:
 def test_placement_when_exchanged_is_as_even_as_the_proposals_or_nothing_helps(
     seed: int, sizes: list[int], member_count: int
 ) -> None:
-    """Tried by hand: no gift and no swap of two members would gain what a move must gain."""
+    """Exhaustive check: no move and no swap of two members would gain the minimum per move."""
     rng = np.random.default_rng(seed)
     names = tuple(f"T{number}" for number in range(len(sizes)))
     claims = [MemberClaim(member_id=f"m{number}", topics=names) for number in range(member_count)]
@@ -134,7 +134,7 @@ def test_placement_when_exchanged_is_as_even_as_the_proposals_or_nothing_helps(
 
 
 def _best_gain(held: list[list[int]]) -> float:
-    """The most that one move, or one swap, half of it, takes off the heavier of two members."""
+    """Return the largest relief of the heavier member by one move; a swap counts half."""
     best = 0.0
     for heavy in held:
         for light in held:
@@ -149,7 +149,7 @@ def _best_gain(held: list[list[int]]) -> float:
 def test_rounds_when_moves_take_two_of_them_come_to_rest(
     group: GroupSnapshot, scope: str, values: list[int]
 ) -> None:
-    """Owners stop first and takers get it a round later; what is seen in between moves no more."""
+    """Owners stop first and takers follow a round later; the state in between causes no moves."""
     lags = _lags(group, values)[group.assignable]
     assignor = LagAwareAssignor(scope=scope)
     group = _with_owners(group, np.where(group.assignable, group.owner, -1).astype(np.int32))
@@ -167,7 +167,7 @@ def test_rounds_when_moves_take_two_of_them_come_to_rest(
 def test_claims_when_on_what_does_not_exist_change_nothing_whatever_the_lags(
     group: GroupSnapshot, values: list[int]
 ) -> None:
-    """Nor do the lags of such partitions, however large they are."""
+    """Neither do the lags of such partitions, however large."""
     lags = _lags(group, values)
     assignor = LagAwareAssignor()
     clean = _with_owners(group, np.where(group.assignable, group.owner, -1).astype(np.int32))

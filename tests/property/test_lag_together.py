@@ -1,6 +1,6 @@
-"""Large groups, where many pairs of members take steps at once: what always holds for few, too.
+"""Large groups, in which many pairs of members exchange at the same time: the same invariants.
 
-The same code with small numbers: nothing is too few to be paired.
+The same code runs with small numbers: the threshold for pairs is lowered.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ SIZE = 8
 
 @pytest.fixture(autouse=True, scope="module")
 def few_are_many() -> Iterator[None]:
-    """Two members are a large group."""
+    """Count two members as a large group."""
     with (
         mock.patch("coopgroup.assignors.lag_steps._TOGETHER_MIN", 2),
         mock.patch("coopgroup.assignors.lag_pairing._PAIRS_MIN", 1),
@@ -32,7 +32,7 @@ def few_are_many() -> Iterator[None]:
 
 @st.composite
 def groups(draw: st.DrawFn) -> tuple[GroupSnapshot, Int64Array]:
-    """One topic that members own in any way, and its lags."""
+    """Draw one topic with any owners, and its lags."""
     owners = draw(st.lists(st.integers(-1, SIZE - 1), min_size=1, max_size=60))
     values = draw(st.lists(st.integers(0, 9) | st.integers(0, 10_000), min_size=1))
     owned: list[list[int]] = [[] for _ in range(SIZE)]
@@ -53,7 +53,7 @@ assignors = st.builds(
 def test_target_when_reached_is_kept(
     given_group: tuple[GroupSnapshot, Int64Array], assignor: Assignor
 ) -> None:
-    """And all are placed."""
+    """And all partitions are assigned."""
     group, lags = given_group
     target = assignor.assign(group, lags)
     assert (target != NOBODY).all()
@@ -66,7 +66,7 @@ def test_target_when_reached_is_kept(
 def test_counts_and_budget_are_kept_when_steps_are_taken_together(
     given_group: tuple[GroupSnapshot, Int64Array], skew: int, budget: int
 ) -> None:
-    """Counts differ by no more than the skew, and moves for lag are within the budget."""
+    """Counts differ by at most the skew, and moves for lag are within the budget."""
     group, lags = given_group
     target = LagAwareAssignor(max_skew=skew, moves_max=budget, gain_min=0).assign(group, lags)
     by_counts = LagAwareAssignor(max_skew=skew, moves_max=0).assign(group, lags)
@@ -82,7 +82,7 @@ def test_counts_and_budget_are_kept_when_steps_are_taken_together(
 def test_highest_lag_when_steps_are_taken_together_is_no_higher_than_without_any(
     given_group: tuple[GroupSnapshot, Int64Array],
 ) -> None:
-    """Each step brings the later of two down."""
+    """Each exchange relieves the slower of two members."""
     group, lags = given_group
     none = LagAwareAssignor(moves_max=0).assign(group, lags)
     some = LagAwareAssignor().assign(group, lags)

@@ -1,4 +1,4 @@
-"""Any group comes to rest, and no round on the way lets anything have two owners.
+"""Any group comes to rest, and no round on the way gives a resource two owners.
 
 The checks are written here over plain sets and share nothing with `coopgroup.policies.safety`.
 """
@@ -37,12 +37,12 @@ ROUNDS_MAX = 3
 
 @attrs.frozen(kw_only=True)
 class Person:
-    """A member as it really is, whatever of that its subscription shows.
+    """The true state of a member, which its subscription may not show.
 
     Attributes:
-        holds: what it works on.
-        generation: in which it was told so.
-        topics: what it subscribes to.
+        holds: resources that it works on.
+        generation: generation of that assignment.
+        topics: its subscription.
         readable: whether its subscription can be decoded.
     """
 
@@ -54,7 +54,7 @@ class Person:
 
 @attrs.frozen(kw_only=True)
 class World:
-    """A group, what exists, and who decides."""
+    """A group, its metadata, and the policy and assignor."""
 
     people: Mapping[str, Person]
     existing: Pairs
@@ -63,7 +63,7 @@ class World:
 
 
 def pairs(resources: ResourceSet | None) -> Pairs:
-    """A set of resources as plain pairs."""
+    """Return a set of resources as plain pairs."""
     return frozenset((name, index) for name, index in resources or ())
 
 
@@ -94,7 +94,7 @@ worlds = st.builds(
 
 
 def request_of(people: Mapping[str, Person]) -> RoundRequest:
-    """What the leader reads when everybody joins."""
+    """Return the leader's input when all members join."""
     return read_members(
         [
             JoinedMember(
@@ -116,7 +116,7 @@ def request_of(people: Mapping[str, Person]) -> RoundRequest:
 
 
 def lead_round(world: World, generation: int, state: PolicyState | None) -> LedRound:
-    """One round of the group; the leader completed the generation before."""
+    """Play one round of the group; the leader completed the previous generation."""
     return lead(
         request_of(world.people),
         TopicMetadata(resources=ResourceSet.from_pairs(world.existing)),
@@ -130,12 +130,12 @@ def lead_round(world: World, generation: int, state: PolicyState | None) -> LedR
 
 
 def told(round_: LedRound) -> dict[str, Assignment]:
-    """What each member reads in its answer."""
+    """Return the decoded answer of each member."""
     return {member: decode_assignment(message) for member, message in round_.assignments}
 
 
 def check_safe(world: World, answers: Mapping[str, Assignment]) -> None:
-    """No member starts what another one may still work on, and everybody is answered."""
+    """Assert that no member starts a resource of another member, and that all get an answer."""
     assert list(answers) == sorted(world.people)
     assigned = {member: pairs(answer.assigned) for member, answer in answers.items()}
     everything = [pair for held in assigned.values() for pair in held]
@@ -151,7 +151,7 @@ def check_safe(world: World, answers: Mapping[str, Assignment]) -> None:
 
 
 def check_announced(world: World, answers: Mapping[str, Assignment]) -> None:
-    """Who stops something is told what, and then everybody knows that a round follows."""
+    """Assert that stopping members know what to stop, and that all members expect a round."""
     follow_ups = {answer.revoked is not None for answer in answers.values()}
     assert len(follow_ups) == 1
     for member, person in world.people.items():
@@ -166,7 +166,7 @@ def check_announced(world: World, answers: Mapping[str, Assignment]) -> None:
 
 
 def obeyed(world: World, answers: Mapping[str, Assignment], generation: int) -> World:
-    """The group after everybody did what it was told."""
+    """Return the group after all members have carried out their assignments."""
     people = {
         member: attrs.evolve(person, holds=pairs(answers[member].assigned), generation=generation)
         for member, person in world.people.items()
@@ -175,7 +175,7 @@ def obeyed(world: World, answers: Mapping[str, Assignment], generation: int) -> 
 
 
 def rightful(world: World) -> dict[tuple[str, int], str]:
-    """Who rightfully owns what, by the plain words of KIP-792, among members that can be read."""
+    """Return the rightful owners by KIP-792, among the readable members."""
     owners = {}
     for pair in {pair for person in world.people.values() for pair in person.holds}:
         claims = [
@@ -191,7 +191,7 @@ def rightful(world: World) -> dict[tuple[str, int], str]:
 
 @given(world=worlds)
 def test_rounds_when_members_obey_come_to_rest(world: World) -> None:
-    """Whatever members claim at first: after few rounds all is owned, and no round is unsafe."""
+    """After any initial claims: in few rounds all is owned, and no round is unsafe."""
     state: PolicyState | None = None
     for generation in range(5, 5 + ROUNDS_MAX):
         round_ = lead_round(world, generation, state)
@@ -211,7 +211,7 @@ def test_rounds_when_members_obey_come_to_rest(world: World) -> None:
 
 @given(world=worlds)
 def test_round_when_the_target_keeps_a_claim_never_interrupts_it(world: World) -> None:
-    """What its rightful owner holds and shall hold stays assigned and is not revoked."""
+    """A resource stays assigned and is not revoked if its rightful owner is its target."""
     round_ = lead_round(world, 5, None)
     plan, group = round_.decided.plan, round_.decided.group
     targets = dict(zip(group.member_ids, group.by_member(plan.target), strict=True))
@@ -224,7 +224,7 @@ def test_round_when_the_target_keeps_a_claim_never_interrupts_it(world: World) -
 
 @given(world=worlds)
 def test_round_when_the_group_rests_changes_nothing_more(world: World) -> None:
-    """A further round of a group at rest, led by another member, tells everybody the same."""
+    """Another leader's round in a group at rest gives all members the same assignments."""
     readable = {member: p for member, p in world.people.items() if p.readable}
     world = attrs.evolve(
         world,
@@ -244,7 +244,7 @@ def test_round_when_the_group_rests_changes_nothing_more(world: World) -> None:
 
 @given(world=worlds, knows_metadata=st.booleans())
 def test_fallback_round_gives_nobody_anything(world: World, *, knows_metadata: bool) -> None:
-    """The round that moves nothing lets rightful owners be, and grants nothing at all."""
+    """The round that moves nothing leaves rightful owners alone, and grants no resource."""
     existing = TopicMetadata(resources=ResourceSet.from_pairs(world.existing))
     round_ = fallback_round(
         request_of(world.people),

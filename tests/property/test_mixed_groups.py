@@ -1,4 +1,4 @@
-"""Groups of ours and of others in the simulator: never two owners, and at rest in the end.
+"""Mixed groups in the simulator: no partition has two owners, and the group comes to rest.
 
 The coordinator chooses one protocol among the lists, as Kafka does; members of other clients are
 `ForeignProcess`, which shares no decision with ours. The runs are drawn as the swarm's
@@ -24,7 +24,7 @@ SEEDS: Final = 200
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_mixed_group_never_has_two_owners_and_comes_to_rest(first: int) -> None:
-    """Whoever leads, in whichever protocol; the last of the others gone, the group speaks ours."""
+    """Under any leader and protocol; after the last foreign client leaves, the group uses ours."""
     failing = [seed for seed in range(first, first + CHUNK) if play(draw_mixed(seed)).violations]
     assert not failing, f"seeds {failing}\n{story(draw_mixed(failing[0]))}"
 
@@ -40,7 +40,7 @@ def test_mixed_group_never_has_two_owners_and_comes_to_rest(first: int) -> None:
 def test_rounds_of_a_group_are_in_the_protocol_that_all_offer(
     theirs: str, client: Client, spoken: list[str]
 ) -> None:
-    """Ours before another client comes, theirs while it is there, and ours again afterwards."""
+    """Ours before another client joins, theirs while it is a member, and ours again afterwards."""
     acts = (
         Act(kind=ActKind.RESIZE, topics=("T",), number=4),
         Act(kind=ActKind.START, process="a", topics=("T",), client=client),
@@ -57,7 +57,7 @@ def test_rounds_of_a_group_are_in_the_protocol_that_all_offer(
 
 
 def test_mixed_run_written_and_read_is_the_same(tmp_path: Path) -> None:
-    """A file says who of the members are others."""
+    """The file marks the members of other clients."""
     path = tmp_path / "run.toml"
     path.write_text(run_to_toml(draw_mixed(3)), encoding="utf-8")
     assert read_run(path) == draw_mixed(3)

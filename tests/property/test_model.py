@@ -46,7 +46,7 @@ def test_set_when_built_holds_each_pair_once_in_order(indices: dict[str, list[in
 def test_algebra_when_compared_with_python_sets_agrees(
     left: dict[str, list[int]], right: dict[str, list[int]]
 ) -> None:
-    """Union, intersection, difference, subset, disjointness and equality are those of sets."""
+    """Union, intersection, difference, subset, disjointness and equality."""
     mine, theirs = ResourceSet(left), ResourceSet(right)
     a, b = _pairs(left), _pairs(right)
     assert mine | theirs == ResourceSet.from_pairs(a | b)
@@ -59,7 +59,7 @@ def test_algebra_when_compared_with_python_sets_agrees(
 
 @given(anything)
 def test_equal_sets_when_built_differently_have_one_hash(indices: dict[str, list[int]]) -> None:
-    """Equality, hash and pickling go by content, not by how a set was made."""
+    """Equality, hash and pickling depend on the content, not on the construction."""
     made = ResourceSet(indices)
     other = ResourceSet({name: some[::-1] for name, some in reversed(indices.items())})
     assert (made == other, hash(made) == hash(other)) == (True, True)
@@ -68,7 +68,6 @@ def test_equal_sets_when_built_differently_have_one_hash(indices: dict[str, list
 
 @given(st.lists(anything, max_size=5))
 def test_union_all_when_given_many_sets_is_their_union(many: list[dict[str, list[int]]]) -> None:
-    """A union of many sets holds what any of them holds."""
     expected = set[tuple[str, int]]().union(*map(_pairs, many))
     assert ResourceSet.union_all(map(ResourceSet, many)) == ResourceSet.from_pairs(expected)
 
@@ -77,7 +76,7 @@ def test_union_all_when_given_many_sets_is_their_union(many: list[dict[str, list
 def test_positions_when_asked_for_another_set_find_what_is_there(
     left: dict[str, list[int]], right: dict[str, list[int]]
 ) -> None:
-    """Positions are places in iteration order, -1 for what is absent."""
+    """Positions follow iteration order, -1 for absent pairs."""
     mine, theirs = ResourceSet(left), ResourceSet(right)
     place_of = {resource: place for place, resource in enumerate(mine)}
     assert mine.positions(theirs).tolist() == [place_of.get(one, -1) for one in theirs]
@@ -91,7 +90,7 @@ def test_positions_when_asked_for_another_set_find_what_is_there(
 def test_take_when_given_a_mask_keeps_what_it_selects(
     indices: dict[str, list[int]], modulus: int
 ) -> None:
-    """A mask in the order of the set selects a subset, and names without an index go."""
+    """The mask follows the order of the set; names without an index disappear."""
     made = ResourceSet(indices)
     mask = np.array([one.index % modulus == 0 for one in made], dtype=np.bool_)
     expected = [one for one, kept in zip(made, mask.tolist(), strict=True) if kept]
@@ -102,7 +101,6 @@ def test_take_when_given_a_mask_keeps_what_it_selects(
 def test_restrict_names_when_given_names_keeps_only_theirs(
     indices: dict[str, list[int]], names: list[str]
 ) -> None:
-    """Restricting to names keeps whole names."""
     expected = {pair for pair in _pairs(indices) if pair[0] in names}
     assert ResourceSet(indices).restrict_names(names) == ResourceSet.from_pairs(expected)
 
@@ -118,7 +116,7 @@ def test_membership_when_asked_for_a_pair_is_that_of_the_set(
 
 
 def _rightful(members: list[MemberClaim]) -> tuple[dict[Resource, str], set[Resource]]:
-    """KIP-792 in plain Python: the newest generation wins, ties belong to nobody."""
+    """KIP-792 in plain Python: the newest generation wins, and a tie has no owner."""
     by_resource: dict[Resource, list[MemberClaim]] = {}
     for member in members:
         for resource in member.owned:
@@ -138,7 +136,7 @@ def _rightful(members: list[MemberClaim]) -> tuple[dict[Resource, str], set[Reso
 def test_claims_when_resolved_give_each_resource_to_the_newest_claim(
     members: list[MemberClaim], existing: dict[str, list[int]]
 ) -> None:
-    """Owners, contested resources and all claims are as a plain loop finds them."""
+    """Owners, contested resources and all claims equal those of a plain loop."""
     group = resolve_claims(reversed(members), ResourceSet(existing))
     owners, contested = _rightful(members)
     assert holders(group, group.owner) == owners
@@ -152,7 +150,7 @@ def test_claims_when_resolved_give_each_resource_to_the_newest_claim(
 
 @given(mixed_groups())
 def test_masks_when_compared_with_plain_values_agree(group: GroupSnapshot) -> None:
-    """`subscribed`, `claimed` and `may_hold` say per resource what the group's members say."""
+    """`subscribed`, `claimed` and `may_hold`, per resource."""
     topics = [set(group.subscriptions[number]) for number in group.class_of.tolist()]
     names = [resource.name for resource in group.resources]
     assert group.subscribed().tolist() == [any(n in t for t in topics) for n in names]
@@ -165,7 +163,7 @@ def test_masks_when_compared_with_plain_values_agree(group: GroupSnapshot) -> No
 
 @given(mixed_groups())
 def test_by_member_when_split_puts_each_resource_to_its_holder(group: GroupSnapshot) -> None:
-    """The sets by member are disjoint and hold exactly what the array says."""
+    """The sets by member are disjoint and hold exactly the resources of the array."""
     split = group.by_member(group.owner)
     held = {
         resource: member
@@ -178,7 +176,7 @@ def test_by_member_when_split_puts_each_resource_to_its_holder(group: GroupSnaps
 
 @given(mixed_groups())
 def test_plan_that_moves_nothing_gives_nobody_anything(group: GroupSnapshot) -> None:
-    """Who holds something in it owned it rightfully, and every other claim is told to stop."""
+    """Each holder in the plan owned its resource rightfully, and every other claim must stop."""
     plan = plan_that_moves_nothing(group)
     kept, owners = holders(group, plan.assigned), holders(group, group.owner)
     assert kept.items() <= owners.items()

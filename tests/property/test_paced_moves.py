@@ -1,4 +1,4 @@
-"""Paced moves and losses under a leader that changes for ever: neither is taken for the other."""
+"""Paced moves and losses under a leader that changes all the time: neither counts as the other."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -36,13 +36,13 @@ def _successor(drill: Drill, which: int) -> str:
 
 
 def _due_ms(drill: Drill, now_ms: int) -> int:
-    """When somebody rejoins by itself; else a while later, because something happens."""
+    """Return the time of the next rejoin; without one, that of an event 150 ms later."""
     timers = [actor.rejoins_at_ms for actor in drill.actors.values()]
     return max(min((time for time in timers if time is not None), default=now_ms + 150), now_ms)
 
 
 def _play(drill: Drill, now_ms: int, which: int) -> int:
-    """Play rounds, each under another leader, until nobody comes back at once; when that is."""
+    """Play rounds, each under another leader, until no member rejoins; return the time."""
     while not steady(drill.round(now_ms, leader=_successor(drill, which))):
         now_ms += ROUND_MS
     return now_ms
@@ -53,10 +53,10 @@ def _play(drill: Drill, now_ms: int, which: int) -> int:
 def test_loss_under_paced_moves_and_changing_leaders_waits_and_is_resolved(
     ration: int, steps: list[tuple[str, int]]
 ) -> None:
-    """Never longer than the delay and the rounds around it.
+    """At most for the delay and the rounds around it.
 
-    Newcomers have a static id, so none of them is taken for a member that departed. Moves whose
-    pause ends in the same moment as the delay come first, which takes two rounds.
+    New members have a static id, so none of them counts as a departed member. Moves whose pause
+    ends at the same time as the delay come first, which takes two rounds.
     """
     drill = _drill(ration)
     idle_since_ms: dict[int, int] = {}
@@ -85,10 +85,10 @@ def test_loss_under_paced_moves_and_changing_leaders_waits_and_is_resolved(
 def test_loss_in_a_paced_scale_up_is_kept_for_the_whole_delay_whoever_leads(
     ration: int, before: int, which: list[int]
 ) -> None:
-    """The finding: moves were under way, their leader died, and at once others got what it had.
+    """The bug: the leader died during paced moves, and its partitions moved immediately.
 
-    From then on the leader changes in each round. What was lost is given to nobody before the delay
-    has passed, though pauses between moves end all the time.
+    From then on the leader changes in each round. No member gets the lost partitions before the
+    delay has passed, though pauses between moves end all the time.
     """
     drill = _drill(ration)
     drill.join("D", instance_id="pod-D")

@@ -1,4 +1,4 @@
-"""`coopgroup plan` answers whatever it is fed: one line for each, never with a traceback."""
+"""`coopgroup plan` answers any input: one line for each line, never a traceback."""
 
 import io
 import json
@@ -23,7 +23,7 @@ anything = st.recursive(
 
 
 def mostly(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """What a field should hold, and now and then something else."""
+    """Draw a valid value of a field, and sometimes another value."""
     return st.integers(0, 19).flatmap(lambda die: strategy if die else anything)
 
 
@@ -69,14 +69,14 @@ rows = st.fixed_dictionaries(
 
 
 def answered(lines: list[bytes]) -> tuple[int, list[Mapping[str, Any]]]:
-    """Exit status and answers; every answer is one line of ASCII."""
+    """Return exit status and answers; assert that every answer is one line of ASCII."""
     written = io.BytesIO()
     status = answer_lines(lines, written, DEFAULTS)
     return status, [json.loads(line) for line in written.getvalue().decode("ascii").splitlines()]
 
 
 def check_answers(count: int, status: int, answers: list[Mapping[str, Any]]) -> None:
-    """One answer for each line, and a status that fits them."""
+    """Assert one answer for each line, and a matching status."""
     assert len(answers) == count
     refused = [answer for answer in answers if "error" in answer]
     assert status == (2 if refused else 0)
@@ -89,13 +89,13 @@ def check_answers(count: int, status: int, answers: list[Mapping[str, Any]]) -> 
 
 @given(lines=st.lists(st.binary(max_size=40)))
 def test_answers_when_lines_are_any_bytes_are_one_each(lines: list[bytes]) -> None:
-    """Bytes that are no JSON at all."""
+    """Arbitrary bytes that are not JSON."""
     check_answers(len(lines), *answered(lines))
 
 
 @given(row=rows)
 def test_answer_when_fields_are_wrong_is_an_error_or_a_plan(row: dict[str, Any]) -> None:
-    """Objects that are nearly what they should be, and sometimes are."""
+    """Objects that are nearly valid, and sometimes valid."""
     status, answers = answered([json.dumps(row).encode()])
     check_answers(1, status, answers)
     if isinstance(row["id"], str):
@@ -126,7 +126,7 @@ groups = st.dictionaries(
 def test_answers_when_each_state_is_fed_into_the_next_line_are_plans(
     policy: object, rounds: list[tuple[dict[str, Any], int]]
 ) -> None:
-    """Whatever the group does between the lines, no round is refused by the leader's own check."""
+    """With any events between the lines, the leader's own check refuses no round."""
     state = None
     for generation, (group, now_ms) in enumerate(rounds):
         row = {

@@ -22,7 +22,7 @@ ROUNDS_MAX = 3
 def _lead(
     group: GroupSnapshot, state: PolicyState | None, generation: int
 ) -> tuple[RoundPlan, PolicyState]:
-    """One round as the leader runs it, each result checked twice."""
+    """Return one round as the leader runs it, each result checked twice."""
     context = RoundContext(leader_id="m0", generation=generation, now_ms=0, state=state)
     target = StickyAssignor().assign(group, no_lags(group))
     check_target(group, target)
@@ -34,7 +34,7 @@ def _lead(
 
 
 def _obeyed(group: GroupSnapshot, plan: RoundPlan, generation: int) -> GroupSnapshot:
-    """The group in the next round, everybody having done what it was told."""
+    """Return the group in the next round, after all members have obeyed."""
     members = [
         MemberClaim(
             member_id=member.member_id,
@@ -54,7 +54,7 @@ def _obeyed(group: GroupSnapshot, plan: RoundPlan, generation: int) -> GroupSnap
 def test_rounds_when_everybody_obeys_end_with_everything_assigned(
     members: list[MemberClaim], existing: dict[str, list[int]], unreadable_count: int
 ) -> None:
-    """At most three rounds, each safe; the last one assigns all, and no further one comes."""
+    """At most three rounds, each safe; the last one assigns all, and no other round follows."""
     strangers = [unreadable(f"x{number}") for number in range(unreadable_count)]
     group = resolve_claims([*members, *strangers], ResourceSet(existing))
     plan, state = _lead(group, None, 4)
@@ -68,7 +68,7 @@ def test_rounds_when_everybody_obeys_end_with_everything_assigned(
 
 @given(mixed_groups())
 def test_retained_resources_when_others_move_stay_with_their_owner(group: GroupSnapshot) -> None:
-    """A rightful owner that is also the target keeps the resource, whatever else happens."""
+    """A rightful owner that is also the target keeps the resource in any case."""
     target = StickyAssignor().assign(group, no_lags(group))
     plan, _ = _lead(group, None, 1)
     owners = holders(group, group.owner)

@@ -1,4 +1,4 @@
-"""Embedded messages: round trips of any value, and any bytes at all."""
+"""Embedded messages: round trips of any value, and arbitrary bytes."""
 
 from typing import Any
 
@@ -118,7 +118,7 @@ VECTORS = load_vectors()
 
 @st.composite
 def damaged_contents(draw: st.DrawFn) -> tuple[str, bytes]:
-    """A golden vector with some of its bytes replaced, cut out or put in."""
+    """Draw a golden vector with some of its bytes replaced, removed or added."""
     vector = draw(st.sampled_from(VECTORS))
     content = bytearray(vector.content)
     for _ in range(draw(st.integers(1, 3))):
@@ -130,7 +130,7 @@ def damaged_contents(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 def decoded_or_refused(kind: str, content: bytes) -> Value | None:
-    """What the bytes say, or None where a named error with a fitting offset refuses them."""
+    """Return the decoded value, or None after a named error with a plausible offset."""
     try:
         return DECODERS[kind](content)
     except DecodeError as error:
@@ -141,7 +141,7 @@ def decoded_or_refused(kind: str, content: bytes) -> Value | None:
 
 
 def written_version(value: Value) -> int:
-    """The version in which a value that was read can be written again."""
+    """Return the version in which a decoded value can be written again."""
     match value:
         case Subscription():
             return min(value.version, SUBSCRIPTION_NEWEST)
@@ -174,7 +174,7 @@ def test_value_when_written_is_what_the_schema_says_and_reads_back(
 
 @given(ROWS)
 def test_bytes_when_in_another_order_say_the_same(kind_and_row: tuple[str, Row]) -> None:
-    """Foreign clients sort differently or not at all, and write names without partitions."""
+    """Other clients sort differently or not at all, and write names without partitions."""
     kind, row = kind_and_row
     content = reference_encode(kind, row)
     assert DECODERS[kind](content) == value_of(kind, _as_read(kind, row))
@@ -184,13 +184,13 @@ def test_bytes_when_in_another_order_say_the_same(kind_and_row: tuple[str, Row])
 @example("user_data", MAGIC)
 @example("subscription", b"\x00\x01" + b"\x00" * 8)
 def test_bytes_when_arbitrary_are_read_or_refused(kind: str, content: bytes) -> None:
-    """Whatever a peer sends, the answer is a value or a named error."""
+    """The result for any bytes of a peer is a value or a named error."""
     _assert_survives_rewriting(kind, decoded_or_refused(kind, content))
 
 
 @given(damaged_contents())
 def test_bytes_when_damaged_are_read_or_refused(kind_and_content: tuple[str, bytes]) -> None:
-    """The same for bytes that are nearly right, which reach much deeper into the codec."""
+    """The same for nearly correct bytes, which reach much deeper into the codec."""
     kind, content = kind_and_content
     _assert_survives_rewriting(kind, decoded_or_refused(kind, content))
 
@@ -204,7 +204,7 @@ def test_bytes_when_damaged_are_read_or_refused(kind_and_content: tuple[str, byt
 def test_bytes_when_of_a_newer_version_are_read_by_their_prefix(
     kind: str, draws: st.DataObject, version: int, appended: bytes
 ) -> None:
-    """A version only appends fields, so the known ones stay readable for ever."""
+    """A version only appends fields, so the known fields stay readable."""
     rows = SUBSCRIPTION_ROWS if kind == "subscription" else KAFKA_ASSIGNMENT_ROWS
     row: Row = {**draws.draw(rows), "version": version}
     content = reference_encode(kind, row) + appended
@@ -216,7 +216,7 @@ def test_bytes_when_of_a_newer_version_are_read_by_their_prefix(
 def test_bytes_when_a_known_version_goes_on_are_refused(
     kind: str, draws: st.DataObject, appended: bytes
 ) -> None:
-    """What a version does not have is not skipped."""
+    """Unknown fields of a known version are not skipped."""
     rows = SUBSCRIPTION_ROWS if kind == "subscription" else SILENT_ROWS | PACED_ASSIGNMENT_ROWS
     row = {**draws.draw(rows), "version": NEWEST[kind]}
     assert decoded_or_refused(kind, reference_encode(kind, row) + appended) is None
@@ -245,7 +245,7 @@ def _without_empty_names(row: Row) -> Row:
 
 
 def _as_read(kind: str, row: Row) -> Row:
-    """The row without what its version lacks."""
+    """Return the row without the fields that its version lacks."""
     if kind != "subscription":
         return row
     version = row["version"]

@@ -1,4 +1,4 @@
-"""`make soak` from its first seed to the file that it leaves, with a deliberate bug in the core."""
+"""`make soak` from its first seed to its output file, with a deliberate bug in the core."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def _soak(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_soak_when_seeds_fail_leaves_a_small_run_that_shows_the_bug(tmp_path: Path) -> None:
-    """Each failing seed is named, minimised and repeats: with the bug only."""
+    """Each failing seed is named and minimised, and fails again only with the bug."""
     done = _soak(tmp_path, "-c", PROGRAM, BUG, "1", "2")
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()

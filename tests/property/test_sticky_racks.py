@@ -1,4 +1,4 @@
-"""The sticky assignor on small groups with racks, against all targets that there are."""
+"""The sticky assignor on small groups with racks, against all possible targets."""
 
 import itertools
 
@@ -16,7 +16,7 @@ RACKS = ("a", "b", "c")
 
 @st.composite
 def racked_groups(draw: st.DrawFn) -> GroupSnapshot:
-    """Up to four members and seven partitions in one or two topics."""
+    """Draw up to four members and seven partitions in one or two topics."""
     names = ("T0", "T1")[: draw(st.integers(1, 2))]
     count = draw(st.integers(1, 4))
     replicas = {
@@ -46,7 +46,7 @@ def racked_groups(draw: st.DrawFn) -> GroupSnapshot:
 
 
 def _merits(group: GroupSnapshot, target: tuple[int, ...]) -> tuple[int, int, int]:
-    """Sum of squares, moves and mismatches: the less, the better."""
+    """Return sum of squares, moves and mismatches: less is better."""
     loads = [target.count(member) for member in range(len(group.members))]
     kept = sum(a == b != -1 for a, b in zip(target, group.owner.tolist(), strict=True))
     return sum(load**2 for load in loads), -kept, _mismatches(group, target)
@@ -79,7 +79,7 @@ def test_target_when_all_are_tried_is_the_best(group: GroupSnapshot) -> None:
 
 @given(racked_groups())
 def test_target_when_groups_are_too_large_for_the_best_is_valid(group: GroupSnapshot) -> None:
-    """As balanced and as few moves as without racks, and at rest once reached."""
+    """Balance and number of moves equal those without racks, and the target is at rest."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quotas, "ARCS_MAX", 0)
         target = StickyAssignor().assign(group, no_lags(group))

@@ -1,9 +1,9 @@
 """The swarm's own worth: deliberate bugs in the core, and how many of them it finds.
 
-Here a broken core is played. The table of which checker found which bug after how many seeds is
-printed. Each bug is first looked for with the run that found it last (`tests.support.worth` finds
-those anew, with all 500 seeds), and then with a few more, so that a change of the core or of the
-draws does not matter at once.
+Here a broken core is played. The test prints a table: which checker found which bug after how many
+seeds. The first run for each bug is the run that found it last (`tests.support.worth` finds such
+runs again, with all 500 seeds). A few more seeds follow, so that a change of the core or of the
+draws does not immediately fail the test.
 """
 
 from pathlib import Path
@@ -22,14 +22,14 @@ FOUND_PART: Final = 0.92
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_bug_can_be_made_and_taken_back(mutant: Mutant) -> None:
-    """The line that is changed is still there; and afterwards the core is sound again."""
+    """The changed line still exists; afterwards the core is correct again."""
     with broken(mutant) as function:
         assert function.__code__ is mutant.code
     assert function.__code__ is not mutant.code
 
 
 def test_bugs_are_many_and_all_over_the_core() -> None:
-    """None of them twice."""
+    """No bug is listed twice."""
     assert len(MUTANTS) >= 25
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
     places = {mutant.place.split(".")[0].split(":")[0] for mutant in MUTANTS}

@@ -1,7 +1,7 @@
-"""Deferred and incremental under any course of events: nothing waits too long, all comes to rest.
+"""Deferred and incremental under any events: bounded delays, and the group comes to rest.
 
 Groups are played, not only staged: members die, return, join, miss their SyncGroup, stop slowly,
-and the leader changes. What is said in words in the tests is checked on plain Python values.
+and the leader changes. The tests check the documented rules on plain Python values.
 """
 
 import itertools
@@ -40,7 +40,7 @@ PARTITIONS = 12
 def _staged(
     policy: Policy, group: GroupSnapshot, state: PolicyState | None, now_ms: int = 0
 ) -> StagedRound:
-    """A round as the leader runs it, checked by the leader's rules and by independent ones."""
+    """Return a round as the leader runs it, checked by the leader's and by independent rules."""
     context = RoundContext(leader_id="m0", generation=4, now_ms=now_ms, state=state)
     offer = policy.offer(group, context)
     view = group.view(owner=offer.owner, assignable=group.assignable & ~offer.held)
@@ -74,7 +74,7 @@ POLICIES = st.one_of(
 def test_rounds_on_any_two_groups_are_safe_and_their_memory_is_json(
     policy: Policy, first: GroupSnapshot, second: GroupSnapshot, later_ms: int
 ) -> None:
-    """Whatever the leader remembers, it holds what it says of a group in any condition."""
+    """With any memory of the leader, the round keeps its promises for a group in any state."""
     state = _staged(policy, first, None).state
     _staged(policy, second, attrs.evolve(state, generation=3), later_ms)
 
@@ -109,7 +109,7 @@ def test_delay_of_0_is_the_simple_policy(first: GroupSnapshot, second: GroupSnap
 
 @given(group=mixed_groups(), ration=st.integers(1, 5))
 def test_ration_is_never_exceeded_by_what_could_stay(group: GroupSnapshot, ration: int) -> None:
-    """Of what its rightful owner could keep, at most the ration is taken in a round."""
+    """A round takes at most the limit of resources that their rightful owners could keep."""
     policy = IncrementalPolicy(max_moves_per_round=ration)
     plan = _staged(policy, group, None).plan
     owners = holders(group, np.where(group.may_hold(group.owner), group.owner, -1).astype(np.int32))
@@ -129,7 +129,7 @@ STEPS = st.lists(st.tuples(EVENTS, st.integers(0, 5), st.integers(1, 400)), max_
 
 @attrs.define
 class Story:
-    """A group that is played: when each unclaimed partition was last worked on."""
+    """A group in play, with the time of the last work on each unclaimed partition."""
 
     drill: Drill
     now_ms: int = 0
@@ -137,7 +137,7 @@ class Story:
     idle_since_ms: dict[int, int] = attrs.field(factory=dict)
 
     def step(self, event: str, which: int, *, new_leader: bool = False) -> dict[str, Told]:
-        """Let something happen, then play the round that it starts."""
+        """Let an event happen, then play the round that it starts."""
         missed = self._happen(event, which)
         leader = None
         if new_leader:
@@ -186,7 +186,7 @@ class Story:
                 self.idle_since_ms.setdefault(index, self.now_ms)
 
     def settle(self) -> int:
-        """Let everybody finish, and play rounds as they are announced; how many it took."""
+        """Let all members finish, and play the announced rounds; return their number."""
         for rounds in range(SETTLE_ROUNDS_MAX):
             for member in self.drill.actors:
                 self.drill.finish_stops_told(member)
@@ -207,7 +207,7 @@ def _story(policy: Policy) -> Story:
 def test_group_when_it_is_left_alone_reaches_the_target(
     policy: Policy, steps: list[tuple[str, int, int]]
 ) -> None:
-    """After any events it comes to rest, balanced, with everything assigned."""
+    """After any events the group comes to rest, balanced, with everything assigned."""
     story = _story(policy)
     for event, which, pause_ms in steps:
         story.step(event, which)
@@ -222,13 +222,13 @@ def test_group_when_it_is_left_alone_reaches_the_target(
 def test_loss_when_the_leader_changes_for_ever_is_resolved_within_the_delay(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    """The delay and `BOUND_MS`, no more, however often and to whomever the leadership goes.
+    """The delay plus `BOUND_MS` at most, for any number and order of leaders.
 
-    Why: a leader that knows nothing of the last round takes what its members know of the delay, and
-    it never sends more than that. Members rejoin when the delay that they know has run out, so
-    there is a round at that time, and whoever leads it gives away what is lost. What may come
-    on top is the round in which somebody else has to stop something, for no delay is sent in it,
-    and the one that follows it at once.
+    Why: a leader without a memory of the last round takes the remaining delay from its members, and
+    it never sends a longer delay. Members rejoin when the delay that they know has expired. So a
+    round takes place at that time, and its leader gives away the lost partitions. Two more rounds
+    may be needed: one in which another member must stop a partition, since no delay is sent in it,
+    and the immediate round after it.
     """
     story = _story(DeferredPolicy(scheduled_rebalance_timeout_ms=DELAY_MS))
     for event, which, pause_ms in steps:
@@ -250,7 +250,7 @@ def test_loss_when_the_leader_changes_for_ever_is_resolved_within_the_delay(
 def test_incremental_when_the_target_changes_on_the_way_still_gets_there(
     changes: list[tuple[bool, int]], ration: int
 ) -> None:
-    """Members join and leave in every round; no round takes more than the ration."""
+    """Members join and leave in every round; no round takes more than the limit."""
     policy = IncrementalPolicy(
         max_moves_per_round=ration, move_interval_ms=50, scheduled_rebalance_timeout_ms=200
     )

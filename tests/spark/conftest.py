@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE: Final = Path(__file__).parent
-TIMEOUT_S: Final = 600  # a session starts in five seconds, and in a minute on a busy machine
+TIMEOUT_S: Final = 600  # a session starts in five seconds, or in a minute on a busy machine
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on two cores, with Spark's Kafka source, that lives as long as the tests."""
+    """Return a session on two cores, with Spark's Kafka source, for all tests."""
     session = build_session(
         master="local[2]",
         jars=connector_jars(),
@@ -37,7 +37,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow for what Spark is: it starts slowly, and leaves sockets to the garbage collector."""
+    """Allow for a slow start of Spark, and for sockets that it leaves to the garbage collector."""
     leave = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
     for item in items:
         if item.path.parent == HERE:

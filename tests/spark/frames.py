@@ -1,4 +1,4 @@
-"""Small frames: made of rows that say what matters, and compared as sorted rows."""
+"""Small frames: made from rows with the relevant fields, and compared as sorted rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["commit", "make", "rows"]
 
 
 def make(spark: SparkSession, table: str, *given: dict[str, Any]) -> DataFrame:
-    """A frame of a table; what a row does not say is null."""
+    """Return a frame of a table; missing fields are null."""
     schema = TABLES[table].schema
     unknown = {name for row in given for name in row} - set(schema.names)
     assert not unknown
@@ -23,7 +23,7 @@ def make(spark: SparkSession, table: str, *given: dict[str, Any]) -> DataFrame:
 
 
 def commit(at_ms: int, committed: int | None, **others: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A commit of partition 0 of "orders" by "g", or a tombstone."""
+    """Return a commit of partition 0 of "orders" by "g", or a tombstone."""
     return {
         "group": "g",
         "topic": "orders",
@@ -38,7 +38,7 @@ def commit(at_ms: int, committed: int | None, **others: Any) -> dict[str, Any]: 
 
 
 def rows(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-    """Rows of some columns, or of all, in order; nulls come first."""
+    """Return rows of some columns, or of all columns, sorted with nulls first."""
     picked = frame.select(*columns) if columns else frame
     found = [tuple(row) for row in picked.collect()]
     return sorted(

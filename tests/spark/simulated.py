@@ -1,4 +1,4 @@
-"""What a group coordinator would have written down of a simulated run."""
+"""The records that a group coordinator would have written for a simulated run."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Records = list[tuple[int, bytes, bytes]]
 
 
 def raw_frame(spark: SparkSession, records: Iterable[tuple[int, bytes, bytes | None]]) -> DataFrame:
-    """Records (time, key, value) as they are read from the topic, in order of time."""
+    """Return records (time, key, value) as they are read from the topic, ordered by time."""
     ordered = sorted(records, key=lambda record: record[0])
     rows = [(key, value, 0, offset, at_ms) for offset, (at_ms, key, value) in enumerate(ordered)]
     return spark.createDataFrame(rows, RAW)
 
 
 def records_of(run: Run) -> Records:
-    """Commits and completed rounds of a run, as records of the internal topic."""
+    """Return commits and completed rounds of a run as records of the internal topic."""
     return [*_commits(run.telemetry), *_rounds(run)]
 
 
@@ -62,7 +62,7 @@ def _commits(telemetry: Sequence[Envelope]) -> Records:
 
 
 def _rounds(run: Run) -> Records:
-    """A round is written down when its leader has answered: as the first assignment arrives."""
+    """A round is written when its leader has answered: at the first assignment."""
     led = {one.generation: one for one in run.telemetry if isinstance(one.record, RoundLed)}
     got: dict[int, dict[str, Envelope]] = defaultdict(dict)
     for one in run.telemetry:

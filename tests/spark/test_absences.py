@@ -1,4 +1,4 @@
-"""Who goes, and as what it comes back: small histories, written by hand."""
+"""Members that leave, and the identities under which they return: small histories by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ States = Sequence[tuple[int, int, str]]
 def history(
     spark: SparkSession, states_by_group: Mapping[str, States], *, again: bool = False
 ) -> dict[str, DataFrame]:
-    """States of groups: when, generation, and who was in it; the first one held a partition."""
+    """Return states of groups: time, generation and members; the first member held a partition."""
     generations: list[dict[str, Any]] = []
     members: list[dict[str, Any]] = []
     assignments: list[dict[str, Any]] = []
@@ -63,7 +63,6 @@ def history(
 
 
 def absences(tables: dict[str, DataFrame]) -> DataFrame:
-    """The table."""
     states = states_of(tables["generations"]).localCheckpoint()
     present = members_of(tables["members"], states).localCheckpoint()
     holders = holders_of(tables["assignments"], present)
@@ -130,7 +129,7 @@ STORIES: dict[str, tuple[States, list[tuple[Any, ...]]]] = {
 
 
 def test_a_return_is_told_by_what_came_back(spark: SparkSession) -> None:
-    """Static id first, then client and host, then either; nobody is taken twice."""
+    """Static id first, then client and host, then either; no member is matched twice."""
     found = absences(history(spark, {story: states for story, (states, _) in STORIES.items()}))
     columns = ("group", "member_id", "returned_as", "returned_member_id", "returned_ms")
     expected = [(story, *one) for story, (_, gone) in STORIES.items() for one in gone]
@@ -142,7 +141,7 @@ IDLE = [(100, 1, "k a1"), (110, 2, "k"), (150, 3, "k a2")]
 
 
 def test_an_absence_begins_with_the_last_sign_of_work(spark: SparkSession) -> None:
-    """The last commit of what it held; of who never worked, the round without it."""
+    """The last commit of its partitions; without commits, the round without the member."""
     tables = history(spark, {"g": WORKED, "idle": IDLE})
     columns = ("gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms", "partitions")
     assert rows(absences(tables), "group", *columns, "generation", "observed_until_ms") == [
@@ -151,13 +150,13 @@ def test_an_absence_begins_with_the_last_sign_of_work(spark: SparkSession) -> No
     ]
 
 
-# Between its last commit and the round without it a member was seen to live.
+# Signs that the member lived between its last commit and the round without it.
 QUIET = [(100, 1, "a1 k"), (2_000, 2, "k"), (2_005, 3, "a2 k")]
 COMPACTED = [(100, 1, "a1 k"), (2_000, 9, "k")]
 
 
 def test_no_absence_is_longer_than_the_group_would_have_waited(spark: SparkSession) -> None:
-    """A topic without records has old commits; rounds that are not known bound nothing."""
+    """A topic without records has old commits; unknown rounds set no limit."""
     tables = history(spark, {"g": QUIET})
     columns = ("gone_earliest_ms", "gone_ms", "gone_latest_ms", "absent_ms")
     assert rows(absences(tables), *columns) == [(1_990, 2_000, 2_000, 5)]
@@ -166,6 +165,5 @@ def test_no_absence_is_longer_than_the_group_would_have_waited(spark: SparkSessi
 
 
 def test_repeated_records_change_nothing(spark: SparkSession) -> None:
-    """A record that was read twice is one record."""
     once = rows(absences(history(spark, {"g": WORKED})))
     assert rows(absences(history(spark, {"g": WORKED}, again=True))) == once

@@ -1,4 +1,4 @@
-"""Advice all the way: simulated groups, their bytes in the internal topic, episodes, advice."""
+"""Advice end to end: simulated groups, their bytes in the internal topic, episodes, advice."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 GRID_S = np.geomspace(4, 150, 6)
 COST = MoveCost(move_ms=20_000)
-# Between the durations, as a real time-out is: no absence takes just as long as it.
+# Between the durations, as a real timeout is: no absence is exactly as long as a timeout.
 TIMEOUTS_MS = (0, 5_000, 10_000, 20_000, 40_000, 75_000)
 ABSENCES = ENOUGH
 REST_MS, REPLACED_MS = 60_000, 150_000
@@ -42,19 +42,18 @@ KINDS: Final = {"short": How.CLOSE, "long": How.CRASH, "never": How.CRASH}
 
 @frozen(kw_only=True)
 class Given:
-    """Tables that were computed; the others are empty."""
+    """Computed tables; the others are empty."""
 
     spark: SparkSession
     frames: dict[str, DataFrame]
     folder: str = "tables"
 
     def read(self, name: str) -> DataFrame:
-        """Rows of a table."""
         return self.frames[name] if name in self.frames else make(self.spark, name)
 
 
 def story(away_ms: list[int | None], how: How) -> Scenario:
-    """Three processes go one after the other; who never comes back is replaced by another."""
+    """Return a story: processes leave in turn; one that never returns is replaced by another."""
     names = [f"m{number + 1}" for number in range(MEMBERS)]
     members = [MemberSet(name=name, topics=("orders",)) for name in names]
     events: list[Event] = []
@@ -70,7 +69,7 @@ def story(away_ms: list[int | None], how: How) -> Scenario:
         at_ms += REST_MS
     return Scenario(
         duration_ms=at_ms,
-        # Whoever went last has to be watched for longer than any time-out.
+        # The absence of the last member must be observed for longer than any timeout.
         settle_ms=900_000,
         group=Group(session_timeout_ms=SESSION_MS, rebalance_timeout_ms=60_000),
         topics=(Topic(name="orders", partitions=PARTITIONS, rate_per_s=(1.0,) * PARTITIONS),),
@@ -80,7 +79,7 @@ def story(away_ms: list[int | None], how: How) -> Scenario:
 
 
 def written(family: str) -> Records:
-    """What the group coordinator wrote down of a group with the absences of a family."""
+    """Return the group coordinator's records for a group with the absences of a family."""
     away_ms = on_grid(FAMILIES[family](np.random.default_rng(5), ABSENCES), GRID_S)
     run = simulate(story(away_ms, KINDS[family]), seed=1)
     assert not run.violations
@@ -90,7 +89,7 @@ def written(family: str) -> Records:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession) -> Given:
-    """History and episodes of a group of each family."""
+    """Return history and episodes of a group of each family."""
     raw = raw_frame(spark, [record for family in KINDS for record in written(family)])
     frames = history_frames(
         commit_records(raw).localCheckpoint(), group_records(raw).localCheckpoint()
@@ -103,7 +102,7 @@ def tables(spark: SparkSession) -> Given:
 
 
 def true_costs(family: str) -> list[float]:
-    """What each time-out costs the family, over all its durations, played with other seeds."""
+    """Return the cost of each timeout over all durations of the family, played with other seeds."""
     drawn = Counter(on_grid(FAMILIES[family](np.random.default_rng(99), 100_000), GRID_S))
     episodes = [
         Episode(
@@ -123,7 +122,7 @@ def true_costs(family: str) -> list[float]:
 def test_advice_from_the_bytes_of_a_topic_is_within_five_percent_of_the_best(
     family: str, is_patient: bool, tables: Given
 ) -> None:
-    """Whoever is back soon is waited for, and nobody else; the history tells them apart."""
+    """The best advice waits only for members that return soon; the history distinguishes them."""
     history = history_of(tables, family)
     assert (history.members, history.partitions) == (MEMBERS, PARTITIONS)
     absences = [one for episode in history.episodes for one in episode.absences]

@@ -15,7 +15,7 @@ from coopgroup.pipeline.errors import PipelineError
 from coopgroup.pipeline.schemas import TABLES
 from coopgroup.simulator.scenario import Choice
 
-# What takes seconds on an idle machine may take minutes where Spark gets a tenth of a core.
+# A task of seconds may take minutes if Spark gets a tenth of a core.
 pytestmark = pytest.mark.timeout(480)
 
 HOUR_MS = 3_600_000
@@ -46,21 +46,18 @@ REBALANCE: Mapping[str, Any] = {
 
 @frozen(kw_only=True)
 class Given:
-    """Tables of a test; those that are not given are empty."""
-
     spark: SparkSession
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
     folder: str = "tables"
 
     def read(self, name: str) -> DataFrame:
-        """Rows of a table; what a row does not say is null."""
         schema = TABLES[name].schema
         made = [[row.get(column) for column in schema.names] for row in self.rows.get(name, ())]
         return self.spark.createDataFrame(made, schema)
 
 
 def absence(gone_ms: int, away_ms: int | None, **others: Any) -> dict[str, Any]:  # noqa: ANN401
-    """An absence that was noticed at once."""
+    """Return an absence that was noticed immediately."""
     returned_ms = None if away_ms is None else gone_ms + away_ms
     return {
         **ABSENCE,
@@ -73,12 +70,12 @@ def absence(gone_ms: int, away_ms: int | None, **others: Any) -> dict[str, Any]:
 
 
 def rebalance(begin_ms: int, **others: Any) -> dict[str, Any]:  # noqa: ANN401
-    """A rebalance of a second."""
+    """Return a rebalance that takes one second."""
     return {**REBALANCE, "begin_ms": begin_ms, "end_ms": begin_ms + 1_000, **others}
 
 
 def test_history_is_read_whole(spark: SparkSession) -> None:
-    """Size, absences, growth, load, what it costs and how it is configured."""
+    """Size, absences, growth, load, cost and configuration."""
     tables = Given(
         spark=spark,
         rows={
@@ -126,7 +123,7 @@ def test_history_is_read_whole(spark: SparkSession) -> None:
     assert history.rate_per_s == 20.0
     assert history.today == Choice(name="eager")
     assert history.notes[0].startswith("Today's policy is taken for eager, by its protocol 'range'")
-    # Telemetry knows better what was out of service than gaps between commits do.
+    # Telemetry measures unavailability better than gaps between commits do.
     assert (history.observed.unavailable_s, history.observed.moved) == (30.0, 1.0)
     assert history.observed.lag_peak == 7
 
@@ -137,7 +134,7 @@ def test_history_is_read_whole(spark: SparkSession) -> None:
 
 
 def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSession) -> None:
-    """Its rebalances say nothing of partitions, its work does; today's policy may be given."""
+    """Rebalances lack partitions, work events have them; today's policy may be given."""
     work = [
         {"group": "g", "topic": "t", "partition": place % 12, "at_ms": place} for place in range(24)
     ]
@@ -152,7 +149,7 @@ def test_group_that_only_telemetry_knows_has_its_size_and_a_note(spark: SparkSes
 def test_of_too_many_absences_the_newest_count(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In whatever order they stand, and the time before them does not count either."""
+    """The order of rows is irrelevant, and the time before the newest absences does not count."""
     monkeypatch.setattr(advice_tables, "_ROWS_MAX", 2)
     rows = {
         "absences": [absence(place * DAY_MS // 4, 5_000) for place in (6, 1, 4)],
@@ -167,7 +164,7 @@ def test_of_too_many_absences_the_newest_count(
 def test_group_of_ours_at_rest_is_as_old_as_its_last_sign_and_its_leaders_tell_its_policy(
     spark: SparkSession,
 ) -> None:
-    """It goes on to commit; the delay is that of the last time that they lost somebody."""
+    """The group still commits; the delay is that of the last round with lost members."""
     led = {"group": "g", "policy": "deferred", "assignor": "sticky", "lost": 3}
     tables = Given(
         spark=spark,
@@ -188,11 +185,11 @@ def test_group_of_ours_at_rest_is_as_old_as_its_last_sign_and_its_leaders_tell_i
     assert (history.days, history.observed.moved) == (8.0, 0.5)
     options = {"scheduled_rebalance_timeout_ms": 30_000}
     assert history.today == Choice(name="deferred", options=options)
-    assert len(history.notes) == 1  # the load is not known, the policy is
+    assert len(history.notes) == 1  # the load is unknown, the policy is known
 
 
 def test_cost_of_a_move_is_told_by_telemetry(spark: SparkSession) -> None:
-    """From the assignment to the begin of work; a return is apart, a first start is neither."""
+    """From assignment to start of work; a return counts separately, a first start never."""
     events, work = [], []
 
     def takes(member: str, at_ms: int, wait_ms: int) -> None:
@@ -232,10 +229,10 @@ def test_cost_of_a_move_is_told_by_telemetry(spark: SparkSession) -> None:
 
 
 def test_process_that_starts_again_is_known_by_the_history(spark: SparkSession) -> None:
-    """Its telemetry has a new member id and no name: the coordinator's states say who that is."""
+    """Its telemetry has a new member id and no name; the coordinator's states identify it."""
     events, work, generations, members = [], [], [], []
     for number in range(12):
-        # Each process is there twice in a row: moved to, and come back to under a new member id.
+        # Each process starts twice in a row: after a move, and after a return under a new id.
         at_ms, member = 1_000_000 * number, f"m-{number}"
         wait_ms = 100 if number % 2 else 4_000
         common = {"group": "g", "member": member, "client": ""}

@@ -1,4 +1,4 @@
-"""Ends of partitions: now and earlier, from a real broker, and each moment once in the table."""
+"""End offsets of partitions, now and earlier, from a real broker; each time once in the table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW_MS = FIRST_MS + 60_000
 
 
 def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
-    """A record a second; what retention took away makes earlier moments unknown."""
+    """One record a second; earlier ends are unknown where retention deleted records."""
     kafka_cluster.create_topic("ends", 2, config={"message.timestamp.type": "CreateTime"})
     config = dict(kafka_cluster.client_config())
     producer = Producer(config)
@@ -59,7 +59,7 @@ def test_ends_are_those_of_their_moments(kafka_cluster: KafkaCluster) -> None:
 
 
 def test_moments_repeat_and_are_not_too_many() -> None:
-    """Whole multiples of the step, so that the next run looks at the same ones."""
+    """Multiples of the step, so that the next run uses the same times."""
     assert list(grid_ms(10_001, 40_000, 10_000)) == [20_000, 30_000]
     assert list(grid_ms(20_000, 40_001, 10_000)) == [20_000, 30_000, 40_000]
     with pytest.raises(ConfigurationError, match=r"--every: got 1\.0, expected at least 18 s"):
@@ -68,7 +68,7 @@ def test_moments_repeat_and_are_not_too_many() -> None:
 
 @pytest.mark.parametrize(("days", "minutes"), [(0, 1), (3, 1), (7, 3), (30, 9)])
 def test_a_long_history_has_a_longer_step(days: int, minutes: int) -> None:
-    """Where the user names none, whatever is asked for is possible."""
+    """This keeps any period possible if the user gives no step."""
     since_ms, until_ms = NOW_MS - days * 86_400_000, NOW_MS
     every_ms = step_ms(since_ms, until_ms)
     assert every_ms == minutes * 60_000
@@ -76,7 +76,7 @@ def test_a_long_history_has_a_longer_step(days: int, minutes: int) -> None:
 
 
 def test_moments_are_asked_in_parts() -> None:
-    """In order, and at least once: the present is asked with each part."""
+    """In order, and at least one part: each part also looks up the present ends."""
     assert list(slices(range(10, 80, 10), 3)) == [
         range(10, 40, 10),
         range(40, 70, 10),
@@ -86,7 +86,7 @@ def test_moments_are_asked_in_parts() -> None:
 
 
 def test_a_moment_is_in_the_table_once(spark: SparkSession, tmp_path: Path) -> None:
-    """What was looked up before is left as it was."""
+    """Rows of earlier look-ups stay unchanged."""
     tables = Tables(spark=spark, folder=str(tmp_path))
     write_ends(tables, [("orders", 0, 10, 0, 5), ("orders", 1, 10, 0, 6)])
     write_ends(tables, [("orders", 0, 10, 0, 9), ("orders", 0, 20, 0, 9)])

@@ -1,4 +1,4 @@
-"""Jobs that follow a real broker: killed in the midst of it, started again, ended by Ctrl-C."""
+"""Jobs that follow a real broker: killed in the middle, started again, ended by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WAIT_S: Final = 240.0
 
 
 class Group:
-    """A group of one that goes and comes back, and commits one record after the other."""
+    """A group of one member that leaves and returns, and commits after each record."""
 
     def __init__(self, config: dict[str, str]) -> None:
         own = {"group.id": GROUP, "client.id": "f", "enable.auto.commit": False}
@@ -46,12 +46,10 @@ class Group:
         self._thread = threading.Thread(target=self._live)
 
     def __enter__(self) -> Self:
-        """Begin."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End, however the test did."""
         self.finish()
 
     def finish(self) -> None:
@@ -76,7 +74,7 @@ class Group:
         places = [TopicPartition(TOPIC, one, offset) for one in range(PARTITIONS)]
         try:
             consumer.commit(offsets=places, asynchronous=False)
-        except KafkaException:  # on a machine that is too busy for heartbeats
+        except KafkaException:  # the machine is too busy for heartbeats
             return False
         return True
 
@@ -85,7 +83,7 @@ class Group:
 def following(
     job: str, folder: Path, bootstrap: str, every_s: int
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A job as a process that goes on."""
+    """Run a job that follows, as a process."""
     command = [sys.executable, "-m", "coopgroup.cli", "pipeline", job, "--follow", str(every_s)]
     command += ["--tables", str(folder), "--bootstrap-server", bootstrap]
     for name, value in LIGHT.items():
@@ -106,7 +104,7 @@ def following(
 def wait_until(
     is_so: Callable[[], bool], process: subprocess.Popen[bytes], look_s: float = 0.5
 ) -> None:
-    """Look again and again while the process lives."""
+    """Poll for the condition while the process lives."""
     deadline = time.monotonic() + WAIT_S
     while not is_so():
         assert time.monotonic() < deadline
@@ -115,18 +113,18 @@ def wait_until(
 
 
 def batches(folder: Path, table: str, job: str) -> set[str]:
-    """Numbers of the batches of which a table has a folder."""
+    """Return the numbers of the batches for which a table has a folder."""
     return {path.name for path in (folder / "v1" / table / f"job={job}").glob("batch=*")}
 
 
 def is_in_a_batch(folder: Path) -> bool:
-    """Whether a batch that is not the first is being written, and not noted."""
+    """Return whether a batch after the first is being written and is not recorded yet."""
     written, noted = batches(folder, "commits", "history"), batches(folder, "batches", "history")
     return bool(noted) and bool(written - noted)
 
 
 def last_lags(folder: Path) -> list[int]:
-    """Lags of the group at the newest moment; none while the files change."""
+    """Return the group's newest lags; none while the files change."""
     found: dict[int, list[int]] = {}
     for path in (folder / "v1" / "lag" / "job=lag").glob("batch=*/*/*.parquet"):
         try:
@@ -145,7 +143,7 @@ def test_what_follows_is_killed_and_goes_on_leaves_the_rows_of_one_run(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Records come all the while; no row is missing and none there twice, and the lag is right."""
+    """Records arrive all the time; no row is missing or repeated, and the lag is correct."""
     config, bootstrap = kafka_cluster.client_config(), kafka_cluster.bootstrap_servers
     kafka_cluster.create_topic(TOPIC, PARTITIONS)
     producer = Producer(config)
@@ -157,7 +155,7 @@ def test_what_follows_is_killed_and_goes_on_leaves_the_rows_of_one_run(
     with Group(config) as group:
         with following("history", folder, bootstrap, 1) as process:
             wait_until(lambda: bool(batches(folder, "batches", "history")), process)
-            # Meanwhile nobody else may run a job that it runs.
+            # Meanwhile no other process may run the same job.
             assert run(["pipeline", "history", "--tables", str(folder), *broker]) == 1
             assert "in use: another history job" in capsys.readouterr().err
             wait_until(lambda: is_in_a_batch(folder), process, look_s=0.05)

@@ -1,6 +1,6 @@
-"""The internal topic to tables: what is read, what is refused, and each record once.
+"""The internal topic to tables: accepted and rejected records, each of them once.
 
-A job that is killed is in `test_follow`.
+`test_follow` tests a job that is killed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TABLE_NAMES = ("commits", "generations", "members", "assignments", "rejected")
 def commit_record(
     at_ms: int, committed: int | None, group: str = "g", topic: str = "orders"
 ) -> tuple[int, bytes, bytes | None]:
-    """A commit of partition 1, or a tombstone."""
+    """Return a commit of partition 1, or a tombstone."""
     key = encode_key(OffsetKey(group=group, topic=topic, partition=1))
     if committed is None:
         return at_ms, key, None
@@ -50,7 +50,6 @@ def commit_record(
 
 
 def group_record(at_ms: int, generation: int, *members: GroupMember) -> tuple[int, bytes, bytes]:
-    """A completed round."""
     value = GroupValue(
         protocol_type="consumer",
         generation=generation,
@@ -63,7 +62,6 @@ def group_record(at_ms: int, generation: int, *members: GroupMember) -> tuple[in
 
 
 def frames_of(raw: DataFrame) -> dict[str, DataFrame]:
-    """All tables of some records."""
     return history_frames(commit_records(raw), group_records(raw))
 
 
@@ -98,7 +96,7 @@ def test_records_become_rows_of_their_tables(spark: SparkSession) -> None:
 
 
 def test_what_cannot_be_read_is_kept_with_its_reason(spark: SparkSession) -> None:
-    """Unknown versions, broken bytes and records without a key stand in `rejected`."""
+    """Unknown versions, broken bytes and records without a key are in `rejected`."""
     broken = GroupMember(
         member_id="b-1",
         client_id="b",
@@ -134,7 +132,7 @@ def test_what_cannot_be_read_is_kept_with_its_reason(spark: SparkSession) -> Non
 
 
 def test_groups_of_spark_itself_are_left_out(spark: SparkSession) -> None:
-    """Reading leaves traces in what is read."""
+    """Reading the topic would otherwise add to its own input."""
     own = "spark-kafka-source-1f0d-driver-0"
     raw = raw_frame(spark, [commit_record(1, 1, own), commit_record(2, 2)])
     assert rows(frames_of(raw)["commits"], "group") == [("g",)]
@@ -144,7 +142,7 @@ def test_groups_of_spark_itself_are_left_out(spark: SparkSession) -> None:
 
 
 def write_input(spark: SparkSession, folder: Path, parts: int = 3) -> None:
-    """Files of records, each of which makes a micro-batch."""
+    """Write files of records; each file becomes a micro-batch."""
     for part in range(parts):
         first = part * 10
         records = [commit_record(first + number, number) for number in range(5)]
@@ -154,7 +152,6 @@ def write_input(spark: SparkSession, folder: Path, parts: int = 3) -> None:
 
 
 def stream(spark: SparkSession, folder: Path) -> DataFrame:
-    """The files as a stream, a file for each micro-batch."""
     return (
         spark.readStream.schema(RAW)
         .option("maxFilesPerTrigger", 1)
@@ -164,14 +161,14 @@ def stream(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def contents(tables: Tables) -> dict[str, list[tuple[object, ...]]]:
-    """Everything that the tables hold."""
+    """Return all rows of all tables."""
     return {name: rows(tables.read(name)) for name in TABLE_NAMES}
 
 
 def test_a_job_that_fails_between_tables_leaves_each_row_once(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever write it dies in, rows of half a batch are not seen and not there twice later."""
+    """At any failed write, rows of half a batch stay invisible and are not repeated later."""
     write_input(spark, tmp_path / "in", parts=2)
     clean = Tables(spark=spark, folder=str(tmp_path / "clean"))
     start_history(stream(spark, tmp_path / "in"), clean).awaitTermination()
@@ -213,7 +210,7 @@ def test_a_job_that_fails_between_tables_leaves_each_row_once(
 def test_tables_without_their_checkpoint_are_not_added_to(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Without it everything would be read again, so the job says what is wrong."""
+    """Without the checkpoint all would be read again, so the job reports the problem."""
     tables = Tables(spark=spark, folder=str(tmp_path / "out"))
     tables.write("history", 0, frames_of(raw_frame(spark, [commit_record(1, 1)])))
     write_input(spark, tmp_path / "in", parts=1)

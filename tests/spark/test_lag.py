@@ -1,4 +1,4 @@
-"""Lag and load, by hand."""
+"""Lag and load, computed by hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 
 def end(at_ms: int, offset: int, partition: int = 0, begin: int = 0) -> dict[str, Any]:
-    """End of a partition of "orders"."""
+    """Return the end offset of a partition of "orders"."""
     return {
         "topic": "orders",
         "partition": partition,
@@ -29,7 +29,7 @@ def end(at_ms: int, offset: int, partition: int = 0, begin: int = 0) -> dict[str
 
 
 def test_a_group_wants_what_it_committed_or_subscribed_to(spark: SparkSession) -> None:
-    """Since the first sign of either."""
+    """From the first commit or subscription on."""
     commits = make(spark, "commits", commit(50, 1), commit(20, 1), commit(9, 1, topic="paid"))
     members = make(spark, "members", {"group": "g", "at_ms": 7, "topics": ["orders", "new"]})
     assert rows(interests_of(commits, members)) == [
@@ -43,7 +43,7 @@ def test_a_group_wants_what_it_committed_or_subscribed_to(spark: SparkSession) -
 def test_lag_is_end_less_what_was_committed_by_then(
     reset: str, lag: int, spark: SparkSession
 ) -> None:
-    """Commits at the same time count, later ones do not; a partition without one has a rule."""
+    """Simultaneous commits count, later ones do not; a partition without one has its own rule."""
     commits = make(
         spark,
         "commits",
@@ -56,11 +56,11 @@ def test_lag_is_end_less_what_was_committed_by_then(
     ends = make(
         spark,
         "ends",
-        end(5, 3),  # before the group wanted the topic
+        end(5, 3),  # before the group subscribed to the topic
         end(15, 10),
         end(20, 20),
         end(35, 30, begin=3),
-        end(41, 50),  # looked up before the commit that it is compared with
+        end(41, 50),  # looked up before the commit with which it is compared
         end(41, 80, partition=1, begin=5),
         end(41, 80, partition=1, begin=5),  # a repetition
     )
@@ -76,7 +76,7 @@ def test_lag_is_end_less_what_was_committed_by_then(
 
 
 def test_late_and_repeated_commits_change_only_what_they_are_about(spark: SparkSession) -> None:
-    """The order in which rows came does not matter, nor that one came twice."""
+    """Neither the order of rows nor a repeated row matters."""
     ends = make(spark, "ends", end(15, 10), end(25, 20))
     given = [commit(10, 4), commit(20, 7), commit(12, 5)]
     interests = interests_of(make(spark, "commits", *given), make(spark, "members"))
@@ -87,7 +87,7 @@ def test_late_and_repeated_commits_change_only_what_they_are_about(spark: SparkS
 
 
 def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
-    """All records over all seconds of an hour (UTC); what goes back does not count."""
+    """All records over all seconds of an hour (UTC); offsets that go back do not count."""
     commits = make(
         spark,
         "commits",
@@ -106,14 +106,14 @@ def test_loads_are_rates_by_hour_of_the_day(spark: SparkSession) -> None:
     finally:
         spark.conf.set("spark.sql.session.timeZone", str(zone))
     assert first[:4] == ("g", "orders", 0, 0)
-    # Twenty seconds with 400 records, and a day with none.
+    # 20 seconds with 400 records, and a day without records.
     assert first[4:] == (pytest.approx(400 / 86_420), 3.0, 86_420.0, 20.0)
     assert second[:5] == ("g", "orders", 0, 1, None)
     assert second[5:] == (pytest.approx(10 / 3_575), None, pytest.approx(3_575))
 
 
 def test_lag_is_written_from_the_tables(spark: SparkSession, tmp_path: Path) -> None:
-    """The job reads history and ends and replaces lag and loads, however often it runs."""
+    """The job reads history and ends, and replaces lag and loads on each run."""
     tables = Tables(spark=spark, folder=str(tmp_path))
     tables.write("history", 0, {"commits": make(spark, "commits", commit(10, 4), commit(30, 5))})
     tables.append("ends", {"ends": make(spark, "ends", end(15, 10), end(35, 20))})

@@ -12,7 +12,7 @@ from coopgroup.errors import CoopgroupError
 from coopgroup.pipeline.tables import Tables
 from tests.spark.frames import make
 
-# What takes seconds on an idle machine may take minutes where Spark gets a tenth of a core.
+# A task of seconds may take minutes if Spark gets a tenth of a core.
 pytestmark = pytest.mark.timeout(480)
 
 HOUR_MS = 3_600_000
@@ -21,7 +21,7 @@ COUNT = 24
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Tables of a group of three whose members are restarted every hour, each within 8 s."""
+    """Write tables of a group of three whose members restart every hour, each within 8 s."""
     tables = Tables(spark=spark, folder=str(tmp_path_factory.mktemp("tables")))
     absences = [
         {
@@ -59,7 +59,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
 
 
 def advised(folder: str, *arguments: str) -> str:
-    """What the command prints."""
+    """Return the output of the command."""
     result = CliRunner().invoke(
         command, ["--tables", folder, "--group", "billing", *arguments], catch_exceptions=False
     )
@@ -68,7 +68,7 @@ def advised(folder: str, *arguments: str) -> str:
 
 
 def test_stateful_group_is_advised_to_wait_and_gets_a_page(folder: str, tmp_path: Path) -> None:
-    """Moves of 30 s, restarts of 8 s."""
+    """Moves take 30 s, restarts 8 s."""
     page = tmp_path / "advice.html"
     told = ("--move-cost-ms", "30000", "--today", "simple")
     printed = advised(folder, *told, "--json", "--html", str(page))
@@ -91,7 +91,6 @@ def test_stateful_group_is_advised_to_wait_and_gets_a_page(folder: str, tmp_path
 
 
 def test_group_without_history_is_said(folder: str) -> None:
-    """One line."""
     with pytest.raises(CoopgroupError) as refused:
         CliRunner().invoke(command, ["--tables", folder, "--group", "gone"], catch_exceptions=False)
     assert str(refused.value).endswith("no history of group 'gone'; there are billing")

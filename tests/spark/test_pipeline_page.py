@@ -1,7 +1,7 @@
-"""docs/pipeline.md and `coopgroup pipeline demo`: history of real groups, and what comes of it.
+"""docs/pipeline.md and `coopgroup pipeline demo`: history of real groups, and its results.
 
-The demonstration runs once, on a broker of its own, and runs the commands that the page shows; the
-tables that it leaves are looked at. Its members come and go once where users see it happen twice.
+The demonstration runs once, on its own broker, with the commands that the page shows. The tests
+read its tables. Its members join and leave once, where users see it twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FOREIGN = "pipeline-foreign"
 
 
 def page_commands() -> list[list[str]]:
-    """The commands that the page shows at a prompt."""
+    """Return the commands that the page shows at a prompt."""
     blocks = PAGE.split("```console\n")[1:]
     lines = [line for block in blocks for line in block.partition("```")[0].splitlines()]
     return [shlex.split(line.removeprefix("$ ")) for line in lines if line.startswith("$ ")]
@@ -40,7 +40,7 @@ def page_commands() -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What the demonstration leaves behind: tables and a page of advice."""
+    """Return the output of the demonstration: tables and a page of advice."""
     before = Path.cwd()
     where = tmp_path_factory.mktemp("demo")
     os.chdir(where)
@@ -55,12 +55,11 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def tables(spark: SparkSession, folder: Path) -> Tables:
-    """Its tables."""
     return Tables(spark=spark, folder=str(folder / "history"))
 
 
 def test_page_shows_the_jobs_that_the_demonstration_runs() -> None:
-    """From the history to the episodes, in the order in which they need each other."""
+    """From the history to the episodes, in the order of their dependencies."""
     expected = pipeline_demo.jobs("history", "localhost:9092", "telemetry.jsonl")
     assert page_commands() == [["coopgroup", "pipeline", *one] for one in expected]
 
@@ -72,7 +71,7 @@ def test_page_names_every_table(name: str) -> None:
 
 
 def test_no_row_is_there_twice(tables: Tables) -> None:
-    """What a table says makes a row, makes one row."""
+    """The key columns of each table are unique."""
     twice = {
         name: tables.read(name).groupBy(*table.key).count().where("count > 1").count()
         for name, table in TABLES.items()
@@ -81,7 +80,7 @@ def test_no_row_is_there_twice(tables: Tables) -> None:
 
 
 def test_history_has_the_groups_of_both_clients(tables: Tables) -> None:
-    """Who they are, what they agreed on, and what they had committed in the end."""
+    """Members, protocol, and last committed offsets."""
     generations = tables.read("generations").where("member_count = 3")
     assert rows(generations.select("group", "protocol_type").distinct()) == [
         (OURS, "consumer"),
@@ -97,7 +96,7 @@ def test_history_has_the_groups_of_both_clients(tables: Tables) -> None:
 
 
 def test_nothing_lags_in_the_end(tables: Tables) -> None:
-    """Both groups committed the same, all that there was, and so their last lag is none."""
+    """Both groups committed all records, so their last lag is 0."""
     commits = tables.read("commits").where(f"topic = '{TOPIC}'").groupBy("group", "partition")
     last = rows(commits.agg({"committed": "max"}))
     assert len(last) == 2 * PARTITIONS
@@ -113,10 +112,10 @@ def test_nothing_lags_in_the_end(tables: Tables) -> None:
 
 @pytest.mark.parametrize("group", [OURS, EAGER])
 def test_episodes_tell_the_story(group: str, tables: Tables) -> None:
-    """Members joined; m1 and m2 went and came back, m3 went for good; all went in the end."""
+    """m1 and m2 left and returned, m3 left permanently; all left at the end."""
     history = tables.read("rebalances").where(f"group = '{group}' AND source = 'history'")
     found = history.orderBy("begin_ms").collect()
-    # What follows each other within a few seconds may be one rebalance.
+    # Rebalances within a few seconds may count as one.
     assert found[0].trigger == "created"
     assert found[-1].members_after == 0
     gone = rows(tables.read("absences").where(f"group = '{group}'"), "client_id", "returned_as")
@@ -130,14 +129,14 @@ def test_episodes_tell_the_story(group: str, tables: Tables) -> None:
 
 
 def test_telemetry_knows_more_than_the_history(tables: Tables) -> None:
-    """Our group's leaders say what they decided, and its members when they worked."""
+    """Our leaders report their decisions, and our members the times of their work."""
     ours = tables.read("rebalances").where("source = 'telemetry'")
     assert {row[0] for row in rows(ours, "group")} == {OURS}
     assert sum(row[0] for row in rows(ours, "moved")) >= 2
 
 
 def test_demonstration_ends_with_advice(folder: Path) -> None:
-    """A page for the group that is ours; its replays broke no rule."""
+    """The page is for our group; its replays broke no rule."""
     page = (folder / "advice.html").read_text()
     assert f"Advice for group {OURS}" in page
     assert "from coopgroup import CooperativeConsumer, " in page
@@ -160,7 +159,7 @@ def test_a_foreign_topic_is_one_line(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What has no history in it is told from what has none yet."""
+    """A topic of another kind is distinguished from an empty history."""
     if topic != "pipeline-gone":
         kafka_cluster.create_topic(topic, 1)
     if topic == FOREIGN:

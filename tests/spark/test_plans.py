@@ -1,4 +1,4 @@
-"""How Spark would compute the hot paths: Arrow in batches, no Python row by row, no cross joins."""
+"""Spark's plans of the hot paths: Arrow in batches, no Python per row, no cross joins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BANNED = (
     "BatchEvalPython",  # a Python function for each row
-    "ArrowEvalPython",  # the same with columns: fine, but nothing here needs it
+    "ArrowEvalPython",  # the same with columns: acceptable, but nothing here needs it
     "MapInPandas",
     "FlatMapGroupsInPandas",
     "CartesianProduct",
@@ -39,7 +39,7 @@ LINES = "source string, source_partition int, source_offset long, written_ms lon
 
 @pytest.fixture(scope="module")
 def plans(spark: SparkSession) -> dict[str, str]:
-    """Physical plans by what they compute, each from tables as they come from files."""
+    """Return physical plans by job, each from tables in files."""
 
     def table(name: str) -> DataFrame:
         return make(spark, name, {}).localCheckpoint()
@@ -91,7 +91,6 @@ def plans(spark: SparkSession) -> dict[str, str]:
 
 
 def test_nothing_is_computed_row_by_row_or_crosswise(plans: dict[str, str]) -> None:
-    """The banned steps stand in no plan."""
     steps = [(name, step) for name, plan in plans.items() for step in BANNED if step in plan]
     assert steps == []
 

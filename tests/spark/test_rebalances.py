@@ -13,8 +13,8 @@ from tests.spark.frames import commit, make, rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-# When a round was complete, and which partitions its members had; "a" came first, "b" joined (and
-# took two rounds for it), "c" took its place, all went, and "a" subscribed to more at last.
+# Time of each complete round, and the partitions of its members. "a" came first, "b" joined in two
+# rounds, "c" replaced it, all left, and at last "a" subscribed to more topics.
 STORY: tuple[tuple[int, dict[str, tuple[int, ...]], tuple[str, ...]], ...] = (
     (9_000, {}, ()),
     (10_000, {"a": (0, 1)}, ("orders",)),
@@ -49,7 +49,7 @@ def episodes(spark: SparkSession) -> dict[str, DataFrame]:
                 {**place, "member_id": name, "topic": "orders", "partition": one}
                 for one in partitions
             ]
-    # Partition 0 is committed every second; partition 1 stands still while it changes hands.
+    # Partition 0 has a commit every second; partition 1 has none while it moves.
     still = ((59_000, 64_000), (88_000, 95_000))
     commits = [commit(ms, ms, partition=0) for ms in range(0, 180_000, 1_000)]
     commits += [
@@ -78,7 +78,7 @@ def episodes(spark: SparkSession) -> dict[str, DataFrame]:
 
 
 def test_rebalances_have_a_trigger_rounds_and_members(episodes: dict[str, DataFrame]) -> None:
-    """Rounds within five seconds belong together; who came and went says why."""
+    """Rounds within five seconds belong together; joins and departures give the reason."""
     columns = ("first_generation", "trigger", "rounds", "members_before", "members_after")
     assert rows(episodes["rebalances"], *columns, "joined", "left") == [
         (1, "created", 1, 0, 1, 1, 0),
@@ -91,7 +91,7 @@ def test_rebalances_have_a_trigger_rounds_and_members(episodes: dict[str, DataFr
 
 
 def test_rebalances_have_times_within_bounds(episodes: dict[str, DataFrame]) -> None:
-    """No earlier than the round before, nor than members may take to rejoin."""
+    """At the earliest the previous round, and at most the time that members have to rejoin."""
     columns = ("first_generation", "begin_earliest_ms", "begin_ms", "end_ms", "duration_ms")
     assert rows(episodes["rebalances"], *columns)[:4] == [
         (1, 10_000, 10_000, 10_000, 0),
@@ -102,7 +102,7 @@ def test_rebalances_have_times_within_bounds(episodes: dict[str, DataFrame]) -> 
 
 
 def test_partitions_that_change_hands_have_moved(episodes: dict[str, DataFrame]) -> None:
-    """From process to process, also where nobody had them in between."""
+    """From process to process, even if they had no owner in between."""
     columns = ("first_generation", "partitions", "moved", "moved_twice")
     assert rows(episodes["rebalances"], *columns) == [
         (1, 2, 0, 0),
@@ -115,7 +115,7 @@ def test_partitions_that_change_hands_have_moved(episodes: dict[str, DataFrame])
 
 
 def test_outages_are_gaps_between_commits(episodes: dict[str, DataFrame]) -> None:
-    """The gap less the usual interval, wrong by no more than that interval."""
+    """The gap minus the usual interval; the error is at most that interval."""
     columns = ("first_generation", "partition", "begin_ms", "end_ms", "unavailable_ms", "error_ms")
     assert rows(episodes["outages"], *columns) == [
         (2, 1, 59_000, 64_000, 4_000, 1_000),
@@ -127,7 +127,7 @@ def test_outages_are_gaps_between_commits(episodes: dict[str, DataFrame]) -> Non
 
 
 def test_skew_is_of_those_who_are_in_the_group(episodes: dict[str, DataFrame]) -> None:
-    """Who holds nothing counts; a time before the group has no skew."""
+    """A member without partitions counts; a time before the group has no skew."""
     columns = ("at_ms", "generation", "members", "lag_total", "lag_max", "lag_mean", "imbalance")
     assert rows(episodes["skew"], *columns) == [
         (70_000, 3, 2, 40, 30, 20.0, 1.5),
@@ -137,7 +137,7 @@ def test_skew_is_of_those_who_are_in_the_group(episodes: dict[str, DataFrame]) -
 
 
 def test_outages_that_cannot_be_seen_count_for_their_own_rebalances(spark: SparkSession) -> None:
-    """A partition that nobody ever commits moves twice: each time it is one that is unobserved."""
+    """A partition without commits moves twice: each move counts one unobserved outage."""
     held = {"group": "g", "topic": "orders", "partition": 0}
     changes = make(
         spark,

@@ -1,4 +1,4 @@
-"""History of a broker that wants TLS and a password, which is seen nowhere afterwards."""
+"""History from a broker with TLS and a password, and the password appears nowhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[KafkaCluster]:
-    """A broker that wants SCRAM over TLS, with one commit of the group "secured"."""
+    """Run a broker with SCRAM over TLS, with one commit of the group "secured"."""
     with KafkaCluster(security="SASL_SSL") as cluster:
         cluster.create_topic("orders", 1)
         consumer = Consumer({**cluster.client_config(), "group.id": "secured"})
@@ -30,7 +30,7 @@ def secured() -> Iterator[KafkaCluster]:
 
 
 def arguments_of(config: dict[str, str], folder: Path) -> list[str]:
-    """Arguments of a job whose security stands in a file."""
+    """Return arguments of a job whose security settings are in a file."""
     file = folder / "broker.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in config.items()))
     return ["--tables", str(folder / "tables"), "--config", f"@{file}"]
@@ -42,14 +42,14 @@ def test_history_of_a_secured_broker_is_read_and_the_password_is_kept(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """What librdkafka is told is told to the Java client as well, and written down by nobody."""
+    """The Java client gets the same settings as librdkafka, and no file contains them."""
     config = secured.client_config()
     assert run(["pipeline", "history", *arguments_of(config, tmp_path)]) == 0
     tables = Tables(spark=spark, folder=str(tmp_path / "tables"))
     assert rows(tables.read("commits"), "group", "topic", "committed") == [("secured", "orders", 7)]
     password = config["sasl.password"]
     written = [path for path in (tmp_path / "tables").rglob("*") if path.is_file()]
-    assert any(path.parent.name == "offsets" for path in written)  # Spark's checkpoint among them
+    assert any(path.parent.name == "offsets" for path in written)  # including Spark's checkpoint
     assert [path for path in written if password.encode() in path.read_bytes()] == []
     said = capfd.readouterr()
     assert password not in said.out + said.err
@@ -61,7 +61,7 @@ def test_a_wrong_password_is_one_line_without_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """It says that the broker refused, not that there is none."""
+    """The line says that the broker refused, not that no broker was found."""
     monkeypatch.setattr("coopgroup.pipeline.ends._ANSWER_S", 3.0)
     config = {**secured.client_config(), "sasl.password": "pass-word"}
     (tmp_path / "tables").mkdir()

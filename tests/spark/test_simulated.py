@@ -1,4 +1,4 @@
-"""Episodes of simulated groups, of which the truth is known."""
+"""Episodes of simulated groups with a known truth."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "simulations"
-# A process is killed at 60 s and is back at 80 s under another member id.
+# A process is killed at 60 s and returns at 80 s under another member id.
 KILLED_MS, BACK_MS = 60_000, 80_000
 COMMIT_MS = 5_000
 SESSION_MS = 10_000
@@ -32,13 +32,13 @@ LINE = "source string, source_partition int, source_offset long, written_ms long
 
 
 def played(policy: str) -> Run:
-    """The death of a process, with a policy."""
+    """Return a run with the death of a process under a policy."""
     return simulate(read_scenario(str(SCENARIOS / "process_death.toml")), policy=policy, seed=1)
 
 
 @pytest.fixture(scope="module")
 def runs() -> dict[str, Run]:
-    """One run for each policy; the groups have their names."""
+    """Return one run for each policy; each group has the name of its policy."""
     found = {}
     for policy in ("simple", "deferred", "eager"):
         run = played(policy)
@@ -49,7 +49,7 @@ def runs() -> dict[str, Run]:
 
 @pytest.fixture(scope="module")
 def episodes(spark: SparkSession, runs: dict[str, Run]) -> dict[str, DataFrame]:
-    """Episodes of the history that a group coordinator would have."""
+    """Return the episodes of the history that a group coordinator would have."""
     records = [record for run in runs.values() for record in records_of(run)]
     raw = raw_frame(spark, records)
     frames = history_frames(
@@ -63,7 +63,7 @@ def episodes(spark: SparkSession, runs: dict[str, Run]) -> dict[str, DataFrame]:
 
 @pytest.fixture(scope="module")
 def observed(spark: SparkSession, runs: dict[str, Run]) -> dict[str, DataFrame]:
-    """Episodes of the members' own telemetry."""
+    """Return the episodes of the members' own telemetry."""
     lines = [
         ("file", None, None, None, json.dumps(to_json(one)))
         for run in runs.values()
@@ -77,14 +77,14 @@ def observed(spark: SparkSession, runs: dict[str, Run]) -> dict[str, DataFrame]:
 
 
 def after_death(frame: DataFrame, policy: str) -> list[Any]:
-    """Rebalances of a group since the process was killed, in order."""
+    """Return the rebalances of a group after the kill, in order."""
     chosen = frame.where((frame.group == policy) & (frame.end_ms > KILLED_MS))
     return chosen.orderBy("begin_ms").collect()
 
 
 @pytest.mark.parametrize("policy", ["simple", "deferred", "eager"])
 def test_history_finds_the_absence(policy: str, episodes: dict[str, DataFrame]) -> None:
-    """One member went and came back as the same client; when it went is bounded as promised."""
+    """One member left and returned as the same client; the time of departure is within bounds."""
     table = episodes["absences"]
     (absence,) = table.where(table.group == policy).collect()
     assert absence.client_id == "worker-3"
@@ -93,7 +93,7 @@ def test_history_finds_the_absence(policy: str, episodes: dict[str, DataFrame]) 
     assert absence.gone_earliest_ms <= KILLED_MS <= absence.gone_latest_ms
     assert KILLED_MS - COMMIT_MS - 1_000 <= absence.gone_ms <= KILLED_MS
     assert absence.gone_latest_ms <= KILLED_MS + SESSION_MS + 1_000
-    # The others hear of the round with their next heartbeat.
+    # The other members learn of the round with their next heartbeat.
     assert BACK_MS <= absence.returned_ms <= BACK_MS + HEARTBEAT_MS + 1_000
 
 
@@ -101,7 +101,7 @@ def test_history_finds_the_absence(policy: str, episodes: dict[str, DataFrame]) 
 def test_history_finds_the_rebalances(
     policy: str, runs: dict[str, Run], episodes: dict[str, DataFrame]
 ) -> None:
-    """Rounds and moves are those of the run; so is the unavailability, within its bound."""
+    """Rounds and moves equal those of the run; unavailability is within its bound."""
     truth = runs[policy].measures
     found = after_death(episodes["rebalances"], policy)
     assert [one.trigger for one in found] == ["leave", "join"]
@@ -118,7 +118,7 @@ def test_history_finds_the_rebalances(
 def test_telemetry_says_it_exactly(
     policy: str, runs: dict[str, Run], observed: dict[str, DataFrame]
 ) -> None:
-    """Nothing is guessed where the members say it: the figures are those of the run."""
+    """No estimates where members report the times: the figures equal those of the run."""
     truth = runs[policy].measures
     found = after_death(observed["rebalances"], policy)
     assert sum(one.rounds for one in found) == truth.rounds
@@ -132,7 +132,7 @@ def test_telemetry_says_it_exactly(
 def test_a_delay_is_part_of_a_rebalance_where_the_leader_says_so(
     observed: dict[str, DataFrame], episodes: dict[str, DataFrame]
 ) -> None:
-    """Telemetry knows that more is to come; the history sees two rebalances."""
+    """Telemetry announces the next round; the history shows two rebalances."""
     (one,) = after_death(observed["rebalances"], "deferred")
     assert (one.rounds, one.moved) == (2, 0)
     assert BACK_MS - KILLED_MS - SESSION_MS <= one.duration_ms <= BACK_MS - KILLED_MS

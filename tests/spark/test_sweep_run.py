@@ -1,4 +1,4 @@
-"""A sweep on Spark: each cell once, whatever happened before."""
+"""A sweep on Spark: each cell once, also after a failure."""
 
 import json
 import os
@@ -53,13 +53,13 @@ scheduled_rebalance_timeout_ms = [1_000, 8_000]
 """
 
 
-# What takes seconds on an idle machine may take minutes where Spark gets a tenth of a core.
+# A task of seconds may take minutes if Spark gets a tenth of a core.
 pytestmark = pytest.mark.timeout(480)
 
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Sweep:
-    """Cells of three settings, in a file whose name Spark takes for that of a hidden folder."""
+    """Return cells of three settings, in a file whose name looks like a hidden folder to Spark."""
     (tmp_path / "small.toml").write_text(SCENARIO)
     file = tmp_path / "_grid.toml"
     file.write_text(SWEEP)
@@ -67,7 +67,7 @@ def sweep(tmp_path: Path) -> Sweep:
 
 
 def failing(cell: Cell) -> Cell:
-    """The same cell with an assignor that does not exist."""
+    """Return the same cell with an assignor that does not exist."""
     row = json.loads(cell.parameters)
     return Cell.of(row | {"assignor": {"name": "gone", "options": {}}})
 
@@ -96,7 +96,7 @@ run_sweep(spark, sweep, cells_of(sweep), sys.argv[2], on_progress=die)
 
 
 def kept(spark: SparkSession, folder: str) -> dict[str, float]:
-    """What each row of the table took, by key: every row that was ever written, each once."""
+    """Return the CPU time of each row, by key: every row ever written, each once."""
     stored = spark.read.option("recursiveFileLookup", value=True).parquet(f"{folder}/v{VERSION}")
     rows = [(row.key, row.cpu_s) for row in stored.select("key", "cpu_s").collect()]
     assert len({key for key, _ in rows}) == len(rows)
@@ -106,7 +106,7 @@ def kept(spark: SparkSession, folder: str) -> dict[str, float]:
 def test_sweep_that_is_killed_is_played_to_its_end(
     spark: SparkSession, sweep: Sweep, tmp_path: Path
 ) -> None:
-    """SIGKILL amid its batches: no cell is lost, none played twice; one that fails says why."""
+    """SIGKILL during its batches: no cell is lost or repeated; a failed cell has its reason."""
     folder = str(tmp_path / "results")
     cells = cells_of(sweep)
     killed = subprocess.run(
@@ -151,14 +151,14 @@ def test_sweep_that_is_killed_is_played_to_its_end(
         if one.parameters["assignor"] == "sticky"
     ] == [("simple", None), ("deferred", 1_000), ("deferred", 8_000)]
     assert sum(one.failed for one in settings) == 1
-    assert settings[-1].spreads["moved"].high == 0  # it waits until the process is back
+    assert settings[-1].spreads["moved"].high == 0  # the group waits until the process is back
     assert objections(chosen, 5) == (1, ((broken.parameters, errors[broken.key]),))
 
 
 def test_sweep_when_nothing_can_be_written_says_so(
     spark: SparkSession, sweep: Sweep, tmp_path: Path
 ) -> None:
-    """One line, no page of Java."""
+    """One line, without a Java stack trace."""
     taken = tmp_path / "file"
     taken.write_text("")
     with pytest.raises(PipelineError) as refused:

@@ -1,4 +1,4 @@
-"""Tables of a folder: what counts, and since when."""
+"""Tables of a folder: which rows count, and from which time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def test_a_folder_without_tables_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
-    """Reading before writing gives the columns and nothing in them; requiring says what to run."""
+    """Reading before writing returns empty columns; requiring says which job to run."""
     tables = Tables(spark=spark, folder=str(tmp_path))
     for name, table in TABLES.items():
         assert tables.read(name).schema.names == table.schema.names
@@ -27,14 +27,14 @@ def test_a_folder_without_tables_has_no_rows(spark: SparkSession, tmp_path: Path
 
 
 def test_tables_of_another_version_are_named(spark: SparkSession, tmp_path: Path) -> None:
-    """Who upgrades reads why the tables look empty."""
+    """A user who upgrades reads why the tables look empty."""
     (tmp_path / "v9").mkdir()
     with pytest.raises(PipelineError, match=r"has no commits of version 1, but v9; run"):
         Tables(spark=spark, folder=str(tmp_path)).require("commits", "it")
 
 
 def test_batches_add_up_and_the_same_batch_counts_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A batch that is there is left as it is, whatever comes under its number."""
+    """An existing batch stays unchanged, even if other rows come under its number."""
     tables = Tables(spark=spark, folder=str(tmp_path))
     tables.write("history", 0, {"commits": make(spark, "commits", commit(1, 1))})
     tables.write("history", 1, {"commits": make(spark, "commits", commit(90_000_000, 2))})
@@ -49,7 +49,7 @@ def test_batches_add_up_and_the_same_batch_counts_once(spark: SparkSession, tmp_
 def test_rows_of_a_batch_that_is_not_through_do_not_count(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Files without the row that ends a batch are what a killed job left."""
+    """A killed job leaves files without the row that ends a batch."""
     tables = Tables(spark=spark, folder=str(tmp_path))
     tables.write("history", 0, {"commits": make(spark, "commits", commit(1, 1))})
     half = make(spark, "commits", commit(2, 2)).selectExpr("*", "date'1970-01-01' AS day")
@@ -61,7 +61,7 @@ def test_rows_of_a_batch_that_is_not_through_do_not_count(
 def test_of_a_snapshot_only_the_newest_counts(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who still reads an older one has it a while longer; those before do not pile up."""
+    """Readers of an older snapshot can finish; still older ones are deleted."""
     monkeypatch.setattr("coopgroup.pipeline.tables._SNAPSHOT_PLACES", 3)
     tables = Tables(spark=spark, folder=str(tmp_path))
     tables.write("history", 0, {"commits": make(spark, "commits", commit(1, 1))})
@@ -72,7 +72,7 @@ def test_of_a_snapshot_only_the_newest_counts(
         commits = tables.read("commits") if number <= 2 else commits
     assert early is not None
     assert commits is not None
-    assert rows(commits, "committed") == [(1,)]  # whatever job notes what meanwhile
+    assert rows(commits, "committed") == [(1,)]  # even if other jobs record their batches meanwhile
     assert rows(early, "at_ms") == [(1,)]
     assert rows(tables.read("lag"), "at_ms") == [(3,)]
     assert len(list(tmp_path.glob("v1/lag/job=lag/batch=*"))) == 3

@@ -43,7 +43,6 @@ LED = RoundLed(
 
 
 def line(at_ms: int, record: Record, **changes: Any) -> str:  # noqa: ANN401 - any field
-    """A line as a member writes it."""
     envelope = Envelope(
         at_ms=at_ms, group="g", member="a-1", generation=7, client="pod-1", record=record
     )
@@ -102,7 +101,7 @@ def test_lines_become_rows_of_their_tables(spark: SparkSession, tmp_path: Path) 
 
 
 def test_a_line_is_a_row_once(spark: SparkSession, tmp_path: Path) -> None:
-    """A file that has grown, a copy of it and a line that came late add what is new only."""
+    """A longer file, a copy of it and a late line add only the new lines."""
     tables = Tables(spark=spark, folder=str(tmp_path / "out"))
     log = tmp_path / "a.jsonl"
     log.write_text("\n".join([LINES[2], LINES[2], "broken"]))
@@ -119,7 +118,7 @@ def test_a_line_is_a_row_once(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_topic_is_read_as_files_are(
     spark: SparkSession, kafka_cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """What comes after a first run is read by the next; what was rejected is there with its place.
+    """The next run reads later records; rejected records are stored with their position.
 
     A line that a producer sent twice is one row.
     """
@@ -128,7 +127,7 @@ def test_a_topic_is_read_as_files_are(
     command = ["pipeline", "telemetry", "--topic", "telemetry", "--tables", str(tmp_path)]
     command += ["--bootstrap-server", kafka_cluster.bootstrap_servers]
     producer = Producer(kafka_cluster.client_config())
-    sent_ms = time.time_ns() // 1_000_000  # what is older than a week, brokers delete
+    sent_ms = time.time_ns() // 1_000_000  # brokers delete records that are older than a week
     for chosen in ((*LINES[:3], "broken"), (LINES[2], LINES[3], "broken", None, " ")):
         for one in chosen:
             producer.produce("telemetry", one, timestamp=sent_ms)

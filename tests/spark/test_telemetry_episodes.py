@@ -1,4 +1,4 @@
-"""Rebalances and outages of our own groups, from telemetry written by hand: a group, a story."""
+"""Rebalances and outages of our own groups, from telemetry written by hand: one story per group."""
 
 from __future__ import annotations
 
@@ -22,32 +22,30 @@ Lines = tuple[list[Row], list[Row], list[Row]]
 
 
 def told(*lines: Lines) -> Lines:
-    """Lines of all of them."""
+    """Return the lines of all records."""
     events, rounds, work = (list(chain(*parts)) for parts in zip(*lines, strict=True))
     return events, rounds, work
 
 
 def said(group: str, at_ms: int, member: str, kind: str, record: str = "{}", **more: Any) -> Lines:  # noqa: ANN401 - any column
-    """A record of another kind."""
     line = {"group": group, "at_ms": at_ms, "member": member, "client": "", "kind": kind}
     return [{**line, "record": record, **more}], [], []
 
 
 def led(group: str, at_ms: int, generation: int, *members: str) -> Lines:
-    """A round that is a rebalance of its own."""
+    """Return a round that is a rebalance by itself."""
     row = {"group": group, "at_ms": at_ms, "generation": generation, "members": list(members)}
     events, _, _ = said(group, at_ms, members[0], "round_led")
     return events, [{**row, "follow_up": False, "scheduled_rebalance_timeout_ms": 0}], []
 
 
 def joined(group: str, at_ms: int, member: str) -> Lines:
-    """A member began to join."""
     record = json.dumps({"before": "stable", "after": "joining"})
     return said(group, at_ms, member, "state_changed", record)
 
 
 def came_back(group: str, at_ms: int, member: str) -> Lines:
-    """A process began to live, as the member that it was."""
+    """Return the start of a process that resumes its earlier member."""
     record = json.dumps({"before": "unsubscribed", "after": "returning"})
     return said(group, at_ms, member, "state_changed", record)
 
@@ -55,7 +53,7 @@ def came_back(group: str, at_ms: int, member: str) -> Lines:
 def worked(
     group: str, at_ms: int, member: str, partition: int, *, stop: bool = False, client: str = ""
 ) -> Lines:
-    """A member began to work on a partition, or stopped."""
+    """Return the start or stop of a member's work on a partition."""
     kind = "resources_stopped" if stop else "resources_started"
     events, _, _ = said(group, at_ms, member, kind, client=client)
     row = {"group": group, "at_ms": at_ms, "member": member, "client": client}
@@ -63,12 +61,13 @@ def worked(
 
 
 STORIES = told(
-    # b-1 is told its assignment again, under another id, hours after the round.
+    # b-1 gets its assignment again, under another id, hours after the round.
     led("static", 1_000, 7, "a-1", "b-1"),
     said("static", 1_200, "a-1", "assignment_received", generation=7),
     said("static", 1_500, "b-1", "assignment_received", generation=7),
     said("static", 3 * HOUR_MS, "a-2", "assignment_received", generation=7),
-    # Everybody goes, the group is removed, and others begin it anew; a-1 had begun to join again.
+    # All members leave, the group is removed, and other members create it again; a-1 had begun to
+    # join again.
     led("lives", 10_000, 1, "a-1"),
     worked("lives", 10_100, "a-1", 0),
     led("lives", 20_000, 2, "a-1", "b-1"),
@@ -78,11 +77,11 @@ STORIES = told(
     led("lives", 100_000, 1, "c-1"),
     worked("lives", 100_100, "c-1", 0),
     led("lives", 110_000, 2, "c-1", "d-1"),
-    # The leader of generation 2 has a clock that is late.
+    # The clock of the leader of generation 2 is slow.
     led("skewed", 1_000, 1, "a-1", "b-1"),
     led("skewed", 2_000, 3, "a-1", "b-1"),
     led("skewed", 2_010, 2, "a-1"),
-    # a-1 is killed after a quiet hour; one partition goes to b-1, the other comes back as a-2.
+    # a-1 is killed after a quiet hour; one partition moves to b-1, the other returns as a-2.
     led("killed", 900, 1, "a-1", "b-1"),
     worked("killed", 1_000, "a-1", 0),
     worked("killed", 1_000, "a-1", 1),
@@ -90,19 +89,19 @@ STORIES = told(
     worked("killed", HOUR_MS + 100, "b-1", 0),
     led("killed", HOUR_MS + 500, 3, "a-2", "b-1"),
     worked("killed", HOUR_MS + 600, "a-2", 1),
-    # The same, and there is no history that knows the time-outs.
+    # The same, without a history that knows the timeouts.
     led("unknown", 900, 1, "a-1", "b-1"),
     worked("unknown", 1_000, "a-1", 0),
     led("unknown", HOUR_MS, 2, "b-1"),
     worked("unknown", HOUR_MS + 100, "b-1", 0),
-    # A process with a name is killed, and comes back as another member.
+    # A process with a name is killed, and returns as another member.
     led("named", 900, 1, "a-1"),
     worked("named", 1_000, "a-1", 0, client="pod"),
     said("named", 1_500, "a-1", "request_refused", client="pod"),
     led("named", 8_900, 2, "a-2"),
     worked("named", 9_000, "a-2", 0, client="pod"),
-    # a-1 is killed after a quiet hour and comes back as itself, within its session; then it stops,
-    # and is started again in good order.
+    # a-1 is killed after a quiet hour and resumes its membership within its session. Then it stops
+    # normally and starts again.
     led("kept", 900, 1, "a-1"),
     worked("kept", 1_000, "a-1", 0),
     came_back("kept", HOUR_MS, "a-1"),
@@ -130,7 +129,6 @@ HISTORY = [
 
 @pytest.fixture(scope="module")
 def episodes(spark: SparkSession) -> dict[str, DataFrame]:
-    """Episodes of all stories."""
     tables = zip(("events", "rounds", "work"), STORIES, strict=True)
     frames = [make(spark, name, *given).localCheckpoint() for name, given in tables]
     limits = {"group": "killed", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 30_000}
@@ -144,7 +142,7 @@ def episodes(spark: SparkSession) -> dict[str, DataFrame]:
 
 
 def outages(episodes: dict[str, DataFrame], group: str) -> list[tuple[Any, ...]]:
-    """Partition, begin, end and error of the outages of a group."""
+    """Return partition, begin, end and error of the outages of a group."""
     chosen = episodes["outages"].where(f"group = '{group}'")
     return rows(chosen, "partition", "begin_ms", "end_ms", "error_ms")
 
@@ -162,7 +160,7 @@ def test_a_static_member_that_returns_prolongs_no_rebalance(episodes: dict[str, 
 def test_a_group_that_was_removed_and_made_anew_has_two_lives(
     episodes: dict[str, DataFrame],
 ) -> None:
-    """Generations count within a life; in between there was no group that could stand still."""
+    """Generations count within one life; between the lives no group existed that could pause."""
     columns = ("first_generation", "begin_ms", "trigger", "rounds", "members_before", "moved")
     assert rebalances(episodes, "lives", *columns) == [
         (1, 10_000, "created", 1, 0, 0),
@@ -174,7 +172,7 @@ def test_a_group_that_was_removed_and_made_anew_has_two_lives(
 
 
 def test_clocks_that_are_apart_make_no_new_life(episodes: dict[str, DataFrame]) -> None:
-    """A generation that goes back among the same members is a late clock."""
+    """A lower generation with the same members is a slow clock."""
     columns = ("first_generation", "trigger", "members_before")
     assert rebalances(episodes, "skewed", *columns) == [
         (1, "created", 0),
@@ -186,7 +184,7 @@ def test_clocks_that_are_apart_make_no_new_life(episodes: dict[str, DataFrame]) 
 def test_work_of_a_killed_member_ends_a_session_before_the_group_goes_on(
     episodes: dict[str, DataFrame],
 ) -> None:
-    """A member writes nothing while all is quiet, so its last words may be of long ago."""
+    """A member writes no telemetry in a quiet time, so its last record may be old."""
     begin_ms = HOUR_MS - 10_000
     assert outages(episodes, "killed") == [
         (0, begin_ms, HOUR_MS + 100, 30_000),
@@ -203,7 +201,7 @@ def test_work_of_a_killed_member_ends_a_session_before_the_group_goes_on(
 def test_where_the_time_outs_are_unknown_the_last_words_bound_the_error(
     episodes: dict[str, DataFrame],
 ) -> None:
-    """The guess takes the usual session time-out."""
+    """The estimate uses the default session timeout."""
     begin_ms = HOUR_MS - SESSION_MS
     assert outages(episodes, "unknown") == [(0, begin_ms, HOUR_MS + 100, begin_ms - 1_000)]
 
@@ -211,7 +209,7 @@ def test_where_the_time_outs_are_unknown_the_last_words_bound_the_error(
 def test_work_of_a_process_with_a_name_ends_with_its_member(
     episodes: dict[str, DataFrame],
 ) -> None:
-    """Back under another member id it does not go on; that it is the same one is no move."""
+    """Its return under another member id does not continue the work, and is no move."""
     assert outages(episodes, "named") == [(0, 1_500, 9_000, 7_400)]
     assert rebalances(episodes, "named", "first_generation", "moved") == [(1, 0), (2, 0)]
 
@@ -219,7 +217,7 @@ def test_work_of_a_process_with_a_name_ends_with_its_member(
 def test_work_of_a_killed_member_ends_before_it_comes_back_as_itself(
     episodes: dict[str, DataFrame],
 ) -> None:
-    """Words after the return are no sign that it lived before; an end in good order is exact."""
+    """Records after the return do not prove earlier life; a normal end is exact."""
     begin_ms = HOUR_MS - SESSION_MS
     assert outages(episodes, "kept") == [
         (0, begin_ms, HOUR_MS + 50, begin_ms - 1_000),
@@ -228,7 +226,7 @@ def test_work_of_a_killed_member_ends_before_it_comes_back_as_itself(
 
 
 def test_who_lost_its_membership_stops_without_an_id(episodes: dict[str, DataFrame]) -> None:
-    """The stop counts for the one that is not heard of any more, not for its successor."""
+    """The stop belongs to the member whose records end, not to its successor."""
     assert outages(episodes, "fenced") == [
         (0, 5_000, 6_000, 0),
         (1, 1_000, 6_000, 4_900),
