@@ -1,4 +1,4 @@
-"""Numbers that stand in an array."""
+"""Unique numbers of an array, in ascending order."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,6 @@ from coopgroup.model.ascending import numbers_in
 
 @pytest.mark.parametrize("numbers", [[], [-1, -1], [0], [3, -1, 0, 3, 7], [5, 5, 4]])
 def test_numbers_in_an_array_are_distinct_and_ascend_without_none(numbers: list[int]) -> None:
-    """As a sort of those from 0 up would have it."""
+    """The result equals that of a sort of the numbers from 0."""
     found = numbers_in(np.array(numbers, dtype=np.int32))
     assert found.tolist() == sorted({number for number in numbers if number >= 0})

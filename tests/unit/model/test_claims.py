@@ -1,4 +1,4 @@
-"""From claims to rightful owners: the cases that KIP-792 was written for."""
+"""From claims to rightful owners: the cases of KIP-792."""
 
 from coopgroup.model import GroupMember, MemberClaim, ResourceSet, resolve_claims
 from coopgroup.model.claims import NO_GENERATION
@@ -9,9 +9,9 @@ RESOURCES = {"t": range(4)}
 
 
 def test_stale_claim_when_beside_a_newer_one_loses() -> None:
-    """A owns t0-t3 in generation 5, B says so of t3 in generation 3: A owns all four.
+    """A owns t0-t3 in generation 5, B claims t3 in generation 3: A owns all four.
 
-    A peer that takes the last claim in the list gives t3 two owners for a round.
+    If the last claim in the list counted, t3 would have two owners for a round.
     """
     group = group_of(
         RESOURCES,
@@ -39,7 +39,7 @@ def test_stale_claims_when_they_cover_more_than_the_newer_keep_only_the_rest() -
 
 
 def test_tied_claims_when_of_the_newest_generation_belong_to_nobody() -> None:
-    """Two claims in one generation cancel each other (KAFKA-12984), an older third one too."""
+    """Two claims in one generation cancel each other (KAFKA-12984), and an older third one too."""
     group = group_of(
         RESOURCES,
         claim("A", {"t": [0, 1]}, topics=["t"], generation=5),
@@ -51,7 +51,7 @@ def test_tied_claims_when_of_the_newest_generation_belong_to_nobody() -> None:
 
 
 def test_claims_when_generations_are_unknown_are_the_oldest_of_all() -> None:
-    """A claim without a generation (version 1) counts, but loses against any that has one."""
+    """A claim without a generation (version 1) counts, but loses against any claim with one."""
     group = group_of(
         RESOURCES,
         claim("A", {"t": [0, 1]}, topics=["t"], generation=NO_GENERATION),
@@ -61,7 +61,7 @@ def test_claims_when_generations_are_unknown_are_the_oldest_of_all() -> None:
 
 
 def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> None:
-    """What is claimed and not in the metadata must be stopped, so it is part of the snapshot."""
+    """A claimed resource missing in the metadata must be stopped, so the snapshot has it."""
     group = group_of({"t": [0]}, claim("A", {"t": [0, 9], "gone": [1]}, topics=["t"]))
     assert group.resources == ResourceSet({"t": [0, 9], "gone": [1]})
     assert group.assignable.tolist() == [False, True, False]
@@ -69,7 +69,7 @@ def test_claims_when_to_unknown_resources_stay_visible_but_not_assignable() -> N
 
 
 def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
-    """Members carry who they are, and equal subscriptions are one class."""
+    """Members keep their identity, and equal subscriptions are one class."""
     group = resolve_claims(
         [
             MemberClaim(
@@ -105,7 +105,6 @@ def test_members_when_given_in_any_order_are_numbered_by_id() -> None:
 
 
 def test_group_when_empty_has_arrays_of_the_right_types() -> None:
-    """No members, no resources: every array is there and empty."""
     group = resolve_claims([], ResourceSet())
     arrays = {
         "assignable": group.assignable,
@@ -128,7 +127,7 @@ def test_group_when_empty_has_arrays_of_the_right_types() -> None:
 
 
 def test_pairs_of_claims_when_listed_ascend_by_resource_then_member() -> None:
-    """The order of claims is fixed, whoever made them."""
+    """The order of claims does not depend on the members' order."""
     group = group_of({"t": range(2)}, claim("B", {"t": [0, 1]}), claim("A", {"t": [1]}))
     assert list(zip(group.claim_resources.tolist(), group.claim_members.tolist(), strict=True)) == [
         (0, 1),

@@ -1,4 +1,4 @@
-"""What a snapshot tells about its group."""
+"""Queries of a group snapshot."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from tests.support.groups import claim, group_of
 
 
 def test_subscribed_names_when_classes_differ_is_a_table_of_classes_and_names() -> None:
-    """A row per class; names without resources have no column."""
+    """A row per class. Names without resources have no column."""
     group = group_of(
         {"a": [0], "b": [0, 1], "c": [0]},
         claim("m1", topics=["a", "b"]),
@@ -27,7 +27,7 @@ def test_may_hold_when_holder_is_nobody_or_a_stranger_is_false() -> None:
 
 
 def test_by_member_when_somebody_holds_nothing_gives_an_empty_set() -> None:
-    """One set per member in their order, names that a member lacks left out."""
+    """One set per member in their order. Names without resources are omitted."""
     group = group_of({"a": range(3), "b": range(2)}, claim("m1"), claim("m2"), claim("m3"))
     holder = np.array([2, 0, 2, NOBODY, 0], dtype=np.int32)
     assert group.by_member(holder) == (
@@ -38,7 +38,7 @@ def test_by_member_when_somebody_holds_nothing_gives_an_empty_set() -> None:
 
 
 def test_view_when_taken_changes_owner_and_assignable_only() -> None:
-    """The assignor may be shown other owners and fewer resources; the group stays as it was."""
+    """A policy may show the assignor other owners and fewer resources. The group is unchanged."""
     group = group_of({"a": [0, 1]}, claim("m1", {"a": [0, 1]}, topics=["a"]))
     owner = np.array([NOBODY, 0], dtype=np.int32)
     view = group.view(owner=owner, assignable=np.array([False, True]))
@@ -57,7 +57,7 @@ def test_replica_racks_when_some_are_unknown_stay_empty_there() -> None:
 
 
 def test_snapshot_when_racks_are_given_carries_them() -> None:
-    """Racks of resources outside the metadata are simply unknown."""
+    """Racks of resources outside the metadata are unknown."""
     group = resolve_claims(
         [MemberClaim(member_id="m", topics=("a",), owned=ResourceSet({"gone": [0]}))],
         ResourceSet({"a": [0]}),

@@ -1,4 +1,4 @@
-"""Choosing by name: one clear line for whatever is wrong."""
+"""Choosing by name: one clear line for any error."""
 
 import pytest
 from attrs import frozen
@@ -27,7 +27,6 @@ def _kitchen() -> NamedFactories[object]:
 
 
 def test_create_when_named_makes_the_thing_with_its_options() -> None:
-    """Options are the keyword arguments of the factory."""
     kitchen = _kitchen()
     assert kitchen.names() == ("bag", "kettle", "mug")
     assert kitchen.create("kettle") == _Kettle()
@@ -51,14 +50,13 @@ def test_create_when_named_makes_the_thing_with_its_options() -> None:
 def test_create_when_wrong_says_what_there_is(
     name: str, options: dict[str, object], message: str
 ) -> None:
-    """An unknown name, an unknown option and a missing one are one line each."""
+    """An unknown name, an unknown option and a missing option are one line each."""
     with pytest.raises(ConfigurationError) as caught:
         _kitchen().create(name, options)
     assert str(caught.value) == message
 
 
 def test_create_when_there_are_no_options_says_so() -> None:
-    """A factory without parameters takes none."""
     kitchen = _kitchen()
     kitchen.register("fork", lambda: "fork")
     with pytest.raises(ConfigurationError) as caught:
@@ -67,7 +65,7 @@ def test_create_when_there_are_no_options_says_so() -> None:
 
 
 def test_register_when_name_is_free_adds_it() -> None:
-    """A new name is there from then on, and registering it again changes nothing."""
+    """Registering it again changes nothing."""
     kitchen = _kitchen()
     kitchen.register("cup", _Mug)
     kitchen.register("cup", _Mug)
@@ -82,7 +80,7 @@ def test_register_when_name_is_free_adds_it() -> None:
     ],
 )
 def test_register_when_name_cannot_be_had_is_refused(name: str, message: str) -> None:
-    """Nobody takes another factory's name by accident, and every name can be typed."""
+    """A factory cannot replace another one by accident, and every name can be typed."""
     kitchen = _kitchen()
     with pytest.raises(ConfigurationError) as caught:
         kitchen.register(name, _Kettle)

@@ -1,4 +1,4 @@
-"""Where the resources of many small sets stand in a large one."""
+"""Positions of the resources of many small sets in a large set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETS = st.builds(
 
 
 def expected(resources: ResourceSet, sets: list[ResourceSet]) -> list[int]:
-    """The same, resource by resource."""
+    """Return the same, resource by resource."""
     place_of = {one: place for place, one in enumerate(resources)}
     return [place_of.get(one, ABSENT) for some in sets for one in some]
 
@@ -28,12 +28,12 @@ def expected(resources: ResourceSet, sets: list[ResourceSet]) -> list[int]:
 def test_places_in_when_given_any_sets_finds_what_is_there(
     resources: ResourceSet, sets: list[ResourceSet]
 ) -> None:
-    """Gaps, connectors' own index and the ends of int32 included."""
+    """Gaps, the index of connectors and the ends of int32 included."""
     assert places_in(resources, sets).tolist() == expected(resources, sets)
 
 
 def test_places_in_when_indices_have_gaps_finds_what_follows_them() -> None:
-    """A deleted connector's tasks, say: the first guess misses, the search finds."""
+    """For example a deleted connector's tasks: the first guess misses, the search finds."""
     resources = ResourceSet({"a": [0, 1, 5, 9], "b": [3, 4]})
     sets = [ResourceSet({"a": [1, 9]}), EMPTY, ResourceSet({"a": [2], "b": [3, 4, 5], "c": [0]})]
     assert places_in(resources, sets).tolist() == [1, 3, -1, 4, 5, -1, -1]

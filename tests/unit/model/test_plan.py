@@ -1,4 +1,4 @@
-"""A plan says who holds what; who must stop what follows from it."""
+"""A plan names the holders. The revocations follow from it."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from tests.support.groups import by_member, claim, group_of, holder_of, told
 
 
 def test_revocations_when_a_resource_moves_are_those_of_its_present_owner() -> None:
-    """Whoever claims what the plan gives to another, or to nobody, must stop it."""
+    """Claimants of resources that the plan gives to others, or to no member, must stop them."""
     group = group_of(
         {"T": range(1, 5)},
         claim("A", {"T": [1, 4]}),
@@ -25,7 +25,7 @@ def test_revocations_when_a_resource_moves_are_those_of_its_present_owner() -> N
 
 
 def test_plan_that_moves_nothing_when_claims_are_stale_stops_only_those() -> None:
-    """Rightful owners keep; a stale claim is to be stopped in a follow-up round."""
+    """Rightful owners keep their resources. A stale claim is revoked, with a follow-up round."""
     group = group_of(
         {"T": range(3)}, claim("A", {"T": [0, 1]}), claim("B", {"T": [1]}, generation=0)
     )
@@ -35,7 +35,7 @@ def test_plan_that_moves_nothing_when_claims_are_stale_stops_only_those() -> Non
 
 
 def test_plan_that_moves_nothing_when_all_is_well_asks_for_no_round() -> None:
-    """Nobody stops anything, so nobody rejoins; what is free stays free."""
+    """There are no revocations, so no member rejoins. Free resources stay free."""
     group = group_of({"T": range(3)}, claim("A", {"T": [0]}), claim("B", {"T": [1]}))
     plan = plan_that_moves_nothing(group)
     assert told(group, plan) == {"A": ({"T": [0]}, None), "B": ({"T": [1]}, None)}
@@ -43,7 +43,7 @@ def test_plan_that_moves_nothing_when_all_is_well_asks_for_no_round() -> None:
 
 
 def test_plan_that_moves_nothing_when_owner_may_not_hold_takes_it_away() -> None:
-    """Nobody goes on with what it no longer subscribes to, or what is gone."""
+    """The owner no longer subscribes to the resource, or the resource is deleted."""
     group = group_of({"T": [0], "U": [0]}, claim("A", {"T": [0, 9], "U": [0]}))
     assert told(group, plan_that_moves_nothing(group)) == {
         "A": ({"T": [0]}, {"T": [9], "U": [0]}),
@@ -51,7 +51,6 @@ def test_plan_that_moves_nothing_when_owner_may_not_hold_takes_it_away() -> None
 
 
 def test_plan_that_moves_nothing_when_group_is_empty_is_empty() -> None:
-    """No members: nothing to tell."""
     group = group_of({"T": [0]})
     plan = plan_that_moves_nothing(group)
     assert (told(group, plan), plan.assigned.tolist()) == ({}, [-1])

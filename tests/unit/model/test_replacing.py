@@ -1,4 +1,4 @@
-"""`replaced`: what `attrs.evolve` gives, and no field that there is not."""
+"""`replaced`: the result of `attrs.evolve`, without unknown fields."""
 
 import attrs
 import pytest
@@ -8,7 +8,7 @@ from coopgroup.model.replacing import replaced
 
 
 def test_replaced_is_what_evolve_gives_and_leaves_the_value_as_it_was() -> None:
-    """A frozen value of the same class."""
+    """The result is a frozen value of the same class."""
     before = Commits(attempts=1)
     after = replaced(before, attempts=2, await_sync=True)
     assert after == attrs.evolve(before, attempts=2, await_sync=True)
@@ -18,6 +18,6 @@ def test_replaced_is_what_evolve_gives_and_leaves_the_value_as_it_was() -> None:
 
 
 def test_replaced_refuses_a_field_that_there_is_not() -> None:
-    """A wrong name is a mistake of ours, and would be lost without a word."""
+    """A wrong name is our mistake, and would otherwise be ignored silently."""
     with pytest.raises(TypeError, match="Commits has no tries"):
         replaced(Commits(), tries=1)

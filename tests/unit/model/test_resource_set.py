@@ -27,7 +27,7 @@ def test_order_when_iterated_is_by_code_point_then_by_index() -> None:
 
 
 def test_arrays_when_read_are_int32_and_frozen() -> None:
-    """Four bytes a resource, and nobody can write into a set from outside."""
+    """Four bytes per resource, and no caller can change the set through its arrays."""
     made = ResourceSet({"T": range(3)})
     assert (made.flat_indices.dtype.name, made.flat_indices.nbytes) == ("int32", 12)
     with pytest.raises(ValueError, match="read-only"):
@@ -49,7 +49,7 @@ def test_arrays_when_read_are_int32_and_frozen() -> None:
     ],
 )
 def test_build_when_an_index_is_no_int32_is_refused(indices: list[int], message: str) -> None:
-    """The message names the set's name and what was given."""
+    """The message has the name of the set and the given index."""
     with pytest.raises(ConfigurationError) as caught:
         ResourceSet({"T": indices})
     assert str(caught.value) == message
@@ -65,7 +65,7 @@ def test_build_when_given_arrays_and_iterators_takes_them_all() -> None:
 
 
 def test_build_when_given_an_array_does_not_keep_it() -> None:
-    """Writing into the caller's array later leaves the set as it was."""
+    """Later changes of the caller's array do not change the set."""
     indices = np.arange(3, dtype=np.int32)
     made = ResourceSet({"T": indices})
     indices[0] = 9
@@ -105,7 +105,7 @@ def test_repr_when_printed_is_what_builds_the_set() -> None:
 
 
 def test_pickle_when_loaded_is_equal_and_frozen() -> None:
-    """Sets travel to other processes and stay immutable there."""
+    """Sets are sent to other processes and stay immutable there."""
     made = ResourceSet({"b": [1, 0], "a": [2]})
     loaded = pickle.loads(pickle.dumps(made))  # noqa: S301 - our own bytes
     assert (loaded, hash(loaded), hash(loaded)) == (made, hash(made), hash(made))
@@ -128,7 +128,7 @@ def test_million_resources_when_combined_are_exact() -> None:
 
 
 def test_set_when_built_under_two_hash_seeds_is_the_same() -> None:
-    """Order comes from the content, not from how Python hashes strings."""
+    """The order comes from the content, not from the hashes of strings."""
     program = (
         "from coopgroup.model import ResourceSet\n"
         "made = ResourceSet.from_pairs({(f'topic-{n % 7}', n) for n in range(50)})\n"

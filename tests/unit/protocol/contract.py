@@ -1,4 +1,4 @@
-"""What holds for the codec of every kind of message, over all golden vectors of that kind.
+"""The contract of every codec, checked with all golden vectors of its kind of message.
 
 A test class of a kind inherits `CodecContract` and sets `kind`.
 """
@@ -22,7 +22,7 @@ from tests.unit.protocol.reference import (
 )
 from tests.unit.protocol.rows import DECODERS, encode, value_of
 
-_READ_BYTES_MAX = 20_000  # what refusing a few dozen bytes may take, whatever they claim
+_READ_BYTES_MAX = 20_000  # memory limit for refusing a few dozen bytes, whatever they claim
 
 
 class CodecContract:
@@ -32,19 +32,18 @@ class CodecContract:
 
     @property
     def vectors(self) -> list[Vector]:
-        """Golden vectors of the kind."""
+        """Return the golden vectors of the kind."""
         vectors = [vector for vector in load_vectors() if vector.kind == self.kind]
         assert vectors
         return vectors
 
     @property
     def ours(self) -> list[Vector]:
-        """Those that have a value: all but foreign user data."""
+        """Return the vectors with a value: all but foreign user data."""
         return [vector for vector in self.vectors if vector.value is not None]
 
     @final
     def test_vectors_when_decoded_give_their_values(self) -> None:
-        """Bytes say what the vector says."""
         decoded = {vector.name: DECODERS[self.kind](vector.content) for vector in self.vectors}
         assert decoded == {
             vector.name: None if vector.value is None else value_of(self.kind, vector.value)
@@ -53,7 +52,7 @@ class CodecContract:
 
     @final
     def test_vectors_when_encoded_give_their_bytes(self) -> None:
-        """Values become the vector's bytes, and exactly those."""
+        """The codec writes exactly the vector's bytes."""
         canonical = [vector for vector in self.ours if vector.canonical]
         assert {
             vector.name: encode(value_of(self.kind, vector.value or {}), vector.version).hex()
@@ -62,7 +61,7 @@ class CodecContract:
 
     @final
     def test_schema_when_followed_gives_the_vectors(self) -> None:
-        """The schema in `protocol/` describes the same bytes as the codec writes."""
+        """The schema in `protocol/` describes the bytes that the codec writes."""
         canonical = [vector for vector in self.ours if vector.canonical]
         assert [reference_encode(self.kind, vector.value or {}) for vector in canonical] == [
             vector.content for vector in canonical
@@ -73,7 +72,7 @@ class CodecContract:
 
     @final
     def test_vectors_when_cut_anywhere_are_refused(self) -> None:
-        """No truncation passes for a message, and its error points into what is left."""
+        """No truncated message is accepted. The error's offset is inside the rest of the bytes."""
         accepted, misplaced = [], []
         for vector in self.ours:
             for cut in range(len(MAGIC.get(self.kind, b"")), len(vector.content)):
@@ -91,7 +90,7 @@ class CodecContract:
 
     @final
     def test_lengths_when_impossible_are_refused_where_they_stand(self) -> None:
-        """At each length and count: too many, negative, and null where null is not allowed."""
+        """For each length and count: too large, negative, and null where null is invalid."""
         wrong = []
         for vector in self.ours:
             lengths: list[Length] = []
@@ -108,7 +107,7 @@ class CodecContract:
 
     @final
     def test_malformed_vectors_when_decoded_are_refused_by_name_and_offset(self) -> None:
-        """Each malformed vector has one right error, at one right place."""
+        """Each malformed vector has one right error, with one right offset."""
         malformed = [vector for vector in load_malformed() if vector.kind == self.kind]
         assert {
             vector.name: (type(error), error.offset)
@@ -118,7 +117,7 @@ class CodecContract:
 
     @final
     def test_malformed_vectors_when_decoded_take_no_memory(self) -> None:
-        """A huge count costs nothing: it is refused before anything is made of that size."""
+        """A huge count is refused before anything of that size is allocated."""
         malformed = [vector for vector in load_malformed() if vector.kind == self.kind]
         peaks = {}
         tracemalloc.start()
@@ -139,11 +138,11 @@ class CodecContract:
 
 
 def _readable_cuts(vector: Vector) -> list[int]:
-    """Lengths at which a vector may be cut and still be a message."""
+    """Return the lengths at which a vector may be cut and still be a message."""
     _, used = reference_decode(vector.kind, vector.content)
-    cuts = list(range(used, len(vector.content)))  # fields of the future
+    cuts = list(range(used, len(vector.content)))  # fields of later versions
     if "loss_timeout_ms" in (vector.value or {}):
-        cuts.append(used - 4)  # it may be absent
+        cuts.append(used - 4)  # it is optional
     if vector.kind == "subscription" and vector.version == 1:
         start_of_owned = used - _owned_bytes(vector)
         cuts += [start_of_owned] * (vector.name != "v1-ends-after-user-data")

@@ -1,4 +1,4 @@
-"""A second, slow codec that knows nothing but the schemas in `protocol/`, and the golden vectors.
+"""A second, slow codec that uses only the schemas in `protocol/`, and the golden vectors.
 
 It shares no code with `coopgroup.protocol`. Values are the JSON rows of `coopgroup protocol`: field
 names in snake case, bytes as hex under a name that ends in `_hex`, arrays of resources as objects.
@@ -30,7 +30,7 @@ class Vector:
     Attributes:
         kind: key of SCHEMAS.
         name: unique within its kind.
-        value: what the bytes say; None for user data that is not ours.
+        value: decoded content of the bytes; None for foreign user data.
         content: the bytes.
         canonical: whether our encoder writes exactly these bytes for that value.
     """
@@ -43,18 +43,18 @@ class Vector:
 
     @property
     def version(self) -> int:
-        """The version of the bytes."""
+        """Return the version of the bytes."""
         assert self.value is not None
         return int(self.value["version"])
 
     def __str__(self) -> str:
-        """What test ids show."""
+        """Return the test id."""
         return f"{self.kind}-{self.name}"
 
 
 @dataclass(frozen=True)
 class Length:
-    """Where a length or count stands, in which `struct` format, and whether -1 means null."""
+    """Offset of a length or count, its `struct` format, and whether -1 means null."""
 
     offset: int
     form: str
@@ -63,7 +63,7 @@ class Length:
 
 @dataclass(frozen=True)
 class Malformed:
-    """One golden error: bytes, the class that refuses them, and the offset that it names."""
+    """One golden error: bytes, the error class that refuses them, and the offset in its message."""
 
     kind: str
     name: str
@@ -72,18 +72,18 @@ class Malformed:
     offset: int
 
     def __str__(self) -> str:
-        """What test ids show."""
+        """Return the test id."""
         return f"{self.kind}-{self.name}"
 
 
 def load_schema(kind: str) -> Row:
-    """The schema of one kind of message."""
+    """Return the schema of one kind of message."""
     schema: Row = json.loads((FOLDER / f"{SCHEMAS[kind]}.json").read_text())
     return schema
 
 
 def load_vectors(pattern: str = "*.json") -> list[Vector]:
-    """The vectors of all files that match, but not the malformed ones."""
+    """Return the vectors of all matching files, without the malformed ones."""
     return [
         Vector(
             row["kind"],
@@ -99,7 +99,7 @@ def load_vectors(pattern: str = "*.json") -> list[Vector]:
 
 
 def load_malformed() -> list[Malformed]:
-    """Bytes that have to be refused."""
+    """Return bytes that have to be refused."""
     rows = json.loads((FOLDER / "vectors" / "malformed.json").read_text())["vectors"]
     return [
         Malformed(row["kind"], row["name"], bytes.fromhex(row["hex"]), row["error"], row["offset"])
@@ -124,11 +124,11 @@ def reference_decode(
 
     Args:
         kind: key of SCHEMAS.
-        content: valid bytes, no matter what follows them.
-        lengths: gets every length and count that was met.
+        content: valid bytes; trailing bytes are ignored.
+        lengths: receives every length and count that was read.
 
     Returns:
-        The row, and how many bytes it took.
+        The row, and the number of bytes read.
     """
     met = [] if lengths is None else lengths
     offset = len(MAGIC.get(kind, b""))
@@ -136,7 +136,8 @@ def reference_decode(
     offset += 2
     row: Row = {"version": version}
     for field in load_schema(kind)["fields"]:
-        ends_early = (kind, version, offset) == ("subscription", 1, len(content))  # no owned: as v0
+        # without owned partitions, as in version 0
+        ends_early = (kind, version, offset) == ("subscription", 1, len(content))
         after = field.get("optionalAfter")
         if after and (offset == len(content) or not row[_row_name({**field, "name": after})]):
             continue
@@ -151,7 +152,7 @@ def reference_decode(
 
 
 def _left_out(field: Row, row: Row) -> bool:
-    """Whether a field that may stand at the end does not."""
+    """Return whether an optional last field is absent."""
     return "optionalAfter" in field and row.get(_row_name(field)) is None
 
 

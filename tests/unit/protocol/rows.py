@@ -1,4 +1,4 @@
-"""Our codec behind one face for all kinds: rows of `reference` in, rows out."""
+"""One interface for the codecs of all kinds: rows of `reference` in, rows out."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ DECODERS: Mapping[str, Callable[[bytes], Value | None]] = {
 
 
 def value_of(kind: str, row: Row) -> Value:
-    """The value that a row describes."""
+    """Return the value that a row describes."""
     match kind:
         case "subscription":
             return Subscription(
@@ -61,7 +61,7 @@ def value_of(kind: str, row: Row) -> Value:
 
 
 def encode(value: Value, version: int) -> bytes:
-    """The bytes of a value in one version; that of user data follows from what it says."""
+    """Return the bytes of a value in one version. User data ignores the version."""
     match value:
         case Subscription():
             return encode_subscription(value, version)
@@ -74,7 +74,7 @@ def encode(value: Value, version: int) -> bytes:
 
 
 def ascending(row: Row) -> Row:
-    """The row with all resources sorted, as our encoder writes them."""
+    """Return the row with all resources sorted, as our encoder writes them."""
     sorted_row: dict[str, Any] = dict(row)
     for name in ("owned", "assigned", "revoked"):
         if isinstance(row.get(name), dict):

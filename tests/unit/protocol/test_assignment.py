@@ -1,4 +1,4 @@
-"""Our assignment: both versions, null against empty, and what is refused."""
+"""Our assignment: both versions, null against empty, and refused values."""
 
 import attrs
 import pytest
@@ -28,14 +28,14 @@ class TestAssignment(CodecContract):
 def test_revoked_when_null_empty_or_full_is_told_apart(
     version: int, revoked: ResourceSet | None
 ) -> None:
-    """Null ends the rebalance, empty asks for one more round: they must never be mixed up."""
+    """Null ends the rebalance, empty announces another round. They must never be mixed up."""
     assignment = Assignment(assigned=HELD, revoked=revoked, version=version)
     assert decode_assignment(encode_assignment(assignment, version)) == assignment
 
 
 @pytest.mark.parametrize("version", [-1, 0, 3])
 def test_version_when_unknown_is_neither_written_nor_read(version: int) -> None:
-    """A newer assignment need not begin as ours does: misreading it could give two owners."""
+    """A newer assignment may begin differently. A misreading could give two owners."""
     with pytest.raises(EncodeError, match=f"^version: got {version}, expected 1 to 2$"):
         encode_assignment(Assignment(assigned=HELD), version)
     content = version.to_bytes(2, "big", signed=True) + encode_assignment(Assignment(assigned=HELD))
@@ -55,7 +55,7 @@ def test_version_when_unknown_is_neither_written_nor_read(version: int) -> None:
 def test_timeout_when_it_cannot_be_told_is_refused(
     version: int, timeout_ms: int, message: str
 ) -> None:
-    """A delay that the member would not hear of is never dropped in silence."""
+    """A delay that the member cannot receive must not be dropped silently."""
     assignment = Assignment(assigned=HELD, scheduled_rebalance_timeout_ms=timeout_ms)
     with pytest.raises(EncodeError) as refused:
         encode_assignment(assignment, version)
@@ -64,7 +64,7 @@ def test_timeout_when_it_cannot_be_told_is_refused(
 
 @pytest.mark.parametrize("loss_ms", [NO_LOSS, 901, 2**31 - 1])
 def test_loss_timeout_when_it_is_set_follows_the_timeout(loss_ms: int) -> None:
-    """Four bytes at the very end; without them nothing is written that was not always written."""
+    """Four bytes at the very end. Without it, the bytes are those of earlier releases."""
     plain = Assignment(assigned=HELD, scheduled_rebalance_timeout_ms=900)
     paced = attrs.evolve(plain, loss_timeout_ms=loss_ms)
     content = encode_assignment(paced)
@@ -86,7 +86,7 @@ def test_loss_timeout_when_it_is_set_follows_the_timeout(loss_ms: int) -> None:
 def test_loss_timeout_when_it_cannot_be_told_is_refused(
     version: int, timeout_ms: int, loss_ms: int, message: str
 ) -> None:
-    """It stands only where it says what the time-out does not."""
+    """The field is present only if the two timeouts differ."""
     assignment = Assignment(
         assigned=HELD, scheduled_rebalance_timeout_ms=timeout_ms, loss_timeout_ms=loss_ms
     )
@@ -100,7 +100,7 @@ def test_loss_timeout_when_it_cannot_be_told_is_refused(
 def test_kafkas_reader_when_given_ours_finds_the_assigned(
     version: int, revoked: ResourceSet | None
 ) -> None:
-    """Kafka's tools take our `revoked` for user data, and read `assigned` as it is."""
+    """Kafka's tools read our `revoked` as user data, and `assigned` correctly."""
     content = encode_assignment(Assignment(assigned=HELD, revoked=revoked), version)
     seen = decode_kafka_assignment(content)
     assert seen == KafkaAssignment(assigned=HELD, user_data=seen.user_data, version=version)
@@ -108,7 +108,7 @@ def test_kafkas_reader_when_given_ours_finds_the_assigned(
 
 @pytest.mark.parametrize("loss_ms", [NO_LOSS, 30_000])
 def test_kafkas_reader_when_a_loss_timeout_follows_skips_it(loss_ms: int) -> None:
-    """As it skips the time-out before it."""
+    """As it skips the timeout before it."""
     assignment = Assignment(
         assigned=HELD, scheduled_rebalance_timeout_ms=900, loss_timeout_ms=loss_ms
     )
@@ -116,7 +116,7 @@ def test_kafkas_reader_when_a_loss_timeout_follows_skips_it(loss_ms: int) -> Non
 
 
 def test_connector_when_allowed_survives_the_round_trip() -> None:
-    """A connector itself has index -1: groups that share connectors allow it on both sides."""
+    """A connector itself has index -1. Groups that share connectors allow it on both sides."""
     assignment = Assignment(assigned=ResourceSet({"c": [-1, 0]}), revoked=ResourceSet({"d": [-1]}))
     content = encode_assignment(assignment, index_min=-1)
     assert decode_assignment(content, index_min=-1) == assignment

@@ -16,13 +16,13 @@ class TestKafkaAssignment(CodecContract):
 
 @pytest.mark.parametrize("version", [-1, 4])
 def test_encode_when_version_is_unknown_is_refused(version: int) -> None:
-    """Only what Kafka's clients know is written."""
+    """Only versions that Kafka's clients know are written."""
     with pytest.raises(EncodeError, match=f"^version: got {version}, expected 0 to 3$"):
         encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"a": [0]})), version)
 
 
 def test_encode_when_version_is_not_given_writes_the_newest() -> None:
-    """Version 3, as Kafka's clients do today."""
+    """Version 3, as in Kafka's current clients."""
     assert encode_kafka_assignment(KafkaAssignment(assigned=ResourceSet({"a": [1]}))).hex() == (
         "0003000000010001610000000100000001ffffffff"
     )

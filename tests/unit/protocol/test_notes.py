@@ -19,7 +19,7 @@ CONTENT = encode_assignment(PLAIN)
 
 @pytest.mark.parametrize("shared", [None, 1, 2**32 - 1])
 def test_note_when_it_is_added_is_read_back_and_passed_over(shared: int | None) -> None:
-    """Members of any release read the assignment as if it was not there."""
+    """Members of any release read the assignment as if there was no note."""
     note = AssignmentNote(topics=names_digest(("orders",)), shared=shared)
     content = with_note(CONTENT, note)
     assert note_of(content) == note
@@ -32,19 +32,19 @@ def test_note_when_it_is_added_is_read_back_and_passed_over(shared: int | None) 
 
 @pytest.mark.parametrize("content", [b"", b"cgnt", b"1234567cgnt", CONTENT])
 def test_note_when_there_is_none_is_none(content: bytes) -> None:
-    """Earlier releases add none, and a leader tells only who comes back as the same."""
+    """Earlier releases add none, and a leader adds it only for members with a lasting identity."""
     assert note_of(content) is None
 
 
 def test_digest_of_names_tells_them_apart() -> None:
-    """Where one ends counts, and no digest is the 0 that means nothing."""
+    """The boundaries of names count, and no digest is 0, which means unknown."""
     names = [(), ("a",), ("b",), ("a", "b"), ("ab",), ("a", "b", "c"), ("bé",)]
     assert len({names_digest(some) for some in names} | {0}) == len(names) + 1
     assert names_digest(("orders",)) == 0x95550F0F
 
 
 def test_digest_of_resources_tells_them_apart() -> None:
-    """The same on every machine."""
+    """The digest is the same on every machine."""
     some = [
         EMPTY,
         ResourceSet({"T": [0]}),

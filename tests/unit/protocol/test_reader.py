@@ -1,4 +1,4 @@
-"""Single fields read from bytes, each with the place where it fails."""
+"""Reading single fields from bytes, with the offset of each error."""
 
 from collections.abc import Callable
 
@@ -48,7 +48,7 @@ READS: dict[str, Read] = {
 def test_read_when_bytes_suffice_gives_value_and_moves(
     kind: str, content: str, value: object, used: int
 ) -> None:
-    """A field is read, and the reader stands behind it."""
+    """The reader moves behind the field."""
     reader = ByteReader(bytes.fromhex(content))
     assert (READS[kind](reader), reader.offset) == (value, used)
 
@@ -104,14 +104,14 @@ def test_read_when_bytes_suffice_gives_value_and_moves(
 def test_read_when_bytes_are_wrong_names_field_and_offset(
     kind: str, content: str, error: type[DecodeError], message: str
 ) -> None:
-    """One line says what was read, what is wrong and where."""
+    """One line with the field, the error and the offset."""
     with pytest.raises(error) as refused:
         READS[kind](ByteReader(bytes.fromhex(content)))
     assert (type(refused.value), str(refused.value)) == (error, message)
 
 
 def test_require_end_when_bytes_are_left_counts_them() -> None:
-    """What follows a known message is an error, not ignored."""
+    """Bytes after a known message are an error."""
     reader = ByteReader(b"\x00\x01\x02\x03")
     reader.read_int16("field")
     with pytest.raises(TrailingBytesError, match=r"^2 bytes after the message at offset 2$"):
@@ -119,7 +119,6 @@ def test_require_end_when_bytes_are_left_counts_them() -> None:
 
 
 def test_require_end_when_all_is_read_is_silent() -> None:
-    """A message that was read to its end is fine."""
     reader = ByteReader(b"\x00\x01")
     reader.read_int16("field")
     reader.require_end()

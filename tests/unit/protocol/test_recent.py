@@ -1,15 +1,14 @@
-"""What was read lately: kept while there is room, and while it is in use."""
+"""Recently read values: kept while there is room, and while they are used."""
 
 from coopgroup.protocol.recent import RecentlyRead
 
 
 def test_find_when_nothing_was_kept_knows_nothing() -> None:
-    """None, no error."""
     assert RecentlyRead[str](10).find(b"a") is None
 
 
 def test_find_when_something_was_kept_gives_the_very_value() -> None:
-    """Bytes are told by what they hold."""
+    """Bytes are compared by content."""
     recent = RecentlyRead[list[int]](10)
     value = [1]
     recent.keep(b"ab", value, 2)
@@ -18,7 +17,7 @@ def test_find_when_something_was_kept_gives_the_very_value() -> None:
 
 
 def test_keep_when_there_is_no_room_forgets_what_was_not_used() -> None:
-    """What was looked up since stays."""
+    """A value that was found again meanwhile stays."""
     recent = RecentlyRead[int](10)
     for value, content in enumerate((b"a", b"b", b"c", b"d", b"e")):
         recent.keep(content, value, 1)
@@ -30,7 +29,7 @@ def test_keep_when_there_is_no_room_forgets_what_was_not_used() -> None:
 
 
 def test_keep_when_told_of_something_huge_keeps_what_it_has() -> None:
-    """One giant message does not drive out the others."""
+    """One giant message does not drive out the other values."""
     recent = RecentlyRead[int](10)
     recent.keep(b"a", 0, 1)
     recent.keep(b"huge", 1, 6)
@@ -38,7 +37,7 @@ def test_keep_when_told_of_something_huge_keeps_what_it_has() -> None:
 
 
 def test_keep_when_told_again_counts_it_once() -> None:
-    """The newest value stands, and others are not driven out."""
+    """The newest value counts, and no others are driven out."""
     recent = RecentlyRead[int](10)
     recent.keep(b"a", 0, 1)
     for value in range(20):

@@ -1,4 +1,4 @@
-"""Arrays of resources where names and indices come in an order that is not ours."""
+"""Arrays of resources whose names and indices come in a foreign order."""
 
 import struct
 
@@ -18,7 +18,7 @@ Entries = list[tuple[str, list[int]]]
 
 
 def wire(entries: Entries) -> bytes:
-    """Entries as they come, in their order."""
+    """Return the entries in their order."""
     return struct.pack(">i", len(entries)) + b"".join(
         struct.pack(
             f">h{len(name)}si{len(indices)}i", len(name), name.encode(), len(indices), *indices
@@ -41,7 +41,7 @@ def wire(entries: Entries) -> bytes:
     ],
 )
 def test_read_when_order_is_foreign_gives_the_same_set(entries: Entries) -> None:
-    """Order means nothing, and a name without indices is not in the set."""
+    """The order does not matter, and a name without indices is not in the set."""
     reader = ByteReader(wire(entries) + b"rest")
     assert read_resources(reader, "field", index_min=0) == ResourceSet(dict(entries))
     assert reader.left == len(b"rest")
@@ -62,7 +62,7 @@ def test_read_when_order_is_foreign_gives_the_same_set(entries: Entries) -> None
 def test_read_when_something_is_twice_or_negative_points_at_it(
     entries: Entries, message: str
 ) -> None:
-    """The error names the resource and where it stands."""
+    """The error names the resource and its offset."""
     with pytest.raises(InvalidValueError) as refused:
         read_resources(ByteReader(wire(entries)), "field", index_min=0)
     assert str(refused.value) == message

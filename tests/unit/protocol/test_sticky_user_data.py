@@ -24,7 +24,7 @@ HELD = ResourceSet({"orders": [0, 3], "payments": [1]})
 
 
 def java(name: str) -> bytes:
-    """What an assignor of Kafka's Java client wrote."""
+    """Return the bytes that an assignor of Kafka's Java client wrote."""
     rows = json.loads(_VECTORS.read_text())["vectors"]
     return next(bytes.fromhex(row["hex"]) for row in rows if row["name"] == name)
 
@@ -37,7 +37,7 @@ def test_decode_when_java_wrote_it_finds_what_was_held() -> None:
 
 
 def test_encode_then_decode_is_the_same() -> None:
-    """What members of ours write, leaders of ours read."""
+    """Our leaders read the user data of our members."""
     told = StickyUserData(previous=HELD, generation=42)
     assert decode_sticky_user_data(encode_sticky_user_data(told)) == told
 
@@ -52,13 +52,13 @@ def test_decode_when_version_is_0_knows_no_generation() -> None:
     "content", [None, b"", b"cwud\x00\x01\xff\xff\xff\xff", java("java-cooperative-sticky")]
 )
 def test_decode_when_it_is_something_else_finds_nothing(content: bytes | None) -> None:
-    """Data of ours, a bare generation (sarama PR 2608 panicked at it), or nothing at all."""
+    """Our own data, a bare generation (sarama PR 2608 panicked at it), or no data at all."""
     assert decode_sticky_user_data(content) == StickyUserData()
 
 
 @given(st.binary(max_size=40))
 def test_decode_never_raises(content: bytes) -> None:
-    """Whatever a member puts there, it only loses its stickiness."""
+    """A member with invalid user data only loses its stickiness."""
     assert decode_sticky_user_data(content).generation >= -1
     assert decode_cooperative_generation(content) >= -1
 
@@ -68,7 +68,8 @@ def test_decode_never_raises(content: bytes) -> None:
     [
         (java("java-cooperative-sticky"), 42),
         (java("java-cooperative-sticky-new"), -1),
-        (java("java-sticky"), 42),  # what librdkafka and franz-go write for cooperative-sticky
+        # bytes that librdkafka and franz-go write for cooperative-sticky
+        (java("java-sticky"), 42),
         (encode_sticky_user_data(StickyUserData(generation=7)), 7),
         (with_mark(encode_cooperative_generation(7)), 7),
         (with_mark(b""), -1),
@@ -91,13 +92,13 @@ def test_cooperative_generation_is_written_as_java_does() -> None:
 
 
 def test_encode_when_generation_does_not_fit_is_refused() -> None:
-    """Nothing is cut off in silence."""
+    """The number must not be truncated silently."""
     with pytest.raises(EncodeError, match="generation"):
         encode_sticky_user_data(StickyUserData(previous=EMPTY, generation=2**31))
 
 
 def test_mark_is_passed_over_by_whoever_reads_what_stands_before_it() -> None:
-    """It only says that a member of ours wrote it."""
+    """It only tells that a member of ours wrote the data."""
     told = StickyUserData(previous=HELD, generation=42)
     marked = with_mark(encode_sticky_user_data(told))
     assert decode_sticky_user_data(marked) == told

@@ -1,4 +1,4 @@
-"""Subscription: all versions, the tolerance that peers need, and what is left out."""
+"""Subscription: all versions, the tolerance that peers need, and omitted fields."""
 
 import struct
 
@@ -49,13 +49,13 @@ class TestSubscription(CodecContract):
 def test_encode_when_version_lacks_fields_leaves_them_out(
     version: int, expected: Subscription
 ) -> None:
-    """An older version carries what it can (Kafka's schema calls these fields ignorable)."""
+    """An older version carries its own fields (Kafka's schema calls the others ignorable)."""
     assert decode_subscription(encode_subscription(FULL, version)) == expected
 
 
 @pytest.mark.parametrize("version", [-1, 4, 2**15])
 def test_encode_when_version_is_unknown_is_refused(version: int) -> None:
-    """Only what all readers know is written."""
+    """Only versions that all readers know are written."""
     with pytest.raises(EncodeError, match=f"^version: got {version}, expected 0 to 3$"):
         encode_subscription(FULL, version)
 
@@ -74,19 +74,19 @@ def test_encode_when_version_is_unknown_is_refused(version: int) -> None:
 def test_encode_when_value_has_no_wire_form_is_refused(
     subscription: Subscription, message: str
 ) -> None:
-    """What cannot be read back is not written."""
+    """A value that cannot be read back is not written."""
     with pytest.raises(EncodeError) as refused:
         encode_subscription(subscription)
     assert message in str(refused.value)
 
 
 def test_topics_when_unsorted_and_repeated_are_sorted_once() -> None:
-    """The value has one form, whatever order the user wrote."""
+    """The value has one form, in any order of the user."""
     assert Subscription(topics=("b", "a", "b")).topics == ("a", "b")
 
 
 def test_connector_when_allowed_survives_the_round_trip() -> None:
-    """A connector itself has index -1: groups that share connectors allow it on both sides."""
+    """A connector itself has index -1. Groups that share connectors allow it on both sides."""
     owned = ResourceSet({"connector": [-1, 0]})
     content = encode_subscription(Subscription(topics=(), owned=owned), index_min=-1)
     assert decode_subscription(content, index_min=-1).owned == owned
@@ -107,7 +107,7 @@ def test_v1_when_user_data_ends_it_owns_nothing() -> None:
 
 @pytest.mark.parametrize("per_topic", [1, 7, 1_000, 100_000])
 def test_decode_when_100_000_are_owned_reads_what_the_schema_says(per_topic: int) -> None:
-    """The fast paths agree with the slow reference at full size, few names or many."""
+    """The fast paths agree with the slow reference at full size, with few names or many."""
     owned = {
         f"topic-{number:06d}": list(range(number, number + per_topic))
         for number in range(100_000 // per_topic)
@@ -127,7 +127,7 @@ def test_decode_when_100_000_are_owned_reads_what_the_schema_says(per_topic: int
 
 
 def test_decode_when_a_million_repeats_are_sent_points_at_the_first() -> None:
-    """Finding what is wrong stays bounded however much is wrong."""
+    """The search for the error takes bounded time."""
     count = 1_000_000
     content = (
         bytes.fromhex("0001 00000000 ffffffff 00000001 000161")
@@ -143,7 +143,7 @@ def test_decode_when_a_million_repeats_are_sent_points_at_the_first() -> None:
 
 
 def test_decode_when_the_rest_is_skipped_reads_what_a_later_release_appended_to() -> None:
-    """A member that says more than a leader knows must not count as one that says nothing."""
+    """Otherwise a member of a later release would count as one with an empty subscription."""
     subscription = Subscription(topics=("a",), owned=ResourceSet({"a": [0]}), generation=3)
     content = encode_subscription(subscription) + b"later"
     assert decode_subscription(content, skips_rest=True) == subscription
@@ -156,7 +156,7 @@ def _read(content: bytes, index_min: int = 0) -> tuple[Subscription, bytes | Non
 
 
 def test_read_when_the_same_was_read_lately_gives_the_same_values() -> None:
-    """Ten thousand members with the same topics are one list, and one look-up each."""
+    """Ten thousand members with the same topics share one list, and take one look-up each."""
     content = encode_subscription(FULL)
     later = encode_subscription(attrs.evolve(FULL, user_data=None, generation=8, rack=None))
     (first, wire), (second, wire_later) = _read(content), _read(later)
@@ -170,7 +170,7 @@ def test_read_when_the_same_was_read_lately_gives_the_same_values() -> None:
 @pytest.mark.parametrize("rack", ["", "a", "a\x00\x01b", "\x00\x00", "z" * 100, "\u00e4"])
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_read_when_racks_mislead_the_guess_reads_what_is_there(rack: str, version: int) -> None:
-    """Where the owned part ends is only guessed; whatever the guess, the value is right."""
+    """The end of the owned part is only guessed. A wrong guess must not change the value."""
     subscription = attrs.evolve(FULL, rack=rack)
     content = encode_subscription(subscription, version)
     expected = decode_subscription(encode_subscription(subscription, version))
@@ -181,7 +181,7 @@ def test_read_when_racks_mislead_the_guess_reads_what_is_there(rack: str, versio
 
 @pytest.mark.parametrize("entries", [b"\x00\x01b\x00\x00\x00\x00", b""])
 def test_read_when_an_array_is_not_as_we_write_it_has_no_wire_form(entries: bytes) -> None:
-    """Others order names otherwise, or name one without an index: not ours to send back."""
+    """Other clients order names differently, or write a name without indices."""
     a = b"\x00\x01a\x00\x00\x00\x02\x00\x00\x00\x02\x00\x00\x00\x01"
     array = (2 if entries else 1).to_bytes(4, "big") + a + entries
     content = b"\x00\x01\x00\x00\x00\x00\xff\xff\xff\xff" + array
@@ -191,7 +191,7 @@ def test_read_when_an_array_is_not_as_we_write_it_has_no_wire_form(entries: byte
 
 
 def test_read_when_a_connector_was_read_lately_still_refuses_it_among_partitions() -> None:
-    """What is allowed in one group is not in another one of the same process."""
+    """Another group of the same process may forbid connectors."""
     connector = Subscription(topics=("a",), owned=ResourceSet({"a": [-1]}))
     content = encode_subscription(connector, index_min=-1)
     assert _read(content, index_min=-1)[0] == connector
@@ -200,7 +200,7 @@ def test_read_when_a_connector_was_read_lately_still_refuses_it_among_partitions
 
 
 def test_decode_when_cut_short_after_it_was_read_still_fails() -> None:
-    """What was read lately does not fill in for what is missing."""
+    """A cached value must not replace missing bytes."""
     content = encode_subscription(FULL)
     decode_subscription(content)
     for end in range(len(content)):
@@ -209,7 +209,7 @@ def test_decode_when_cut_short_after_it_was_read_still_fails() -> None:
 
 
 def test_decode_when_many_lists_begin_alike_tells_them_apart() -> None:
-    """More of them than are kept, in turns."""
+    """More lists than the cache keeps, in turns."""
     lists = [("a" * 80, f"b{number}") for number in range(20)]
     for topics in lists * 2:
         assert (
@@ -218,7 +218,7 @@ def test_decode_when_many_lists_begin_alike_tells_them_apart() -> None:
 
 
 def test_decode_when_its_end_says_anything_reads_what_is_there() -> None:
-    """Whatever length the last bytes seem to name, the guess stays inside the message."""
+    """With any length in the last bytes, the guess stays inside the message."""
     for last in range(70):
         subscription = attrs.evolve(FULL, topics=("a",), user_data=None, rack=chr(last) * 3)
         content = encode_subscription(subscription)

@@ -1,4 +1,4 @@
-"""User data: ours is versioned, everything else is left alone."""
+"""User data: ours is versioned, foreign data is ignored."""
 
 import math
 
@@ -24,7 +24,7 @@ def test_decode_when_absent_is_none() -> None:
 
 @pytest.mark.parametrize("cut", range(len(MAGIC)))
 def test_decode_when_magic_is_incomplete_is_foreign(cut: int) -> None:
-    """Bytes that only begin like the magic are somebody else's."""
+    """Bytes with only the begin of the magic are foreign."""
     assert decode_user_data(MAGIC[:cut]) is None
 
 
@@ -65,7 +65,7 @@ def test_decode_when_magic_is_incomplete_is_foreign(cut: int) -> None:
     ],
 )
 def test_encode_when_a_time_has_no_wire_form_is_refused(user_data: UserData, message: str) -> None:
-    """A delay of -1 means none on the wire, so it must not come from a value."""
+    """A delay of -1 means none on the wire, so a value must not contain it."""
     with pytest.raises(EncodeError) as refused:
         encode_user_data(user_data)
     assert str(refused.value) == message
@@ -73,7 +73,7 @@ def test_encode_when_a_time_has_no_wire_form_is_refused(user_data: UserData, mes
 
 @pytest.mark.parametrize("loss_ms", [NO_LOSS, 30_000])
 def test_version_1_when_it_reads_what_version_2_says_finds_the_delay(loss_ms: int) -> None:
-    """A leader that knows only version 1 skips what follows: it waits as it always did."""
+    """A leader that knows only version 1 skips the new fields and uses the delay."""
     newer = encode_user_data(UserData(remaining_delay_ms=900, remaining_loss_ms=loss_ms))
     older = encode_user_data(UserData(remaining_delay_ms=900))
     version = slice(len(MAGIC), len(MAGIC) + 2)
@@ -83,7 +83,7 @@ def test_version_1_when_it_reads_what_version_2_says_finds_the_delay(loss_ms: in
 
 @pytest.mark.parametrize("loss_ms", [None, NO_LOSS, 30_000])
 def test_version_2_when_it_reads_what_version_3_says_finds_both_times(loss_ms: int | None) -> None:
-    """A leader that knows no rates skips them; where only one wait runs, it is of that kind too."""
+    """A leader that knows no rates skips them. If only one wait runs, both times say so."""
     newer = encode_user_data(
         UserData(remaining_delay_ms=900, remaining_loss_ms=loss_ms, consumption_rate_per_s=2.5)
     )
@@ -96,7 +96,7 @@ def test_version_2_when_it_reads_what_version_3_says_finds_both_times(loss_ms: i
 
 
 def test_version_3_when_it_reads_what_version_4_says_finds_all_before_it() -> None:
-    """A leader that knows of no catalogues skips its version."""
+    """A leader that knows no catalogues skips the version of the catalogue."""
     newer = encode_user_data(UserData(consumption_rate_per_s=2.5, catalogue_version=7))
     older = encode_user_data(UserData(consumption_rate_per_s=2.5))
     assert newer[len(MAGIC) + 2 :].startswith(older[len(MAGIC) + 2 :])

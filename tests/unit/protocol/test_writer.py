@@ -1,4 +1,4 @@
-"""Single fields written to bytes."""
+"""Writing single fields to bytes."""
 
 import pytest
 
@@ -35,13 +35,12 @@ def test_pack_when_value_fits_is_big_endian(written: bytes, expected: str) -> No
 
 @pytest.mark.parametrize("value", [2**15, -(2**15) - 1])
 def test_pack_int16_when_too_large_names_the_field(value: int) -> None:
-    """A number that does not fit is refused by the name of its field."""
+    """The error names the field."""
     with pytest.raises(EncodeError, match=f"^field: {value} does not fit into 2 bytes$"):
         packed_int16(value, "field")
 
 
 def test_pack_strings_when_one_is_too_long_says_so() -> None:
-    """The longest string has 32,767 bytes, not characters."""
     assert len(packed_strings(["é" * 16_383], "field")) == 4 + 2 + 32_766
     with pytest.raises(EncodeError, match=r"^field: 32768 bytes, expected 32767 at most$"):
         packed_strings(["a", "é" * 16_384], "field")
