@@ -24,7 +24,7 @@ FAILURES_MAX = 5
 
 @define(eq=False)
 class Play:
-    """A group, an application and a thread pool in one;  decides when calls run.
+    """A group, an application and a thread pool in one; `dice` decides when calls run.
 
     Attributes:
         dice: choose the next event.

@@ -71,7 +71,7 @@ def test_page_names_every_table(name: str) -> None:
 
 
 def test_no_row_is_there_twice(tables: Tables) -> None:
-    """The key columns of each table are unique."""
+    """The key of each row is unique in its table."""
     twice = {
         name: tables.read(name).groupBy(*table.key).count().where("count > 1").count()
         for name, table in TABLES.items()
