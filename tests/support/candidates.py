@@ -1,8 +1,8 @@
 """Processes that compete for a leadership and note when each of them leads.
 
-As a program (`python -m tests.support.candidates CONFIGURATION LOG`) it is one candidate: while it
-leads it writes a line every few milliseconds, until its standard input ends. A line is dated before
-the question whether it leads is asked: if it was paused in between, the answer came after that.
+As a program (`python -m tests.support.candidates CONFIGURATION LOG`) it is one candidate. While it
+leads, it writes a line every few milliseconds, until its standard input ends. The time of a line is
+read before the leadership is checked: after a pause in between, the check is newer than the time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _PATIENCE_S = 30.0
 
 @define(frozen=True)
 class Term:
-    """What one process did as the leader.
+    """One leadership of a process.
 
     Attributes:
         token: its fencing token.
         who: name of the candidate.
-        first_s: when it was the leader for the first time, on the clock of the machine.
-        last_s: when it was so for the last time.
+        first_s: when it was first known to lead, on the clock of the machine.
+        last_s: when it was last known to lead.
     """
 
     token: int
@@ -48,7 +48,7 @@ class Candidate:
 
     Attributes:
         name: its name.
-        log_path: what it wrote.
+        log_path: its log.
     """
 
     name: str
@@ -56,18 +56,17 @@ class Candidate:
     process: subprocess.Popen[bytes] = field(init=False)
 
     def start(self, configuration: dict[str, object]) -> None:
-        """Start the process."""
         arguments = [json.dumps({**configuration, "client.id": self.name}), str(self.log_path)]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.candidates", *arguments], stdin=subprocess.PIPE
         )
 
     def signal(self, number: signal.Signals) -> None:
-        """Kill it, freeze it or let it go on."""
+        """Send a signal that kills, freezes or resumes the process."""
         self.process.send_signal(number)
 
     def end(self) -> None:
-        """Have it resign and end, if it still can."""
+        """Let the process resign and end, if it still can."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
         assert self.process.stdin is not None
@@ -79,7 +78,7 @@ class Candidate:
             self.process.wait()
 
     def lines(self) -> list[tuple[float, int]]:
-        """(time, token) of each moment in which it led, whole lines only."""
+        """Return (time, token) of each moment in which it led, whole lines only."""
         if not self.log_path.exists():
             return []
         rows = self.log_path.read_text().split("\n")[:-1]
@@ -87,7 +86,7 @@ class Candidate:
 
 
 def terms_of(candidates: list[Candidate]) -> list[Term]:
-    """Who led under which token, ascending by token; a token is of one process only."""
+    """Return the terms, ascending by token; each token belongs to one process."""
     found: dict[int, Term] = {}
     for candidate in candidates:
         for at_s, token in candidate.lines():

@@ -1,7 +1,7 @@
-"""What must hold of any target and any round, checked on plain Python values.
+"""Rules for any target and any round, checked on plain Python values.
 
-Rules of this file: nothing of what it checks is called here, arrays become sets and dicts first,
-and a check that fails says what it saw. Unit, property and stateful tests share these.
+The checks call none of the code that they check. They turn arrays into sets and dicts first, and a
+failing check shows the evidence. Unit, property and stateful tests share them.
 """
 
 from collections import Counter
@@ -11,7 +11,7 @@ from coopgroup.model.resource_set import Int32Array, Resource
 
 
 def holders(group: GroupSnapshot, holder: Int32Array) -> dict[Resource, str]:
-    """Who holds each resource that has a holder."""
+    """Return the holder of each resource that has a holder."""
     ids = group.member_ids
     return {
         resource: ids[number]
@@ -21,7 +21,7 @@ def holders(group: GroupSnapshot, holder: Int32Array) -> dict[Resource, str]:
 
 
 def topics_of(group: GroupSnapshot) -> dict[str, frozenset[str]]:
-    """What each member subscribes to."""
+    """Return the topics of each member."""
     return {
         member: frozenset(group.subscriptions[number])
         for member, number in zip(group.member_ids, group.class_of.tolist(), strict=True)
@@ -29,7 +29,7 @@ def topics_of(group: GroupSnapshot) -> dict[str, frozenset[str]]:
 
 
 def subscribers_of(group: GroupSnapshot) -> dict[Resource, tuple[str, ...]]:
-    """Who may hold each assignable resource that somebody subscribes to."""
+    """Return the possible holders of each assignable, subscribed resource."""
     topics = topics_of(group)
     found = {
         resource: tuple(member for member in group.member_ids if resource.name in topics[member])
@@ -40,7 +40,7 @@ def subscribers_of(group: GroupSnapshot) -> dict[Resource, tuple[str, ...]]:
 
 
 def claims_of(group: GroupSnapshot) -> dict[Resource, set[str]]:
-    """Who claims each claimed resource, rightfully or not."""
+    """Return the members that claim each resource, rightfully or not."""
     resources = tuple(group.resources)
     claims: dict[Resource, set[str]] = {}
     for member, place in zip(
@@ -51,13 +51,13 @@ def claims_of(group: GroupSnapshot) -> dict[Resource, set[str]]:
 
 
 def load_of(group: GroupSnapshot, holder: Int32Array) -> dict[str, int]:
-    """How many resources each member holds."""
+    """Return how many resources each member holds."""
     counts = Counter(holders(group, holder).values())
     return {member: counts[member] for member in group.member_ids}
 
 
 def check_each_resource_once(group: GroupSnapshot, target: Int32Array) -> None:
-    """Every subscribed, assignable resource has one holder that subscribes; no other has one."""
+    """Subscribed, assignable resources have one subscribed holder; others have none."""
     held = holders(group, target)
     subscribers = subscribers_of(group)
     assert set(held) == set(subscribers)
@@ -66,7 +66,7 @@ def check_each_resource_once(group: GroupSnapshot, target: Int32Array) -> None:
 
 
 def unfair_holders(group: GroupSnapshot, target: Int32Array) -> dict[Resource, tuple[str, str]]:
-    """Who holds a resource that a subscriber with two fewer could take, and who could."""
+    """Return (holder, other) pairs of a resource that the other, with two fewer, could take."""
     loads = load_of(group, target)
     subscribers = subscribers_of(group)
     return {
@@ -78,12 +78,12 @@ def unfair_holders(group: GroupSnapshot, target: Int32Array) -> dict[Resource, t
 
 
 def check_balanced(group: GroupSnapshot, target: Int32Array) -> None:
-    """Nobody holds a resource that a subscriber with two fewer could take."""
+    """No member holds a resource that a subscriber with two fewer could take."""
     assert unfair_holders(group, target) == {}
 
 
 def kept_count(group: GroupSnapshot, target: Int32Array) -> int:
-    """How many resources stay with their rightful owner."""
+    """Return how many resources stay with their rightful owner."""
     before = holders(group, group.owner)
     return sum(
         before.get(resource) == member for resource, member in holders(group, target).items()
@@ -91,9 +91,9 @@ def kept_count(group: GroupSnapshot, target: Int32Array) -> int:
 
 
 def kept_count_max(group: GroupSnapshot) -> int:
-    """How many can stay at best in a balanced target, when everybody subscribes to the same.
+    """Return how many can stay in a balanced target, if all members subscribe to the same topics.
 
-    Of the counts that balance allows, the larger ones go to those that own more.
+    The larger counts go to the members that own more.
     """
     subscribers = subscribers_of(group)
     members = next(iter(subscribers.values()), ())
@@ -107,10 +107,10 @@ def kept_count_max(group: GroupSnapshot) -> int:
 
 
 def check_one_owner_in_force(group: GroupSnapshot, plan: RoundPlan) -> None:
-    """Who gains a resource in this round gains one that no other member claims.
+    """No member gains a resource in this round that another member claims.
 
-    A member may go on with what it claims until it has its answer, so a claim and a grant to
-    another are two owners. The rightful owner that keeps it gains nothing.
+    A member may continue with its claims until its answer comes, so a claim and a grant to another
+    member are two owners. A rightful owner that keeps its resource gains none.
     """
     claims = claims_of(group)
     rightful = holders(group, group.owner)
@@ -123,7 +123,7 @@ def check_one_owner_in_force(group: GroupSnapshot, plan: RoundPlan) -> None:
 
 
 def check_nothing_dropped(group: GroupSnapshot, plan: RoundPlan) -> None:
-    """What is subscribed and not assigned is said to wait or to be lost."""
+    """Every subscribed, unassigned resource is listed as waiting or lost."""
     silent = {
         resource
         for resource, holder, waiting, lost in zip(

@@ -1,14 +1,15 @@
 """Lock step: each request of a program goes to a broker and to the model; the answers must agree.
 
-Theory of operation. The model lives in the time of the clock, not in one of its own, so that a slow
-machine ages both sides alike. Races are steered clear of: before a request, all that the model will
-end within `margin_ms` is let end; after a request that the model leaves waiting, the broker gets
-`settle_ms` to take it; what the model answers must be answered by the broker, and what the broker
-answers must be answered by the model, before anybody sends the next request. A disagreement that is
-the fault of a slow machine goes away at a slower pace; a real one stays (`check`).
+The model follows real time, so a slow machine affects both sides alike. The player avoids races:
 
-The broker may choose which member follows a leader that went away; the model then adopts its
-choice. Everything else must be equal, ids by their first appearance.
+- Before a request, it waits for everything that the model will end within `margin_ms`.
+- After a request that the model leaves waiting, the broker gets `settle_ms` to receive it.
+- Before the next request, each side must have answered every request that the other side answered.
+
+A disagreement caused by a slow machine disappears at a slower pace; a real one stays (`check`).
+
+The broker may choose the successor of a departed leader; the model then adopts its choice. All else
+must be equal. Ids are compared by their first appearance.
 """
 
 from __future__ import annotations
@@ -57,18 +58,18 @@ ROUND_PASSES_MAX: Final = 8
 
 
 class DisagreementError(AssertionError):
-    """The broker and the model answered differently."""
+    """The broker and the model gave different answers."""
 
 
 @frozen(kw_only=True)
 class Pace:
-    """How slowly a program is played.
+    """The speed at which a program is played.
 
     Attributes:
         unit_ms: the unit of its times.
-        margin_ms: no request is sent so close to the end of something.
-        settle_ms: how long the broker has to take a request that will wait.
-        answer_s: how long it has to answer one that will not.
+        margin_ms: no request is sent so shortly before a time-out.
+        settle_ms: time for the broker to receive a request that will wait.
+        answer_s: time for the broker to answer a request that will not wait.
     """
 
     unit_ms: int
@@ -95,7 +96,7 @@ class Broker(Protocol):
 
 
 def settings_of() -> CoordinatorSettings:
-    """What the broker is configured with (`tests/broker/test_model_conformance.py`)."""
+    """Return the broker's configuration (`tests/broker/test_model_conformance.py`)."""
     return CoordinatorSettings(
         initial_rebalance_delay_ms=0,
         session_timeout_min_ms=SESSION_MIN_MS,
@@ -106,7 +107,7 @@ def settings_of() -> CoordinatorSettings:
 def check(
     program: Program, broker: Broker, group_id: str, paces: tuple[Pace, ...] = PACES
 ) -> Counter[tuple[str, int]]:
-    """Play a program, more slowly where there is a disagreement, the slowest pace several times.
+    """Play a program; on a disagreement play it more slowly, at the slowest pace several times.
 
     Returns:
         How often each request was answered with each code.
@@ -124,7 +125,7 @@ def check(
 
 
 def play(program: Program, broker: Broker, group_id: str, pace: Pace) -> Counter[tuple[str, int]]:
-    """Play a program once, in a group that nobody used before.
+    """Play a program once, in a new group.
 
     Returns:
         How often each request was answered with each code.
@@ -153,7 +154,7 @@ class _Call:
 
 @define(kw_only=True, eq=False)
 class _Game:
-    """One program while it is played."""
+    """The state of one program while it is played."""
 
     program: Program
     broker: Broker
@@ -167,7 +168,7 @@ class _Game:
     of_broker: Names = field(factory=Names)
     of_model: Names = field(factory=Names)
     began_s: float = field(factory=time.monotonic)
-    # Whether the leader went away, so that any member may follow it.
+    # Whether the leader departed, so that any member may follow it.
     is_throne_free: bool = False
     next_token: int = 1
 
@@ -228,25 +229,25 @@ class _Game:
                 self.ask(number, client.ask(step, another.member))
 
     def end(self) -> None:
-        """Nothing may come any more that the model does not say."""
+        """Check that the broker sends no answer that the model does not send."""
         time.sleep(self.pace.settle_ms / 1000)
         self._steer_clear()
         self._no_other_answers()
 
     def hang_up_all(self) -> None:
-        """Leave no connection behind that waits."""
+        """Close every connection with a waiting request."""
         for number in sorted({call.client for call in self.calls.values()}):
             self.broker.hang_up(number)
 
     def _ones(self, number: int) -> tuple[int, Client, Client]:
-        """A client, and another one whose id it may use by mistake."""
+        """Return a client, and another client whose id it may use by mistake."""
         count = len(self.clients)
         own = number % count
         further = 1 + number // count % max(1, count - 1)
         return own, self.clients[own], self.clients[(own + further) % count]
 
     def _round(self, absent: frozenset[int]) -> None:
-        """Let everybody proceed until a pass finds all of them stable."""
+        """Let all clients proceed until all of them are stable."""
         taken = self.program.instances
         present = [
             number
@@ -278,7 +279,7 @@ class _Game:
     # --- requests ------------------------------------------------------------------------------
 
     def ask(self, number: int, request: GroupRequest) -> None:
-        """Send a request to both sides; a client that waits in a join or sync sends none more."""
+        """Send a request to both sides, unless the client waits in a join or sync."""
         client = self.clients[number]
         waits = isinstance(request, JoinGroupRequest | SyncGroupRequest)
         if waits and client.waits_for is not None:
@@ -295,7 +296,7 @@ class _Game:
             self._settle()
 
     def _send(self, token: int, number: int, request: GroupRequest, lane: Lane) -> queue.Queue[Any]:
-        """The model first: whatever it ends in time, it ends no later than the broker."""
+        """Send to the model first: a time-out of the model is never later than the broker's."""
         before = self._throne()
         self.model.receive(token, self.of_model.to_ids(request), self.now_ms)
         self._watch_throne(before, request)
@@ -309,11 +310,11 @@ class _Game:
 
     @property
     def now_ms(self) -> int:
-        """The time since the beginning."""
+        """Return the time since the begin."""
         return int((time.monotonic() - self.began_s) * 1000)
 
     def live_until(self, end_ms: int) -> None:
-        """Let time pass on both sides, one end of something after the other."""
+        """Let time pass on both sides, up to one time-out after another."""
         while True:
             at_ms = self.model.deadline_ms()
             if at_ms is None or at_ms > end_ms:
@@ -326,7 +327,7 @@ class _Game:
             self._agree()
 
     def _steer_clear(self) -> None:
-        """Let everything end that ends soon, and wait until the broker has seen it, too."""
+        """Wait for all time-outs that are close, and until the broker has noticed them, too."""
         while True:
             self.live_until(self.now_ms)
             at_ms = self.model.deadline_ms()
@@ -341,7 +342,7 @@ class _Game:
     # --- answers -------------------------------------------------------------------------------
 
     def _agree(self) -> None:
-        """Everything that the model has answered by now, the broker must answer alike."""
+        """Check that the broker gives every answer that the model has given."""
         answers: list[tuple[_Call | None, Answer, Any]] = []
         for token, expected in self.model.take_answers():
             assert isinstance(token, int)
@@ -402,13 +403,13 @@ class _Game:
     # --- who leads -----------------------------------------------------------------------------
 
     def _throne(self) -> tuple[str, str | None]:
-        """The leader and its static id, as the model has them."""
+        """Return the leader and its static id in the model."""
         leader_id = self.model.group.leader_id
         seat = self.model.group.seats.get(leader_id)
         return leader_id, None if seat is None else seat.instance_id
 
     def _watch_throne(self, before: tuple[str, str | None], request: GroupRequest | None) -> None:
-        """See whether the leader went away; a static one that came back has not."""
+        """Note whether the leader departed; a static leader that came back has not."""
         leader_id, instance_id = before
         group = self.model.group
         if not group.leader_id:
@@ -425,7 +426,7 @@ class _Game:
     def _adopt_leader(
         self, answers: list[tuple[_Call | None, Answer, Any]]
     ) -> Iterator[tuple[_Call | None, Answer, Any]]:
-        """Let the model follow the broker's choice among those who joined, where it is free."""
+        """Let the model follow the broker's choice of a leader among the joined members."""
         group = self.model.group
         joined = {
             one.member_id: one

@@ -1,6 +1,6 @@
-"""The real side of `conformance`: several clients of one broker, each with connections of its own.
+"""The real side of `conformance`: several clients of one broker, each with its own connections.
 
-They are kept from program to program: each program has a group of its own.
+The clients are kept from program to program; each program has its own group.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["BrokerClients", "connect"]
 
 LONG_MS: Final = 90_000
 READY_S: Final = 30.0
-# Of groups; whoever plays at the same time shares the broker.
+# Numbers of groups; parallel players share the broker.
 _NUMBERS: Final = itertools.count(1)
 
 
 class BrokerClients:
-    """Connections of several clients, and names for groups that nobody used before."""
+    """Connections of several clients, and names for new groups."""
 
     def __init__(self, configuration: dict[str, Any], count: int) -> None:
         self.reported: list[BaseException] = []
@@ -40,7 +40,6 @@ class BrokerClients:
             self._connect_lane(number, Lane.COMMIT)
 
     def new_group(self) -> str:
-        """A group id of its own."""
         return f"conformance-{next(_NUMBERS)}"
 
     def begin(self, client: int, lane: Lane, request: api.GroupRequest) -> queue.Queue[Any]:
@@ -56,13 +55,13 @@ class BrokerClients:
         self._connect_lane(client, Lane.JOIN)
 
     def close(self) -> None:
-        """Close all connections; nothing may have gone wrong on them."""
+        """Close all connections, and check that no error occurred on them."""
         closed = [transport.close() for transport in self._transports]
         assert all(closed)
         assert self.reported == []
 
     def _connect_lane(self, client: int, lane: Lane) -> None:
-        """Have the connection stand, so that what is sent next arrives at once."""
+        """Open the connection, so that the next request arrives without delay."""
         request = api.HeartbeatRequest(
             group_id="warm-up", generation=0, member_id="nobody", group_instance_id=None
         )
@@ -70,7 +69,7 @@ class BrokerClients:
         assert isinstance(answer, api.HeartbeatAnswer), answer
 
     def _find(self, group_id: str) -> api.Coordinator:
-        """Where the coordinator is; a new broker needs a moment before it knows one."""
+        """Find the coordinator; a new broker needs a moment until it knows one."""
         end_s = time.monotonic() + READY_S
         while time.monotonic() < end_s:
             outcome: queue.Queue[Any] = queue.Queue()
@@ -86,7 +85,7 @@ class BrokerClients:
 
 @contextmanager
 def connect(configuration: dict[str, Any], count: int) -> Iterator[BrokerClients]:
-    """Clients that are closed in the end."""
+    """Yield clients; close them at the end."""
     clients = BrokerClients(configuration, count)
     try:
         yield clients

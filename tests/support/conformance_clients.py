@@ -1,7 +1,7 @@
-"""Clients of one group as a program has them: what each was told, and what it asks next.
+"""Clients of one group in a program: what each was told, and its next request.
 
-Member ids are names here ("id1" for the first that anybody was told, "id2", ...): a broker's are
-random, a model's are numbered, and `Names` says which name stands for which.
+Member ids are names here ("id1" for the first id that any client was told, "id2", ...). A broker's
+ids are random, a model's are numbered; `Names` maps names to ids.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Names:
     id_of: dict[str, str] = field(factory=lambda: {"": "", INVENTED: INVENTED})
 
     def add(self, name: str, member_id: str) -> None:
-        """Let a name stand for an id."""
+        """Map a name to an id."""
         self.of_id[member_id] = name
         self.id_of[name] = member_id
 
     def name(self, member_id: str) -> str:
-        """The name of an id; an id that nobody was told has none."""
+        """Return the name of an id; an id that no client was told has none."""
         return self.of_id.get(member_id, f"unknown {member_id}")
 
     def name_answer(self, answer: Answer) -> Answer:
-        """An answer with names, members in their order; where the coordinator is, is left out."""
+        """Return an answer with names and ordered members, without the coordinator's address."""
         match answer:
             case JoinGroupAnswer():
                 members = [
@@ -81,7 +81,7 @@ class Names:
                 return answer
 
     def to_ids(self, request: GroupRequest) -> GroupRequest:
-        """A request with ids in the place of names."""
+        """Return a request with ids instead of names."""
         match request:
             case FindCoordinatorRequest():
                 return request
@@ -94,7 +94,7 @@ class Names:
 
 
 class Stage(enum.Enum):
-    """How far a client is."""
+    """The state of a client."""
 
     OUT = "has no member id"
     NAMED = "has an id and must join"
@@ -107,19 +107,19 @@ class Client:
     """One client.
 
     Attributes:
-        name: its own, which its subscription carries.
-        group_id: of its group.
+        name: its name, in its subscription.
+        group_id: its group.
         instance_id: its static id.
-        session_ms: its session time-out.
-        rebalance_ms: its rebalance time-out.
-        stage: how far it is.
+        session_ms: its session timeout.
+        rebalance_ms: its rebalance timeout.
+        stage: its state.
         member: name of its member id.
-        earlier: names that it had before.
-        joined: the last answer to a join of its own that let it in.
-        revision: of its subscription.
+        earlier: its earlier names.
+        joined: the last successful answer to its joins.
+        revision: revision of its subscription.
         commits: count of its commits.
         waits_for: token of the join or sync that waits, None for none.
-        waits_unnamed: whether that one carries no id, so that nobody could name its seat.
+        waits_unnamed: whether that request has no member id, so that no client could name its seat.
     """
 
     name: str
@@ -138,24 +138,24 @@ class Client:
 
     @property
     def generation(self) -> int:
-        """The last one that it was in."""
+        """Return its last generation."""
         return -1 if self.joined is None else self.joined.generation
 
     # --- what it asks --------------------------------------------------------------------------
 
     def next_request(self) -> GroupRequest:
-        """What a member would ask next."""
+        """Return the next request of a normal member."""
         if self.stage in {Stage.OUT, Stage.NAMED}:
             return self.join(Join(client=0), self.session_ms, "")
         kind = Request.SYNC_GROUP if self.stage is Stage.JOINED else Request.HEARTBEAT
         return self.ask(Ask(client=0, request=kind), "")
 
     def join(self, step: Join, session_ms: int, another: str) -> JoinGroupRequest:
-        """A join.
+        """Return a join.
 
         Args:
-            step: what is wrong with it, if anything.
-            session_ms: session time-out.
+            step: the errors in it, if any.
+            session_ms: session timeout.
             another: name of another client's member id.
         """
         self.revision += step.changed
@@ -174,7 +174,7 @@ class Client:
         )
 
     def ask(self, step: Ask, another: str) -> GroupRequest:
-        """Another request, with names in the place of ids."""
+        """Return another request, with names instead of ids."""
         member = self._member(step.member, another)
         instance = self._instance(step.instance)
         generation = self._generation(step.generation)
@@ -218,7 +218,7 @@ class Client:
                 )
 
     def _decided(self) -> tuple[tuple[str, bytes], ...]:
-        """A leader gives each member something of its own."""
+        """Return a distinct assignment for each member."""
         if self.joined is None:
             return ()
         generation = self.joined.generation
@@ -263,7 +263,7 @@ class Client:
     # --- what it is told -----------------------------------------------------------------------
 
     def learn(self, request: GroupRequest, answer: Answer) -> None:
-        """Take an answer, with names in the place of ids."""
+        """Take an answer, with names instead of ids."""
         if isinstance(answer, JoinGroupAnswer) and answer.error_code in {0, ID_REQUIRED}:
             self._take(answer.member_id)
             self.stage = Stage.NAMED

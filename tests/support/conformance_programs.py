@@ -1,9 +1,9 @@
-"""Programs of group requests, as Hypothesis draws them: what several clients of one group do.
+"""Programs of group requests, drawn by Hypothesis: the actions of several clients of one group.
 
-Rules of this file: values only. A step says who asks what, and by which ids relative to what the
-client was told before ("its own", "that of another", "one it had"); what that is becomes known
-while the program is played (`conformance`). So a program means the same to a broker and to a model
-whose ids are different. Times are in units, which a player stretches where the machine is slow.
+A step names a client, a request, and ids relative to what the client was told before ("its own",
+"that of another", "one it had"). The player finds the real ids (`conformance`). So a program means
+the same to a broker and to a model with different ids. Times are in units, which a player stretches
+on a slow machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Request(enum.Enum):
 
 
 class Id(enum.Enum):
-    """Which member id a request carries."""
+    """The member id in a request."""
 
     OWN = "own"
     EMPTY = "empty"
@@ -60,7 +60,7 @@ class Id(enum.Enum):
 
 
 class Instance(enum.Enum):
-    """Which static id a request carries."""
+    """The static id in a request."""
 
     OWN = "own"
     ABSENT = "absent"
@@ -69,7 +69,7 @@ class Instance(enum.Enum):
 
 
 class Generation(enum.Enum):
-    """Which generation a request carries, by the one that the client knows."""
+    """The generation in a request, relative to the client's generation."""
 
     OWN = "own"
     BEFORE = "before"
@@ -78,7 +78,7 @@ class Generation(enum.Enum):
 
 
 class Protocols(enum.Enum):
-    """Which protocols a join offers, most wanted first; no two members' wishes can tie."""
+    """The protocols that a join offers, most wanted first; the wishes of two members cannot tie."""
 
     BOTH = ("first", "second")
     ONE = ("second",)
@@ -97,16 +97,17 @@ class Patience(enum.Enum):
 
 @frozen(kw_only=True)
 class Proceed:
-    """A client sends what a member would send next: join, join with its id, sync, heartbeat."""
+    """A client sends a member's next request: join, join with its id, sync, heartbeat."""
 
     client: int
 
 
 @frozen(kw_only=True)
 class Round:
-    """Every client but some proceeds until the group is stable, or waits for the others.
+    """All clients except `absent` proceed until the group is stable, or waits for the others.
 
-    Of two with one static id only the first takes part: they would fence each other for ever.
+    Of two clients with one static id only the first takes part: they would fence each other for
+    ever.
 
     Attributes:
         absent: the clients that do nothing.
@@ -120,13 +121,13 @@ class Join:
     """A client joins, maybe wrongly.
 
     Attributes:
-        client: which one.
-        member: id that it carries.
-        instance: static id that it carries.
-        protocols: that it offers.
-        protocol_type: of them.
-        changed: whether its subscription is another one than the last.
-        session: session time-out, None for that of the client.
+        client: number of the client.
+        member: member id in the request.
+        instance: static id in the request.
+        protocols: offered protocols.
+        protocol_type: their type.
+        changed: whether its subscription differs from the last.
+        session: session timeout, None for that of the client.
     """
 
     client: int
@@ -140,15 +141,15 @@ class Join:
 
 @frozen(kw_only=True)
 class Ask:
-    """A client asks something else, maybe wrongly.
+    """A client sends another request, maybe wrongly.
 
     Attributes:
-        client: which one.
-        request: what.
-        member: id that it carries.
-        instance: static id that it carries.
-        generation: that it carries, where the request has one.
-        protocol_name: that a sync carries, "" for the one that the client was told.
+        client: number of the client.
+        request: the request.
+        member: member id in the request.
+        instance: static id in the request.
+        generation: generation in the request, if it has one.
+        protocol_name: protocol in a sync, "" for the protocol that the client was told.
     """
 
     client: int
@@ -161,14 +162,14 @@ class Ask:
 
 @frozen(kw_only=True)
 class HangUp:
-    """A client closes the connection on which its join or sync waits, and learns nothing."""
+    """A client closes the connection of its waiting join or sync, and never gets the answer."""
 
     client: int
 
 
 @frozen(kw_only=True)
 class Wait:
-    """Nobody does anything for so many units."""
+    """All clients are idle for a number of units."""
 
     units: int
 
@@ -178,13 +179,13 @@ Step: TypeAlias = Proceed | Round | Join | Ask | HangUp | Wait
 
 @frozen(kw_only=True)
 class Program:
-    """What the clients of one group do.
+    """The actions of the clients of one group.
 
     Attributes:
         instances: static id of each client, None for a dynamic member.
-        sessions: session time-out of each client.
-        rebalances: rebalance time-out of each client.
-        steps: one after the other.
+        sessions: session timeout of each client.
+        rebalances: rebalance timeout of each client.
+        steps: the steps in their order.
     """
 
     instances: tuple[str | None, ...]
@@ -195,7 +196,7 @@ class Program:
 
 # --- strategies --------------------------------------------------------------------------------
 
-# Taken by count: which client, and then which other one it takes itself for.
+# Modulo the number of clients: the client; the quotient: the client that it imitates.
 _CLIENTS = st.integers(0, CLIENTS_MAX * (CLIENTS_MAX - 1) - 1)
 _LINE_UPS = st.sampled_from(
     (
@@ -215,7 +216,7 @@ _RIGHT = 12
 
 
 def _mostly(right: enum.Enum, times: int = _RIGHT) -> st.SearchStrategy[enum.Enum]:
-    """The right choice so many times for once of each other."""
+    """Draw the right choice `times` times as often as each other choice."""
     return st.sampled_from((*[right] * times, *(one for one in type(right) if one is not right)))
 
 
@@ -267,11 +268,11 @@ def _programs(
 
 
 def quick_programs() -> st.SearchStrategy[Program]:
-    """Programs in which no time-out runs out."""
+    """Draw programs without time-outs."""
     return _programs(_QUICK_STEPS, st.just(Patience.LONG), STEPS_MAX)
 
 
 def timed_programs() -> st.SearchStrategy[Program]:
-    """Programs with waits in which sessions, joins and syncs run out of time."""
+    """Draw programs with waits in which sessions, joins and syncs time out."""
     patience = st.sampled_from((Patience.LONG, Patience.SHORT, Patience.SHORT))
     return _programs(_TIMED_STEPS, patience, STEPS_MAX - 4)

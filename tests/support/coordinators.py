@@ -1,4 +1,4 @@
-"""A group's coordinator moves to another broker, and says what is committed from there."""
+"""Move a group's coordinator to another broker, and read the committed offsets there."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.live_group import wait_for
 __all__ = ["committed_offsets", "move_coordinator"]
 
 _TOPIC: Final = "__consumer_offsets"
-_PARTITIONS: Final = 4  # as `coopgroup.testing` sets it
+_PARTITIONS: Final = 4  # set by `coopgroup.testing`
 _PREFERRED: Final = 0
 
 
 def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
     """Move the leader of the group's partition of `__consumer_offsets` to the next broker.
 
-    The brokers' connections stay, so no client hears of it before its next request.
+    The brokers' connections stay, so clients notice only on their next request.
 
     Returns:
         The new coordinator.
@@ -32,7 +32,7 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
     brokers = sorted(cluster.running)
     after = brokers[(brokers.index(before) + 1) % len(brokers)]
     partition = _partition_of(group_id)
-    # A broker may be behind with its metadata.
+    # The metadata of a broker may be late.
     wait_for(lambda: cluster.leader_of(_TOPIC, partition) == before, "one word of all brokers")
     order = [after, *(one for one in brokers if one != after)]
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(","))
@@ -49,7 +49,7 @@ def move_coordinator(cluster: KafkaCluster, group_id: str) -> int:
 def committed_offsets(
     cluster: KafkaCluster, group_id: str, topic: str, partitions: int
 ) -> list[int]:
-    """Committed offset of each partition, negative for none, wherever the coordinator is."""
+    """Return the committed offset of each partition, negative for none, from any coordinator."""
     settings = read_connection_settings(dict(cluster.client_config()))
     transport = GroupTransport(settings, lambda _: None)
     transport.start()
@@ -62,7 +62,7 @@ def committed_offsets(
 
 
 def _partition_of(group_id: str) -> int:
-    """Kafka's choice: the absolute `String.hashCode`, modulo the number of partitions."""
+    """Return Kafka's choice: the absolute `String.hashCode`, modulo the number of partitions."""
     code = 0
     for letter in group_id:
         code = (31 * code + ord(letter)) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Facts of a trial, for tests that make others of them with `attrs.evolve`."""
+"""Facts of a trial; tests change them with `attrs.evolve`."""
 
 from coopgroup.testing.trial import Facts
 

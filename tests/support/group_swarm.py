@@ -27,17 +27,17 @@ def small_group(
     slow_ms_max: int = 400,
     no_metadata: float = 0.0,
 ) -> Simulation:
-    """A group with its policy, its assignor and what may go wrong in it.
+    """Return a group with its policy, its assignor and its faults.
 
     Args:
-        seed: of everything that happens by chance.
-        policy: says when.
-        assignor: says where.
-        loss: part of the requests, and of the answers, that is lost.
-        delay_ms_max: longest time that a request or an answer takes.
-        slow: part of the resources whose stop takes long.
-        slow_ms_max: longest time that such a stop takes.
-        no_metadata: part of the rounds whose leader gets no metadata in time.
+        seed: seed of all random numbers.
+        policy: decides when resources move.
+        assignor: decides where resources go.
+        loss: share of requests, and of answers, that is lost.
+        delay_ms_max: maximum delay of a request or an answer.
+        slow: share of the resources with a slow stop.
+        slow_ms_max: maximum time of a slow stop.
+        no_metadata: share of the rounds whose leader gets no metadata in time.
     """
     habits = Habits(
         assignor=create_assignor(assignor),

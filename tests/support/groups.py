@@ -18,7 +18,7 @@ def claim(
     topics: Sequence[str] = ("T",),
     generation: int = 1,
 ) -> MemberClaim:
-    """A member that subscribes to `topics` and claims `owned`."""
+    """Return a member that subscribes to `topics` and claims `owned`."""
     return MemberClaim(
         member_id=member_id,
         topics=tuple(sorted(set(topics))),
@@ -28,22 +28,22 @@ def claim(
 
 
 def unreadable(member_id: str) -> MemberClaim:
-    """A member whose subscription could not be decoded."""
+    """Return a member whose subscription could not be decoded."""
     return MemberClaim(member_id=member_id, topics=(), readable=False)
 
 
 def group_of(existing: Indices, *claims: MemberClaim) -> GroupSnapshot:
-    """A group of the given members, with the given resources in the metadata."""
+    """Return a group of these members, with these resources in the metadata."""
     return resolve_claims(claims, ResourceSet(existing))
 
 
 def no_lags(group: GroupSnapshot) -> Int64Array:
-    """A lag of 0 for everything."""
+    """Return a lag of 0 for each resource."""
     return np.zeros(len(group.resources), dtype=np.int64)
 
 
 def lags_of(group: GroupSnapshot, lags: Mapping[str, Sequence[int]]) -> Int64Array:
-    """Lags by name, in the order of the name's indices; 0 for the rest."""
+    """Return lags by name, in the order of the name's indices; 0 for the rest."""
     array = no_lags(group)
     for name, values in lags.items():
         places = group.resources.positions(group.resources.restrict_names([name]))
@@ -52,7 +52,7 @@ def lags_of(group: GroupSnapshot, lags: Mapping[str, Sequence[int]]) -> Int64Arr
 
 
 def holder_of(group: GroupSnapshot, held: Mapping[str, Indices]) -> Int32Array:
-    """Who holds what, from member ids to an array of member numbers."""
+    """Return an array of member numbers from resources by member id."""
     holder = np.full(len(group.resources), -1, dtype=np.int32)
     for number, member_id in enumerate(group.member_ids):
         holder[group.resources.positions(ResourceSet(held.get(member_id)))] = number
@@ -60,7 +60,7 @@ def holder_of(group: GroupSnapshot, held: Mapping[str, Indices]) -> Int32Array:
 
 
 def by_member(group: GroupSnapshot, holder: Int32Array) -> dict[str, dict[str, list[int]]]:
-    """Who holds what, from an array of member numbers to member ids."""
+    """Return resources by member id from an array of member numbers."""
     sets = group.by_member(holder)
     return {member: held.to_dict() for member, held in zip(group.member_ids, sets, strict=True)}
 
@@ -69,7 +69,7 @@ Told = tuple[dict[str, list[int]], dict[str, list[int]] | None]
 
 
 def told(group: GroupSnapshot, plan: RoundPlan) -> dict[str, Told]:
-    """What a plan tells each member: assigned and revoked, None for no follow-up round."""
+    """Return each member's assigned and revoked resources; revoked is None without a follow-up."""
     revoked = revoked_by_member(group, plan.assigned)
     return {
         member: (held, stop.to_dict() if plan.follow_up else None)

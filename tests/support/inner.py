@@ -1,4 +1,4 @@
-"""What a test must reach inside of a group for: a moment that no broker brings about on demand."""
+"""Access to the inside of a group, for moments that no broker produces on demand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["inner"]
 
 
 def inner(of: object, *names: str) -> Any:  # noqa: ANN401  (whatever is in there)
-    """A part of a part of something."""
+    """Return a part of a part of an object."""
     for name in names:
         of = getattr(of, name)
     return of

@@ -1,4 +1,4 @@
-"""What the tests of the internal topic's records have in common."""
+"""Shared helpers for the tests of the internal topic's records."""
 
 from typing import Final
 

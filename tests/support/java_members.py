@@ -1,4 +1,4 @@
-"""Members of Kafka's own Java client: one process of Java for as many as tests want."""
+"""Members of Kafka's own Java client: one Java process for any number of tests."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ _SOURCE: Final = Path(__file__).parents[1] / "interop" / "java_members" / "Membe
 
 @define(eq=False)
 class JavaMembers:
-    """The process of Java; ledgers are those of the groups that its members are in."""
+    """The Java process; each member writes into the ledger of its group."""
 
     _process: subprocess.Popen[str]
     _ledgers: dict[str, Ledger] = field(factory=dict)
     ready: threading.Event = field(factory=threading.Event)
 
     def start(self, name: str, topic: str, settings: Mapping[str, str], ledger: Ledger) -> None:
-        """Start a member; the name is one that no member had before."""
+        """Start a member under a new name."""
         self._ledgers[name] = ledger
         self._say(f"start {name} {topic} " + " ".join(f"{k}={v}" for k, v in settings.items()))
 
     def stop(self, name: str) -> None:
-        """Close a member."""
         self._say(f"stop {name}")
 
     def _say(self, line: str) -> None:
@@ -44,7 +43,7 @@ class JavaMembers:
         self._process.stdin.flush()
 
     def listen(self) -> None:
-        """Take what the process says until it ends."""
+        """Read the output of the process until it ends."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             name, *words = line.split()
@@ -78,7 +77,7 @@ def _numbers(text: str) -> list[int]:
 
 @contextmanager
 def java_members() -> Iterator[JavaMembers]:
-    """A process of Java for members, without any yet."""
+    """Yield a Java process without members."""
     java = shutil.which("java")
     assert java is not None
     with tempfile.TemporaryFile("w+") as log:

@@ -1,4 +1,4 @@
-"""Who had which partition of a topic when, and what each was handed out, on one clock."""
+"""Who owned each partition of a topic when, and the records of each member, on one clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Held", "Ledger"]
 
 @frozen
 class Held:
-    """A member's time with a partition; `until_s` is None while it lasts."""
+    """An ownership of a member; `until_s` is None while it lasts."""
 
     name: str
     partition: int
@@ -24,13 +24,13 @@ class Held:
 
 @define(eq=False)
 class Ledger:
-    """What happened, on the machine's monotonic clock; any thread may write.
+    """The events of a group, on the machine's monotonic clock; any thread may write.
 
     Attributes:
-        held: times with partitions, in order of their beginning.
+        held: ownerships, in order of their begin.
         handed: (time, member, partition, offset) of each record, in order of writing.
-        lost: (member, partition) of everything that was lost.
-        failed: members that met an error, and which.
+        lost: (member, partition) of each lost partition.
+        failed: members with an error, and the error.
         stopped: members that have ended.
     """
 
@@ -42,12 +42,12 @@ class Ledger:
     _lock: threading.Lock = field(factory=threading.Lock)
 
     def take(self, name: str, partitions: list[int], at_s: float) -> None:
-        """A member begins with partitions."""
+        """Note that a member begins with partitions."""
         with self._lock:
             self.held += [Held(name, partition, at_s, None) for partition in partitions]
 
     def give(self, name: str, partitions: list[int], at_s: float, *, lost: bool = False) -> None:
-        """A member ends with partitions."""
+        """Note that a member gives up partitions."""
         with self._lock:
             for number, one in enumerate(self.held):
                 mine = one.name == name and one.partition in partitions
@@ -57,16 +57,16 @@ class Ledger:
                 self.lost += [(name, partition) for partition in partitions]
 
     def give_rest(self, name: str, at_s: float) -> None:
-        """A member ended with whatever it still had."""
+        """Note the end of a member, which gives up all its partitions."""
         self.give(name, self.shares().get(name, []), at_s)
 
     def hand(self, name: str, partition: int, offsets: range, at_s: float) -> None:
-        """A member is handed out records."""
+        """Note that a member is handed out records."""
         with self._lock:
             self.handed += [(at_s, name, partition, offset) for offset in offsets]
 
     def shares(self) -> dict[str, list[int]]:
-        """What each member has now, for members that have something."""
+        """Return the partitions of each member that has any."""
         found: dict[str, list[int]] = defaultdict(list)
         with self._lock:
             for one in self.held:
@@ -75,7 +75,7 @@ class Ledger:
         return {name: sorted(share) for name, share in sorted(found.items())}
 
     def double_owners(self) -> list[tuple[Held, Held]]:
-        """Pairs of times with one partition that overlap."""
+        """Return pairs of ownerships of one partition that overlap."""
         with self._lock:
             times = sorted(self.held, key=lambda one: (one.partition, one.since_s))
         return [
@@ -85,7 +85,7 @@ class Ledger:
         ]
 
     def first_taken(self, name: str, since_s: float) -> float:
-        """When a member whose name ends so first began with a partition after a time."""
+        """Return when a member whose name ends like this first got a partition after a time."""
         with self._lock:
             return min(
                 one.since_s
@@ -94,7 +94,7 @@ class Ledger:
             )
 
     def given_up_between(self, name: str, since_s: float, until_s: float) -> list[int]:
-        """What a member gave up in a time, sorted."""
+        """Return the partitions that a member gave up in a time, sorted."""
         with self._lock:
             return sorted(
                 one.partition
@@ -103,7 +103,7 @@ class Ledger:
             )
 
     def held_throughout(self, name: str, since_s: float) -> list[int]:
-        """What a member has had since a time, sorted."""
+        """Return the partitions that a member has had since a time, sorted."""
         with self._lock:
             return sorted(
                 one.partition
@@ -112,7 +112,7 @@ class Ledger:
             )
 
     def pause_ms(self, name: str, partition: int, since_s: float, until_s: float) -> float:
-        """The longest time without a record of a partition that a member has all the while."""
+        """Return the longest time without a record of a partition that a member has throughout."""
         with self._lock:
             times = [
                 at_s
@@ -123,7 +123,7 @@ class Ledger:
         return 1000 * max(after - before for before, after in itertools.pairwise(points))
 
     def missing(self, ends: Mapping[int, int]) -> list[tuple[int, int]]:
-        """(partition, offset) of what nobody was handed out, of all below these ends."""
+        """Return (partition, offset) of the records below these ends that no member got."""
         with self._lock:
             seen = {(partition, offset) for _, _, partition, offset in self.handed}
         return [
@@ -134,6 +134,6 @@ class Ledger:
         ]
 
     def repeated(self) -> int:
-        """How many records were handed out more than once, each further time counted."""
+        """Return how many records were handed out again, counting each repetition."""
         with self._lock:
             return len(self.handed) - len({(p, offset) for _, _, p, offset in self.handed})
