@@ -124,7 +124,7 @@ def test_lead_notes_nothing_in_a_round_that_another_follows() -> None:
 
 @pytest.mark.parametrize("metadata", [None, ORDERS_4], ids=["no metadata", "no assignor"])
 def test_fallback_round_notes_nothing_of_what_there_is(metadata: TopicMetadata | None) -> None:
-    """It assigned nothing, so a leader that comes back to it asks for a round."""
+    """It moved nothing, so a leader that comes back afterwards asks for a round."""
     static = attrs.evolve(joined("a", {"orders": [0]}), group_instance_id="i")
     round_ = fallback_round(
         read_members([static]),

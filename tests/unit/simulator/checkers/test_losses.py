@@ -87,7 +87,7 @@ def test_heard_delay_that_a_follow_up_passes_on_ends_as_late_as_that_one_took_it
         _of("b", 920, StateChanged(before="joining", after="leading", cause=""), generation=3),
     ]
     waits = Waits(delay_ms=DELAY_MS)
-    # at 900 it still reports the remaining delay of 500
+    # the remaining delay of ms 500 still counts at ms 900
     told = _of("b", 920, _told_in(490), generation=3)
     assert list(check_heard_delays([*rows, told], waits)) == []
     longer = _of("b", 920, _told_in(700), generation=3)
