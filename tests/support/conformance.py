@@ -279,7 +279,7 @@ class _Game:
     # --- requests ------------------------------------------------------------------------------
 
     def ask(self, number: int, request: GroupRequest) -> None:
-        """Send a request to both sides, unless the client waits in a join or sync."""
+        """Send a request to both sides; a client has at most one waiting join or sync."""
         client = self.clients[number]
         waits = isinstance(request, JoinGroupRequest | SyncGroupRequest)
         if waits and client.waits_for is not None:

@@ -1,8 +1,8 @@
-"""What the tests of `CooperativeConsumer` on real brokers have in common.
+"""Shared helpers for the tests of `CooperativeConsumer` on real brokers.
 
-Two ways to have a group: `playing` gives worker processes (`coopgroup.testing.trial`), for what
-kills or freezes them; a `Crew` polls several consumers of this process in turn, for everything
-else. What a group was told and did is read from its telemetry, never from logs.
+Two ways to have a group: `playing` gives worker processes (`coopgroup.testing.trial`) that a test
+may kill or freeze. A `Crew` polls several consumers of this process in turn, for everything else.
+Assignments and actions of a group are read from its telemetry, never from logs.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _Kind = TypeVar("_Kind", bound=Record)
 
 
 def unique(word: str) -> str:
-    """A name that no other test has."""
+    """Return a name that no other test has."""
     return f"{word}-{uuid.uuid4().hex[:8]}"
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX) -> None:
-    """Wait for a condition; a test that waits in vain fails."""
+    """Wait for a condition; fail on a time-out."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what}: not after {timeout_s:g} s"
@@ -60,12 +60,12 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S
 
 
 def coopgroup_threads() -> list[str]:
-    """Names of the threads of all consumers of this process, sorted."""
+    """Return the names of the threads of all consumers of this process, sorted."""
     return sorted(one.name for one in threading.enumerate() if one.name.startswith("coopgroup"))
 
 
 def read_telemetry(path: Path) -> list[Envelope]:
-    """Everything written so far, whole lines only."""
+    """Return everything written so far, whole lines only."""
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]
@@ -86,7 +86,7 @@ def produce(cluster: KafkaCluster, topic: str, counts: Sequence[int]) -> None:
 
 @define(kw_only=True)
 class Player:
-    """A group of worker processes, its producer, and what it left behind.
+    """A group of worker processes, its producer, and its logs.
 
     Attributes:
         trial: the trial.
@@ -103,7 +103,7 @@ class Player:
         assert self.group.wait_settled(quiet_s=quiet_s, fair=fair), "the group did not settle"
 
     def telemetry(self, kind: type[_Kind]) -> list[tuple[str, _Kind]]:
-        """Records of a kind so far, each with the name of the member that wrote it."""
+        """Return the records of a kind so far, each with the name of the member that wrote it."""
         return [
             (_name_of(envelope.member), envelope.record)
             for envelope in read_telemetry(self.telemetry_path)
@@ -111,16 +111,16 @@ class Player:
         ]
 
     def envelopes(self) -> list[Envelope]:
-        """Everything that the members wrote so far."""
+        """Return everything that the members wrote so far."""
         return read_telemetry(self.telemetry_path)
 
     def log(self) -> TrialLog:
-        """What was handed out; the trial is finished."""
+        """Finish the trial, and return its log of records."""
         return self.group.log()
 
 
 def _name_of(member_id: str) -> str:
-    """A broker makes a member id of the client id and a random part of 36 characters."""
+    """Return the client id: a broker appends a random part of 36 characters to make a member id."""
     return member_id[:-37]
 
 
@@ -135,7 +135,7 @@ def playing(
     extra_config: Mapping[str, object] | None = None,
     **settings: Any,  # noqa: ANN401  (fields of WorkerSpec, checked by it)
 ) -> Iterator[Player]:
-    """A topic with a steady producer and a group whose members are processes."""
+    """Yield a group of processes on a topic with a steady producer."""
     topic = unique("live")
     cluster.create_topic(topic, partitions, replication)
     trial = Trial(
@@ -164,12 +164,12 @@ class Crew:
     """Consumers of one group in this process, polled in turn by the test's thread.
 
     Attributes:
-        cluster: where.
+        cluster: the brokers.
         folder: for telemetry.
         group_id: the group.
         members: the consumers by name.
-        messages: what each was handed out, in order.
-        stalls: consumers that heard that they did not poll for too long, in order.
+        messages: the messages of each consumer, in order.
+        stalls: consumers that were told that they exceeded the poll interval, in order.
     """
 
     cluster: KafkaCluster
@@ -180,11 +180,11 @@ class Crew:
     stalls: list[str] = field(factory=list, init=False)
 
     def __enter__(self) -> Self:
-        """Nothing starts by itself."""
+        """Return the crew without consumers."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close what is open; what callbacks raise then is not the test's business."""
+        """Close the open consumers; ignore exceptions of their callbacks."""
         for name in sorted(self.members):
             try:
                 self.members[name].close()
@@ -220,11 +220,9 @@ class Crew:
         return consumer
 
     def remove(self, name: str) -> None:
-        """Close a consumer."""
         self.members.pop(name).close()
 
     def poll(self, timeout_s: float = 0.01) -> None:
-        """Poll each consumer once."""
         for name, consumer in sorted(self.members.items()):
             for message in consumer.consume(100, timeout_s):
                 error = message.error()
@@ -237,28 +235,27 @@ class Crew:
     def until(
         self, condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S_MAX
     ) -> None:
-        """Poll until a condition holds; a test that waits in vain fails."""
+        """Poll until a condition holds; fail on a time-out."""
         deadline = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline, f"{what}: not after {timeout_s:g} s"
             self.poll()
 
     def during(self, duration_s: float) -> None:
-        """Poll for a while."""
         deadline = time.monotonic() + duration_s
         while time.monotonic() < deadline:
             self.poll()
 
     def held(self, name: str) -> list[tuple[str, int]]:
-        """What a consumer holds, sorted."""
+        """Return the owned partitions of a consumer, sorted."""
         return sorted((one.topic, one.partition) for one in self.members[name].assignment())
 
     def counts(self) -> list[int]:
-        """How many partitions each consumer holds, by name."""
+        """Return how many partitions each consumer owns, by name."""
         return [len(self.held(name)) for name in sorted(self.members)]
 
     def share(self, *topics: tuple[str, int]) -> bool:
-        """Whether all partitions of (topic, count) are held, each once, evenly in all."""
+        """Return whether all partitions of (topic, count) are owned once, evenly in total."""
         wanted = sorted((topic, number) for topic, count in topics for number in range(count))
         held = [self.held(name) for name in sorted(self.members)]
         together = sorted(one for partitions in held for one in partitions)
@@ -266,7 +263,7 @@ class Crew:
         return together == wanted and max(sizes) - min(sizes) <= len(topics)
 
     def telemetry(self, name: str, kind: type[_Kind]) -> list[_Kind]:
-        """Records of a kind that a consumer wrote so far."""
+        """Return the records of a kind that a consumer wrote so far."""
         return [
             envelope.record
             for envelope in read_telemetry(self.folder / f"{name}.jsonl")
@@ -274,11 +271,11 @@ class Crew:
         ]
 
     def generation(self, name: str) -> int:
-        """Generation of a consumer's last record."""
+        """Return the generation of a consumer's last record."""
         return read_telemetry(self.folder / f"{name}.jsonl")[-1].generation
 
     def committed(self, topic: str, partitions: int) -> list[int]:
-        """Committed offset of each partition; -1001 for none."""
+        """Return the committed offset of each partition; -1001 for none."""
         consumer = next(iter(self.members.values()))
         wanted = [TopicPartition(topic, number) for number in range(partitions)]
         return [one.offset for one in consumer.committed(wanted, 10)]

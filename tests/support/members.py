@@ -1,6 +1,6 @@
-"""Members in any state, driven there by events as a host gives them, for unit tests.
+"""Members in any state for unit tests, driven there by the events of a host.
 
-Where a test needs others, `played_group` puts whole processes beside a model coordinator.
+If a test needs more members, `played_group` provides whole processes beside a model coordinator.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,12 +66,12 @@ EffectKind = TypeVar("EffectKind", bound=Effect)
 
 @attrs.define(kw_only=True)
 class DrivenMember:
-    """A member, its clock, and what its last step asked for.
+    """A member, its clock, and the effects of its last step.
 
     Attributes:
         member: the member.
         now_ms: its clock.
-        effects: of the last step.
+        effects: effects of the last step.
     """
 
     member: Member = attrs.field(factory=lambda: new_member(CONFIG))
@@ -89,7 +89,7 @@ class DrivenMember:
         return self.give(Woken())
 
     def answer(self, kind: RequestKind, answer: Answer) -> "DrivenMember":
-        """Answer the request of a kind that is on its way."""
+        """Answer the pending request of a kind."""
         request_id = self.member.outstanding[kind].request_id
         return self.give(Answered(request_id=request_id, answer=answer))
 
@@ -102,22 +102,22 @@ class DrivenMember:
         return self.answer(kind, refusal(self.request(kind).request, code))
 
     def request(self, kind: RequestKind) -> Send:
-        """The effect of the last step that sent the request of a kind."""
+        """Return the effect of the last step that sent the request of a kind."""
         request_id = self.member.outstanding[kind].request_id
         return next(send for send in self.found(Send) if send.request_id == request_id)
 
     def found(self, kind: type[EffectKind]) -> list[EffectKind]:
-        """Effects of a kind in the last step."""
+        """Return the effects of a kind in the last step."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def sent(self) -> list[str]:
-        """Which requests the last step sent, in order."""
+        """Return the requests that the last step sent, in order."""
         return [type(send.request).__name__ for send in self.found(Send)]
 
     # --- the way of a member through a round ---------------------------------------------------
 
     def subscribe(self, *topics: str) -> "DrivenMember":
-        """Subscribe and find the coordinator: the first join is on its way."""
+        """Subscribe and find the coordinator: the first join is pending."""
         self.give(SubscriptionChanged(topics=topics or ("T",)))
         return self.find()
 
@@ -137,7 +137,7 @@ class DrivenMember:
         return self.give(self.decided())
 
     def decided(self) -> RoundDecided:
-        """A decision of the round that the member leads."""
+        """Return a decision of the round that the member leads."""
         number = self.member.duty_number
         return RoundDecided(number=number, assignments=(("m", b"assignment"),))
 
@@ -149,32 +149,32 @@ class DrivenMember:
         delay_ms: int = 0,
         loss_ms: int | None = None,
     ) -> "DrivenMember":
-        """Answer the sync; a follow-up tells the member what it must stop."""
+        """Answer the sync; in a follow-up the member learns which resources it must stop."""
         revoked = self.member.owned - assigned if follow_up else None
         answer = synced(assigned, revoked=revoked, delay_ms=delay_ms, loss_ms=loss_ms)
         return self.answer(RequestKind.SYNC_GROUP, answer)
 
     def sync_again(self, assigned: ResourceSet = HELD) -> "DrivenMember":
-        """Answer the sync of a round without a follow-up that tells the same stops again."""
+        """Answer the sync of a round without a follow-up that lists the same stops again."""
         revoked = self.member.owned - assigned
         return self.answer(RequestKind.SYNC_GROUP, synced(assigned, revoked=revoked or None))
 
     def heartbeat(self, code: int = 0) -> "DrivenMember":
-        """Let the next heartbeat be sent, if none is on its way, and answer it."""
+        """Let the next heartbeat be sent, unless it is pending, and answer it."""
         if RequestKind.HEARTBEAT not in self.member.outstanding:
             self.wait(max(0, self.member.heartbeat_at_ms - self.now_ms))
         return self.answer(RequestKind.HEARTBEAT, HeartbeatAnswer(error_code=code))
 
 
 def found(coordinator: Coordinator) -> FindCoordinatorAnswer:
-    """A look-up that succeeded."""
+    """Return a successful answer to a look-up."""
     return FindCoordinatorAnswer(error_code=0, error_message="", coordinator=coordinator)
 
 
 def joined(
     generation: int, *, leads: bool = False, skip: bool = False, protocol: str = "coopgroup"
 ) -> JoinGroupAnswer:
-    """A join that succeeded, of member "m"."""
+    """Return a successful answer to a join of member "m"."""
     member = JoinedMember(member_id="m", group_instance_id=None, metadata=b"")
     return JoinGroupAnswer(
         error_code=0,
@@ -194,7 +194,7 @@ def synced(
     delay_ms: int = 0,
     loss_ms: int | None = None,
 ) -> SyncGroupAnswer:
-    """A sync that succeeded."""
+    """Return a successful answer to a sync."""
     assignment = Assignment(
         assigned=assigned,
         revoked=revoked,
@@ -205,21 +205,21 @@ def synced(
 
 
 def eager(driven: DrivenMember) -> DrivenMember:
-    """The same member, which gives up all before each join."""
+    """Return the same member, which gives up all resources before each join."""
     config = attrs.evolve(driven.member.config, eager=True)
     driven.member = attrs.evolve(driven.member, config=config)
     return driven
 
 
 def speaking(driven: DrivenMember, *protocols: str) -> DrivenMember:
-    """The same member, which can speak these protocols, most wanted first."""
+    """Return the same member with these protocols, most wanted first."""
     config = attrs.evolve(driven.member.config, protocols=protocols)
     driven.member = attrs.evolve(driven.member, config=config)
     return driven
 
 
 def played_group(*costs: Cost, seed: int = 1) -> Simulation:
-    """A group in virtual time, without faults, that shares the four partitions of T."""
+    """Return a group in virtual time, without faults, that shares the four partitions of T."""
     config = attrs.evolve(CONFIG, session_timeout_ms=2_000, rebalance_timeout_ms=2_500)
     habits = Habits(assignor=StickyAssignor(), policy=SimplePolicy())
     played = Simulation.create(config=config, habits=habits, seed=seed, costs=costs)
@@ -231,73 +231,73 @@ def played_group(*costs: Cost, seed: int = 1) -> Simulation:
 
 
 def unsubscribed() -> DrivenMember:
-    """Not in the group."""
+    """A member outside of the group."""
     return DrivenMember()
 
 
 def returning() -> DrivenMember:
-    """Comes back with the identity of an earlier life, and asks whether it still counts."""
+    """A member with the identity of an earlier life asks whether it is still valid."""
     return DrivenMember(member=new_member(KEEPING, KEPT)).subscribe()
 
 
 def joining() -> DrivenMember:
-    """On its way into the group for the first time, with nothing."""
+    """The first join is pending; no resources are owned."""
     return DrivenMember().subscribe()
 
 
 def leading() -> DrivenMember:
-    """Leads its first round, with nothing."""
+    """The member leads its first round; no resources are owned."""
     return joining().join(leads=True)
 
 
 def syncing() -> DrivenMember:
-    """Waits for its first assignment."""
+    """The member waits for its first assignment."""
     return joining().join()
 
 
 def stable(held: ResourceSet = HELD) -> DrivenMember:
-    """Holds what it was assigned."""
+    """The member owns its assignment."""
     return syncing().sync(held)
 
 
 def rejoining() -> DrivenMember:
-    """Holds something, and its join for generation 2 is on its way."""
+    """The member owns resources, and its join for generation 2 is pending."""
     return stable().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
 
 
 def leading_again() -> DrivenMember:
-    """Holds something, and leads generation 2."""
+    """The member owns resources, and leads generation 2."""
     return rejoining().join(2, leads=True)
 
 
 def syncing_again() -> DrivenMember:
-    """Holds something, and waits for the assignment of generation 2."""
+    """The member owns resources, and waits for the assignment of generation 2."""
     return rejoining().join(2)
 
 
 def revoking() -> DrivenMember:
-    """Was told to stop T-1 and to go on with T-0."""
+    """The member must stop T-1 and keep T-0."""
     return syncing_again().sync(ResourceSet({"T": [0]}), follow_up=True)
 
 
 def rejoining_while_it_stops() -> DrivenMember:
-    """Still stops T-1, and its join for generation 3 is on its way."""
+    """The member still stops T-1, and its join for generation 3 is pending."""
     driven = revoking().heartbeat(ErrorCode.REBALANCE_IN_PROGRESS)
     return driven.wait(CONFIG.revocation_grace_ms)
 
 
 def losing() -> DrivenMember:
-    """Lost all that it held."""
+    """The member lost all owned resources."""
     return stable().heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 def leaving() -> DrivenMember:
-    """Has sent its leave."""
+    """The member has sent its leave."""
     return stable().give(LeaveRequested(reason="closed"))
 
 
 def failed() -> DrivenMember:
-    """Met an error that no retry mends."""
+    """The member met a fatal error."""
     return stable().heartbeat(ErrorCode.FENCED_INSTANCE_ID)
 
 

@@ -1,7 +1,7 @@
-"""Groups in which members of ours live beside those of other clients, on a real broker.
+"""Groups of our members and members of other clients, on a real broker.
 
-`MixedGroup` starts and stops members of four kinds by name, under load, and a ledger has what each
-was given, gave up and was handed out.
+`MixedGroup` starts and stops members of four kinds by name, under load. A ledger has the partitions
+that each member got and gave up, and its records.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from tests.support.polled_members import KafkaPythonConsumer, PolledMember
 __all__ = ["PARTITIONS", "MixedGroup"]
 
 PARTITIONS: Final = 6
-SETTLED_S: Final = 0.3  # longer than a heartbeat: a round that is to come has begun
-_RATE_PER_S: Final = 20.0  # records in each partition
+SETTLED_S: Final = 0.3  # longer than a heartbeat: a pending round has begun
+_RATE_PER_S: Final = 20.0  # records per partition
 _JAVA_ASSIGNORS: Final[Mapping[str, str]] = {
     "cooperative-sticky": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
     "range": "org.apache.kafka.clients.consumer.RangeAssignor",
@@ -55,12 +55,12 @@ class MixedGroup:
     """A group, its topic with a steady producer, and its members by name.
 
     Attributes:
-        cluster: where.
+        cluster: the brokers.
         java: the process of Java's members.
-        folder: for telemetry of members of ours.
+        folder: for telemetry of our members.
         group_id: the group.
-        topic: what it shares.
-        ledger: what happened.
+        topic: its topic.
+        ledger: its events.
     """
 
     cluster: KafkaCluster
@@ -82,7 +82,7 @@ class MixedGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End everything."""
+        """End all members and the load."""
         self._load_ends.set()
         for name in (*self._polled, *self._in_java):
             self.stop(name)
@@ -99,7 +99,7 @@ class MixedGroup:
         topics: list[str] | None = None,
         **settings: object,
     ) -> CooperativeConsumer:
-        """Start a member of ours that offers these protocols."""
+        """Start one of our members with these protocols."""
         consumer = CooperativeConsumer(
             self._settings(settings)
             | {
@@ -164,38 +164,38 @@ class MixedGroup:
         }
 
     def subscribe(self, name: str, *topics: str) -> None:
-        """Have a member of this process subscribe anew."""
+        """Change the subscription of a member of this process."""
         member = self._polled[name]
         self.call(name, lambda: member.subscribe(list(topics)))
 
     def call(self, name: str, action: Callable[[], object]) -> None:
-        """Have something done on the thread that polls a member of this process."""
+        """Run an action on the thread that polls a member of this process."""
         self._polled[name].calls.put(action)
 
     def stall(self, name: str, duration_s: float) -> None:
-        """Have a member of this process not poll for a while."""
+        """Stop the polls of a member of this process for a while."""
         self.call(name, lambda: time.sleep(duration_s))
 
     # --- what is to be seen ----------------------------------------------------------------------
 
     def shares(self) -> dict[str, list[int]]:
-        """What each member has now, by the name that it was started with."""
+        """Return the partitions of each member, by the name that it was started with."""
         return {
             name.removeprefix(f"{self.group_id}/"): share
             for name, share in self.ledger.shares().items()
         }
 
     def topics_of(self, name: str) -> set[str]:
-        """Topics of which a member of this process has partitions."""
+        """Return the topics of the partitions that a member of this process owns."""
         return {one.topic for one in self._polled[name].consumer.assignment()}
 
     def rounds_led(self, name: str) -> int:
-        """How many rounds a member of ours has led."""
+        """Return how many rounds one of our members has led."""
         written = read_telemetry(self.folder / f"{name}.jsonl")
         return sum(isinstance(envelope.record, RoundLed) for envelope in written)
 
     def protocol(self) -> str:
-        """The protocol that the group speaks, as the broker says."""
+        """Return the protocol of the group, from the broker."""
         admin = AdminClient({**self.cluster.client_config()})
         found = admin.describe_consumer_groups([self.group_id])[self.group_id].result(10)
         return str(found.partition_assignor)
@@ -226,7 +226,7 @@ class MixedGroup:
         assert self.protocol() == protocol
 
     def finish(self) -> None:
-        """End the load; everything must have been handed out, never by two at once."""
+        """End the load; check that every record was handed out, never by two owners."""
         self._load_ends.set()
         self._load.join(10)
         ends = self._ends()
@@ -234,7 +234,7 @@ class MixedGroup:
         assert self.ledger.double_owners() == []
 
     def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
-        """Wait for something."""
+        """Wait for a condition."""
         wait_for(condition, what, timeout_s)
 
     def _ends(self) -> dict[int, int]:

@@ -1,8 +1,8 @@
-"""Deliberate bugs: what the swarm must find in the core, or else it is worth nothing.
+"""Deliberate bugs in the core that the swarm must find.
 
-Each is one line of one function, changed as a tired developer might change it. `broken` makes the
-change in the running process and takes it back: the function object stays the same, so everybody
-who imported it runs the changed code.
+Each bug changes one line of one function, as a tired developer might. `broken` changes the running
+process and restores it. The function object stays the same, so every module that imported it runs
+the changed code.
 """
 
 import ast
@@ -24,10 +24,10 @@ class Mutant:
     """One bug.
 
     Attributes:
-        name: what it does, in a few words.
+        name: its effect, in a few words.
         place: module below `coopgroup` and function in it, `module:function`.
-        old: what stands there, once.
-        new: what the bug makes of it.
+        old: the original code, which occurs once.
+        new: the code with the bug.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Mutant:
 
     @property
     def code(self) -> types.CodeType:
-        """The function with the bug in it, compiled."""
+        """Return the compiled function with the bug."""
         return _compiled(self.place, self.old, self.new)
 
 
@@ -273,7 +273,7 @@ MUTANTS: Final = (
            "until_ms = context.now_ms + initial_delay_ms if initial_delay_ms and not "
            "group.claim_members.size else None"),
 )
-# Bugs that need so rare a run that few of the first 500 seeds, or none, have it.
+# Bugs that need a rare run: few of the first 500 seeds, or none, find them.
 RARE_MUTANTS: Final = (
     ("refused_round_knows_nothing",
      Mutant("a refused round passes for knowledge", "leader.decision:_state_after_refusal",
@@ -335,7 +335,7 @@ RARE_MUTANTS: Final = (
 
 @contextlib.contextmanager
 def broken(mutant: Mutant) -> Iterator[types.FunctionType]:
-    """Let a bug be there for a while; gives the function that has it."""
+    """Install a bug temporarily; yield the changed function."""
     function = _function(mutant.place)
     sound = function.__code__
     function.__code__ = mutant.code
@@ -359,7 +359,7 @@ def _function(place: str) -> types.FunctionType:
 
 @cache
 def _compiled(place: str, old: str, new: str) -> types.CodeType:
-    """Compile the module with the change in it, and take the function out."""
+    """Compile the module with the change, and return the code of the function."""
     function = _function(place)
     path = inspect.getsourcefile(function)
     assert path is not None

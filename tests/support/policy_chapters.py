@@ -1,4 +1,4 @@
-"""The stories of the policies that wait: deaths and returns, and what deployments do."""
+"""The stories of the policies that wait: deaths, returns, and deployments."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.support.policy_stories import PARTITIONS, SETTINGS, Cast, Chapter, St
 __all__ = ["DEATHS", "DELAY_MS", "DEPLOYMENTS", "HEAVY", "HEAVY_STOP_MS", "MOVES_MAX"]
 
 HEARTBEAT_S: Final = SETTINGS["heartbeat_interval_ms"] / 1_000
-LONG_MS: Final = 120_000  # nothing of a story takes so long
+LONG_MS: Final = 120_000  # longer than any event of a story
 DELAY_MS: Final = 10_000
 SCALE_DELAY_MS: Final = 2_000
 MOVES_MAX: Final = 2
 MOVE_INTERVAL_MS: Final = 1_000
 HEAVY_STOP_MS: Final = 4_000
-HEAVY: Final = (4, 5, 16, 17)  # whichever half of all moves, some of it is heavy
+HEAVY: Final = (4, 5, 16, 17)  # any half of all moves has some heavy resources
 THREE: Final = ("m1", "m2", "m3")
 FOUR: Final = ("m1", "m2", "m3", "m4")
 JOINERS: Final = ("m5", "m6", "m7", "m8")
@@ -26,7 +26,7 @@ JOINERS: Final = ("m5", "m6", "m7", "m8")
 
 
 def _return_in_the_window(cast: Cast) -> None:
-    """Its session is over and its partitions wait for it when it is back."""
+    """The member returns after its session timeout, while its partitions wait for it."""
     cast.group.prepare("m2")
     cast.kill("m2")
     _until_noticed(cast)
@@ -34,13 +34,13 @@ def _return_in_the_window(cast: Cast) -> None:
 
 
 def _until_noticed(cast: Cast) -> None:
-    """Long enough that what comes next is another round, on a broker as in the simulator."""
+    """Wait so long that the next event is in another round, on a broker as in the simulator."""
     cast.until(cast.loss_is_noticed, "the loss is noticed")
     time.sleep(3 * HEARTBEAT_S)
 
 
 def _return_after_a_stranger(cast: Cast) -> None:
-    """While its partitions wait, somebody joins who was never there."""
+    """A new member joins while the partitions of a lost member wait."""
     cast.group.prepare("m2", "m4")
     cast.kill("m2")
     _until_noticed(cast)
@@ -52,7 +52,7 @@ def _return_after_a_stranger(cast: Cast) -> None:
 
 
 def _return_in_the_session(cast: Cast) -> None:
-    """It is back before anybody has noticed."""
+    """The member returns before its session timeout."""
     cast.group.prepare("m2")
     cast.kill("m2")
     cast.start("m2")
@@ -64,7 +64,7 @@ def _no_return(cast: Cast) -> None:
 
 
 def _leader_lost_in_the_window(cast: Cast) -> None:
-    """The one that remembers since when partitions wait dies, too."""
+    """The leader that remembers the start of the wait dies, too."""
     leader = _leader(cast)
     cast.kill(next(name for name in FOUR if name != leader))
     cast.until(cast.loss_is_noticed, "the loss is noticed")
@@ -72,7 +72,7 @@ def _leader_lost_in_the_window(cast: Cast) -> None:
 
 
 def _leader(cast: Cast) -> str:
-    """A broker makes a member id of the client id and a random part."""
+    """Return the leader; a broker makes a member id of the client id and a random part."""
     led = [one for one in cast.envelopes() if one.record in cast.rounds()]
     return led[-1].member.partition("-")[0]
 
@@ -100,7 +100,7 @@ DEATHS: Final = Chapter(
             members=THREE,
             play=_return_after_a_stranger,
             policy_arguments={"scheduled_rebalance_timeout_ms": LONG_MS},
-            first_leads=True,  # a new leader would not know whom the loss waits for
+            first_leads=True,  # a new leader would not know which member the loss waits for
         ),
         Story(
             name="kept-return",
@@ -143,7 +143,7 @@ DEATHS: Final = Chapter(
 
 
 def _rolling(cast: Cast) -> None:
-    """One after the other closes and is back when all the others have heard of it."""
+    """Each member closes and returns; the next one follows when all others have noticed."""
     for name in FOUR:
         cast.group.prepare(name)
         cast.close(name)
@@ -153,7 +153,7 @@ def _rolling(cast: Cast) -> None:
 
 
 def _scale(cast: Cast) -> None:
-    """Up one by one, down all at once, by nothing but `close`."""
+    """Scale up one by one, and down together, only by `close`."""
     for name in JOINERS:
         cast.start(name)
         cast.rest()

@@ -1,8 +1,8 @@
-"""A group that plays rounds against a policy: whoever leads decides, the others do as told.
+"""A group that plays rounds against a policy: the leader decides, the others follow.
 
-Rules of this file: members are plain Python values; only the leader's own code decides; after each
-round it is checked here that no resource is worked on by two members, and that no round was
-refused by the leader's safety check.
+Members are plain Python values; only the leader's own code decides. After each round the drill
+checks that no resource has two members working on it, and that the leader's safety check refused
+no round.
 """
 
 from collections import Counter
@@ -28,17 +28,17 @@ from tests.support.groups import Indices, Told
 
 @attrs.define(kw_only=True)
 class Actor:
-    """A member as it really is.
+    """The true state of a member.
 
     Attributes:
-        owned: what it works on.
-        topics: what it subscribes to.
-        generation: in which it was told so.
+        owned: resources that it works on.
+        topics: topics that it subscribes to.
+        generation: generation of its assignment.
         instance_id: static id, or None.
         rejoins_at_ms: end of the delay that it knows of, None for none.
-        waits_until_ms: when the wait for lost owners ends that it knows of, None for none.
-        slow: what it needs long to stop, once told so.
-        told_to_stop: what the last round that it heard of told it to stop.
+        waits_until_ms: end of the wait for lost owners that it knows of, None for none.
+        slow: resources with a slow stop.
+        told_to_stop: resources that its last round told it to stop.
     """
 
     owned: ResourceSet
@@ -51,11 +51,11 @@ class Actor:
     told_to_stop: ResourceSet = attrs.field(factory=ResourceSet)
 
     def remaining_delay_ms(self, now_ms: int) -> int | None:
-        """As its subscription says it."""
+        """Return the remaining delay for its subscription."""
         return None if self.rejoins_at_ms is None else max(0, self.rejoins_at_ms - now_ms)
 
     def remaining_loss_ms(self, now_ms: int) -> int | None:
-        """As its subscription says it, where it says more than the delay."""
+        """Return the remaining wait for its subscription, if it differs from the delay."""
         if self.waits_until_ms == self.rejoins_at_ms:
             return None
         return NO_LOSS if self.waits_until_ms is None else max(0, self.waits_until_ms - now_ms)
@@ -66,17 +66,17 @@ class Drill:
     """A group under one policy.
 
     Attributes:
-        policy: says when.
-        existing: what there is.
-        assignor: says where.
-        actors: everybody in the group.
-        generation: of the last round.
-        leader: who led it.
+        policy: decides when resources move.
+        existing: the existing resources.
+        assignor: decides where resources go.
+        actors: all members of the group.
+        generation: generation of the last round.
+        leader: leader of the last round.
         completed: last generation that the leader completed as a member.
-        state: what the leader remembers.
+        state: the leader's memory.
         decided: the last round.
         timeout_ms: the delay that the last round announced, 0 for none.
-        lags: of partitions by name and number; None where nobody looked them up.
+        lags: lags of partitions by name and number; None if they were not looked up.
     """
 
     policy: Policy
@@ -99,7 +99,7 @@ class Drill:
         topics: Iterable[str] = ("T",),
         instance_id: str | None = None,
     ) -> None:
-        """Let a member join, with what it says it owns."""
+        """Let a member join with these claims."""
         self.actors[member_id] = Actor(
             owned=ResourceSet(owned),
             topics=tuple(sorted(topics)),
@@ -108,13 +108,13 @@ class Drill:
         )
 
     def settle(self, now_ms: int = 0, **owned: Iterable[int]) -> None:
-        """Put a group in place, of members that own partitions of T, led by the first one."""
+        """Build a group of members that own partitions of T, led by the first member."""
         for member_id, indices in owned.items():
             self.join(member_id, {"T": indices})
         self.round(now_ms)
 
     def leave(self, *member_ids: str) -> None:
-        """Let members disappear, with all they had."""
+        """Let members disappear, with all their resources."""
         for member_id in member_ids:
             del self.actors[member_id]
 
@@ -126,13 +126,13 @@ class Drill:
         missed: Iterable[str] = (),
         balance: bool = False,
     ) -> dict[str, Told]:
-        """Play a round: everybody joins, the leader decides, everybody does as told.
+        """Play a round: all members join, the leader decides, all members follow.
 
         Args:
-            now_ms: the leader's clock, which all share here.
-            leader: who leads; as before if not given, else the first one.
+            now_ms: the leader's clock, which all members share here.
+            leader: the leader; by default the same as before, or the first member.
             missed: members whose SyncGroup fails: they never hear of the round.
-            balance: whether the leader asked for it because lags are uneven.
+            balance: whether the leader asked for the round because lags are uneven.
         """
         if leader is None:
             leader = self.leader if self.leader in self.actors else min(self.actors)
@@ -164,23 +164,23 @@ class Drill:
         return self._take_effect(self.decided, now_ms, frozenset(missed))
 
     def finish_stops(self, member_id: str) -> None:
-        """Let a member be done with what it was slow to stop."""
+        """Let a member finish its slow stops."""
         actor = self.actors[member_id]
         actor.owned -= actor.slow
         actor.slow = ResourceSet()
 
     def finish_stops_told(self, member_id: str) -> None:
-        """Let a member be done with what it was told to stop, and be quick from now on."""
+        """Let a member finish the stops of its last round, and be quick from now on."""
         actor = self.actors[member_id]
         actor.owned -= actor.told_to_stop & actor.slow
         actor.slow = ResourceSet()
 
     def owned(self, name: str = "T") -> dict[str, list[int]]:
-        """What each member works on."""
+        """Return the resources that each member works on."""
         return {m: actor.owned.indices(name).tolist() for m, actor in sorted(self.actors.items())}
 
     def listed(self, field: str) -> dict[str, list[int]]:
-        """One of the plan's masks by name."""
+        """Return one of the plan's masks by name."""
         assert self.decided is not None
         mask = getattr(self.decided.plan, field)
         return self.decided.group.resources.take(mask).to_dict()
@@ -217,15 +217,15 @@ class Drill:
             if self.timeout_ms:
                 actor.rejoins_at_ms = now_ms + self.timeout_ms
                 actor.waits_until_ms = _waits_until_ms(answer, now_ms)
-            elif answer.revoked is None:  # a follow-up round keeps what a member knows
+            elif answer.revoked is None:  # without a follow-up round, a member keeps its knowledge
                 actor.rejoins_at_ms = actor.waits_until_ms = None
             elif actor.rejoins_at_ms is not None and actor.rejoins_at_ms <= now_ms:
-                actor.rejoins_at_ms = actor.waits_until_ms  # the pause is over, the wait goes on
+                actor.rejoins_at_ms = actor.waits_until_ms  # the pause is over, the wait continues
         self.check_single_owners()
         return told
 
     def check_single_owners(self) -> None:
-        """Nothing is worked on by two members."""
+        """Check that no resource has two members working on it."""
         owners = Counter(
             (resource.name, resource.index)
             for actor in self.actors.values()
@@ -243,5 +243,5 @@ def _waits_until_ms(answer: Assignment, now_ms: int) -> int | None:
 
 
 def steady(told: Mapping[str, Told]) -> bool:
-    """Whether nobody has to come back at once."""
+    """Return whether no member has to rejoin immediately."""
     return all(revoked is None for _, revoked in told.values())

@@ -1,11 +1,11 @@
 """Stories of groups under the policies that wait, played by processes on a real broker.
 
-A story says who starts, ends and comes back, and waits for facts in between, never for a time that
-a slow machine might need longer for. All stories of a chapter are played at once, each by a group
-of its own that consumes the one topic of the chapter. What was done, and when, is written down, so
-that the simulator can play the same.
+A story says which members start, end and return. In between it waits for facts, never for a time
+that could be too short on a slow machine. All stories of a chapter are played in parallel; each has
+its own group, and all groups consume the one topic of the chapter. Actions and their times are
+recorded, so that the simulator can play the same story.
 
-Rule of this file: nothing is asserted here but that the story could be told.
+This file checks only that the story could be played.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _Kind = TypeVar("_Kind", bound=Record)
 
 @frozen(kw_only=True)
 class Act:
-    """Something that was done to a process.
+    """An action on a process.
 
     Attributes:
-        at_ns: when, on the clock of the records.
+        at_ns: its time, on the clock of the records.
         how: `start`, `kill` or `close`.
-        member: to whom.
+        member: the member.
     """
 
     at_ns: int
@@ -73,16 +73,16 @@ class Act:
 
 @frozen(kw_only=True)
 class Story:
-    """What happens to one group.
+    """The events of one group.
 
     Attributes:
-        name: of the story.
-        kind: of its consumers.
-        members: who is there at the begin, at rest.
-        play: what happens then.
-        policy_arguments: of the policy; they win over those of `POLICY_ARGUMENTS`.
+        name: name of the story.
+        kind: kind of its consumers.
+        members: members at the begin, at rest.
+        play: the actions that follow.
+        policy_arguments: arguments of the policy; they win over those of `POLICY_ARGUMENTS`.
         settings: further fields of `WorkerSpec`.
-        first_leads: whether the first member leads; else whoever joins first.
+        first_leads: whether the first member leads; else any member may.
     """
 
     name: str
@@ -95,17 +95,17 @@ class Story:
 
     @property
     def policy(self) -> Choice:
-        """The policy as the simulator names it."""
+        """Return the policy in the form of the simulator."""
         name = policy_name(self.kind)
         return Choice(name=name, options={**POLICY_ARGUMENTS[name], **self.policy_arguments})
 
 
 @frozen(kw_only=True)
 class Chapter:
-    """Stories that are played at the same time.
+    """Stories that are played in parallel.
 
     Attributes:
-        name: of the chapter.
+        name: name of the chapter.
         stories: its stories.
     """
 
@@ -115,12 +115,12 @@ class Chapter:
 
 @define(kw_only=True)
 class Cast:
-    """A group that plays a story; what it does is written down.
+    """A group that plays a story; its actions are recorded.
 
     Attributes:
         group: its processes.
-        acts: what was done so far.
-        marks: moments with a name, in order, on the clock of the records.
+        acts: actions so far.
+        marks: named moments, in order, on the clock of the records.
     """
 
     group: Group
@@ -131,7 +131,7 @@ class Cast:
     _rounds_before: int = field(default=0, init=False)
 
     def start(self, *names: str) -> None:
-        """Let processes join; those that are not prepared are loaded first."""
+        """Start processes; unprepared ones are loaded first."""
         self.group.prepare(*(name for name in names if name not in self.group.prepared))
         self._note("start", names)
         self.group.start(*names)
@@ -143,7 +143,7 @@ class Cast:
         self.group.kill(*names)
 
     def close(self, *names: str) -> None:
-        """SIGTERM: the consumer is closed; waits until all have ended."""
+        """SIGTERM: close the consumers, and wait until all have ended."""
         self._rounds_before = len(self.rounds())
         self._note("close", names)
         self.group.ask_to_stop(*names)
@@ -151,14 +151,14 @@ class Cast:
             self.group.wait_stopped(name)
 
     def rest(self) -> None:
-        """Wait until the group is at rest and everybody has a fair share.
+        """Wait until the group is at rest and all members have a fair share.
 
-        A policy that moves a few at a time is quiet in between, too, and not at rest.
+        A policy that moves a few resources per round is also quiet between its rounds.
         """
         self.until(lambda: self.group.is_settled(quiet_s=REST_S) and self._is_balanced(), "at rest")
 
     def owned(self, name: str) -> set[int]:
-        """What the present process of a member has."""
+        """Return the partitions of the present process of a member."""
         self.group.watch.refresh()
         path = self.group.member(name).records_path
         return next(one.owned for one in self.group.watch.logs if one.records_path == path)
@@ -168,7 +168,7 @@ class Cast:
         return sum(counts) == PARTITIONS and max(counts) - min(counts) <= 1
 
     def _state(self) -> str:
-        """What is known of a group that fails to come to rest."""
+        """Return the state of a group that fails to come to rest."""
         watch = self.group.watch
         now_ns = time.monotonic_ns()
         return "\n".join(
@@ -184,22 +184,22 @@ class Cast:
         self.marks[name] = time.monotonic_ns()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for a fact; a test that waits in vain fails."""
+        """Wait for a fact; fail on a time-out."""
         deadline = time.monotonic() + SETTLE_S_MAX
         while not condition():
             assert time.monotonic() < deadline, f"{what}: not in time\n{self._state()}"
             time.sleep(POLL_S)
 
     def rounds(self) -> list[RoundLed]:
-        """The rounds that were led so far."""
+        """Return the rounds so far."""
         return self.records(RoundLed)
 
     def records(self, kind: type[_Kind]) -> list[_Kind]:
-        """What the members wrote so far, of one kind."""
+        """Return the members' records of one kind so far."""
         return [one.record for one in self.envelopes() if isinstance(one.record, kind)]
 
     def envelopes(self) -> list[Envelope]:
-        """Everything that the members wrote so far, in order of time."""
+        """Return everything that the members wrote so far, in order of time."""
         with (self.group.folder / f"{self.group.group_id}.jsonl").open("rb") as file:
             file.seek(self._position)
             lines, _, _ = file.read().rpartition(b"\n")
@@ -210,7 +210,7 @@ class Cast:
         return self._read
 
     def loss_is_noticed(self) -> bool:
-        """Whether since the last end of a process something has waited for its owner."""
+        """Return whether a resource has waited for its owner since the last end of a process."""
         return any(one.lost for one in self.rounds()[self._rounds_before :])
 
     def _note(self, how: str, names: Sequence[str]) -> None:
@@ -220,15 +220,15 @@ class Cast:
 
 @frozen(kw_only=True)
 class Played:
-    """A story as it went.
+    """The record of a played story.
 
     Attributes:
-        story: what was played.
-        acts: what was done.
-        marks: moments with a name; `begin` and `end` are those of the story.
-        wall_ns: what the clock of the telemetry is ahead of that of the records.
-        log: what was handed out.
-        telemetry: of all members, in order of time.
+        story: the story.
+        acts: the actions.
+        marks: named moments; `begin` and `end` are those of the story.
+        wall_ns: clock of the telemetry minus clock of the records.
+        log: records that were handed out.
+        telemetry: telemetry of all members, in order of time.
     """
 
     story: Story
@@ -240,24 +240,24 @@ class Played:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Members that ever were, in the order in which the log numbers them."""
+        """Return all members, past ones too, in the order of the log's numbers."""
         return tuple(sorted({act.member for act in self.acts}))
 
     def facts(self, begin: str = "begin", end: str = "end") -> Facts:
-        """What happened between two marks."""
+        """Return the facts between two marks."""
         return measure(self.log, Window(begin_ns=self.marks[begin], end_ns=self.marks[end]))
 
     def moves(self, begin: str = "begin", end: str = "end") -> Counter[tuple[str, str]]:
-        """How many partitions moved between two marks, by the members from and to."""
+        """Return how many partitions moved between two marks, by source and target member."""
         return Counter((before, after) for _, before, after, _ in self._moves(begin, end))
 
     def moved(self, begin: str = "begin", end: str = "end") -> list[int]:
-        """Which partitions moved between two marks, in order of time."""
+        """Return the partitions that moved between two marks, in order of time."""
         ordered = sorted(self._moves(begin, end), key=lambda one: one[3])
         return [partition for partition, *_ in ordered]
 
     def first_after(self, mark: str, partition: int) -> str:
-        """Who was the first to hand out something of a partition after a mark."""
+        """Return the first member that handed out a record of a partition after a mark."""
         spells = [
             one
             for one in self.log.spells
@@ -266,7 +266,7 @@ class Played:
         return self.names[spells[0].member]
 
     def shares(self, mark: str) -> dict[str, list[int]]:
-        """Which partitions each member worked on last before a mark."""
+        """Return the partitions that each member worked on last before a mark."""
         found: dict[str, list[int]] = {}
         for partition in range(PARTITIONS):
             before = [
@@ -278,7 +278,7 @@ class Played:
         return dict(sorted(found.items()))
 
     def rounds(self, begin: str = "begin", end: str = "end") -> list[Envelope]:
-        """The rounds that were led between two marks, in order."""
+        """Return the rounds between two marks, in order."""
         since_ms, until_ms = ((self.marks[one] + self.wall_ns) / 1e6 for one in (begin, end))
         return [
             one
@@ -287,7 +287,7 @@ class Played:
         ]
 
     def _moves(self, begin: str, end: str) -> list[tuple[int, str, str, int]]:
-        """Partition, from whom, to whom, when (ns)."""
+        """Return (partition, source, target, time in ns) of each move."""
         return [
             (after.partition, self.names[before.member], self.names[after.member], after.first_ns)
             for before, after in pairwise(self.log.spells)
@@ -299,7 +299,7 @@ class Played:
     # --- the same in the simulator ----------------------------------------------------------------
 
     def predict(self, seed: int = 1) -> Prediction:
-        """Let the simulator play what was done, at the same times."""
+        """Let the simulator play the same actions at the same times."""
         run = simulate(scenario_of(self), seed=seed)
         assert run.violations == ()
         return Prediction(run=run, begin_ms=simulated_ms(self, self.marks["begin"]))
@@ -307,7 +307,7 @@ class Played:
 
 @frozen(kw_only=True)
 class Prediction:
-    """A story as the simulator tells it.
+    """The simulator's version of a story.
 
     Attributes:
         run: the run.
@@ -318,15 +318,15 @@ class Prediction:
     begin_ms: int
 
     def moves(self) -> Counter[tuple[str, str]]:
-        """How many partitions moved, by the members from and to."""
+        """Return how many partitions moved, by source and target member."""
         return Counter((before, after) for _, before, after in self._moves())
 
     def moved(self) -> list[int]:
-        """Which partitions moved, in order of time."""
+        """Return the partitions that moved, in order of time."""
         return [partition for partition, _, _ in self._moves()]
 
     def rounds(self) -> list[RoundLed]:
-        """The rounds that were led in the story."""
+        """Return the rounds of the story."""
         return [
             one.record
             for one in self.run.telemetry
@@ -348,17 +348,17 @@ class Prediction:
 
 
 def simulated_ms(played: Played, at_ns: int) -> int:
-    """A moment of a story in virtual time.
+    """Convert a moment of a story to virtual time.
 
-    Between the first starts and the story there is time for the group to come to rest, however
-    its first members found together; in the story it was at rest.
+    There is time between the first starts and the story, so that the simulated group comes to rest
+    in any order of joins; the real group was at rest.
     """
     begin_ns = played.marks["begin"]
     return 0 if at_ns < begin_ns else WARM_UP_MS + (at_ns - begin_ns) // 1_000_000
 
 
 def scenario_of(played: Played) -> Scenario:
-    """What was done in a story, for the simulator."""
+    """Return the actions of a story as a scenario of the simulator."""
     story = played.story
     settings = {**SETTINGS, **story.settings}
     acts = [(act, simulated_ms(played, act.at_ns)) for act in played.acts]
@@ -408,10 +408,10 @@ _told: Final[dict[str, Future[dict[str, Played]]]] = {}
 
 
 def told(cluster: KafkaCluster, chapter: Chapter) -> Mapping[str, Played]:
-    """The stories of a chapter by name; they are played once, when somebody first asks.
+    """Return the stories of a chapter by name; they are played once, for the first caller.
 
     Raises:
-        AssertionError: a story could not be told; everybody who asks hears of it.
+        AssertionError: a story could not be played; every caller gets this error.
     """
     if chapter.name not in _told:
         with ThreadPoolExecutor(1) as narrator:

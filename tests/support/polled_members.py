@@ -1,4 +1,4 @@
-"""Members that are threads of this process: consumers with the methods of confluent_kafka's."""
+"""Members that are threads of this process: consumers with confluent_kafka's methods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["KafkaPythonConsumer", "PolledMember"]
 
 @define(eq=False)
 class PolledMember:
-    """A consumer with the methods of confluent_kafka's, polled on a thread of its own."""
+    """A consumer with confluent_kafka's methods, polled on its own thread."""
 
     name: str
     ledger: Ledger
@@ -31,7 +31,6 @@ class PolledMember:
     _thread: threading.Thread = field(init=False)
 
     def start(self) -> None:
-        """Subscribe and poll."""
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
@@ -42,7 +41,6 @@ class PolledMember:
         )
 
     def stop(self) -> None:
-        """Close the consumer."""
         self._leaves.set()
         self._thread.join(20)
         assert not self._thread.is_alive(), f"{self.name} does not close"
@@ -64,11 +62,11 @@ class PolledMember:
         finally:
             ended_s = time.monotonic()
             self.consumer.close()
-            self.ledger.give_rest(self.name, ended_s)  # kafka-python closes without a word
+            self.ledger.give_rest(self.name, ended_s)  # kafka-python closes without callbacks
             self.ledger.stopped.add(self.name)
 
     def _mine(self, partitions: list[Any]) -> list[int]:
-        """Partitions of the first topic: that is the one that the ledger is about."""
+        """Return the partitions of the first topic, which the ledger covers."""
         return [one.partition for one in partitions if one.topic == self.topics[0]]
 
     def _taken(self, _: object, partitions: list[Any]) -> None:
@@ -84,55 +82,47 @@ class PolledMember:
 
 @frozen
 class _Record:
-    """A record of kafka-python with the methods of confluent_kafka's."""
+    """A record of kafka-python with confluent_kafka's methods."""
 
     record: Any
 
     def topic(self) -> str:
-        """Its topic."""
         return str(self.record.topic)
 
     def partition(self) -> int:
-        """Its partition."""
         return int(self.record.partition)
 
     def offset(self) -> int:
-        """Its offset."""
         return int(self.record.offset)
 
     def error(self) -> None:
-        """None: errors are raised."""
+        """Return None: errors are raised."""
 
 
 class KafkaPythonConsumer(ConsumerRebalanceListener):
-    """A consumer of kafka-python with the methods of confluent_kafka's."""
+    """A consumer of kafka-python with confluent_kafka's methods."""
 
     def __init__(self, assignor: type, settings: Mapping[str, Any]) -> None:
         self._consumer = KafkaConsumer(partition_assignment_strategy=[assignor], **settings)
         self._callbacks: dict[str, Any] = {}
 
     def subscribe(self, topics: list[str], **callbacks: Any) -> None:  # noqa: ANN401
-        """Subscribe."""
         self._callbacks = callbacks
         self._consumer.subscribe(topics, listener=self)
 
     def consume(self, count: int, timeout_s: float) -> list[_Record]:
-        """Fetch some records."""
         found = self._consumer.poll(timeout_ms=round(1000 * timeout_s), max_records=count)
         return [_Record(record) for records in found.values() for record in records]
 
     def close(self) -> None:
-        """Leave the group; kafka-python says nothing of what that gives up."""
+        """Leave the group; kafka-python does not report the partitions that this gives up."""
         self._consumer.close()
 
     def on_partitions_assigned(self, assigned: list[Any]) -> None:
-        """Pass it on."""
         self._callbacks["on_assign"](self, assigned)
 
     def on_partitions_revoked(self, revoked: list[Any]) -> None:
-        """Pass it on."""
         self._callbacks["on_revoke"](self, revoked)
 
     def on_partitions_lost(self, lost: list[Any]) -> None:
-        """Pass it on."""
         self._callbacks["on_lost"](self, lost)

@@ -1,4 +1,4 @@
-"""Short programs in an interpreter of their own: for what must not depend on this one."""
+"""Short programs in a separate interpreter, for checks that must not depend on this one."""
 
 import os
 import subprocess
@@ -12,10 +12,10 @@ def output_of(program: str, **environment: str) -> str:
 
     Args:
         program: Python source.
-        environment: variables on top of those of this process.
+        environment: variables in addition to those of this process.
 
     Returns:
-        What it printed.
+        Its output.
     """
     return subprocess.run(
         [sys.executable, "-c", program],
@@ -28,8 +28,8 @@ def output_of(program: str, **environment: str) -> str:
 
 
 def outputs_under_two_hash_seeds(program: str) -> set[str]:
-    """What a program prints as Python hashes strings in one way and in another.
+    """Return the outputs of a program under two hash seeds of Python.
 
-    The set has one element where no order of a set of strings leaks into what is printed.
+    The set has one element if the output does not depend on the order of a set of strings.
     """
     return {output_of(program, PYTHONHASHSEED=seed) for seed in ("0", "1")}

@@ -1,6 +1,6 @@
-"""A broker that authenticates as a test wants, and answers heartbeats: two requests of Kafka.
+"""A broker with programmable authentication that answers heartbeats: two requests of Kafka.
 
-Kafka's own broker does not refuse a token once and take the next one, nor hang up in mid-step.
+Kafka's own broker cannot refuse one token and accept the next, nor hang up during a step.
 """
 
 import contextlib
@@ -34,10 +34,10 @@ class SaslBroker:
     """The broker.
 
     Attributes:
-        judge: gets the bytes of an authentication and gives the error code of the answer, None to
-            hang up.
-        mechanisms: that it offers.
-        lifetime_ms: of a session (KIP-368), 0 for no end.
+        judge: gets the bytes of an authentication and returns the error code of the answer, or None
+            to hang up.
+        mechanisms: offered mechanisms.
+        lifetime_ms: lifetime of a session (KIP-368), 0 for no end.
         seen: bytes of all authentications.
     """
 
@@ -61,7 +61,7 @@ class SaslBroker:
         return f"{host}:{port}"
 
     def settings(self, **configuration: Any) -> ConnectionSettings:  # noqa: ANN401  (as users write it)
-        """Return settings that reach it, with further keys of the configuration."""
+        """Return settings for a connection to it, with further keys of the configuration."""
         reach = {"bootstrap.servers": self.address, "security.protocol": "SASL_PLAINTEXT"}
         settings = read_connection_settings(
             reach | {"sasl.mechanism": self.mechanisms[0], **configuration}
@@ -138,7 +138,7 @@ def _exactly(peer: socket.socket, size: int) -> bytes:
 
 @contextlib.contextmanager
 def sasl_broker(judge: Callable[[bytes], int | None], **options: Any) -> Iterator[SaslBroker]:  # noqa: ANN401
-    """Run a broker for as long as the context lasts."""
+    """Run a broker during the context."""
     broker = SaslBroker(judge, **options)
     try:
         yield broker

@@ -1,7 +1,7 @@
-"""Which process runs which tests, where there are several (`make pytest`).
+"""Distribution of tests over several processes (`make pytest`).
 
-Tests on brokers look at clocks, and Spark wants both cores: they are not run at the same time, as
-long as there is anything else to do. What computes goes beside either.
+Tests on brokers depend on clocks, and Spark uses both cores, so these two kinds do not run in
+parallel while other tests remain. Tests that only compute run beside either.
 """
 
 from typing import Final
@@ -16,10 +16,10 @@ ON_SPARK: Final = "spark"
 
 
 class FolderScheduling(LoadScopeScheduling):
-    """Hands out a folder of tests on brokers as a whole, so that they share one, others by file.
+    """Hand out a folder of broker tests as a whole, so that they share a broker; others by file.
 
-    Files on Spark go to a process that has a Spark already. Another one takes some, too, when
-    nothing else is left, for that is quicker than to wait for the first.
+    Files on Spark go to a process with a running Spark. If no other files are left, another process
+    takes some too: that is quicker than to wait for the first.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -37,5 +37,5 @@ class FolderScheduling(LoadScopeScheduling):
 
 
 def _folder(scope: str) -> str:
-    """The folder of a scope: `broker` of `broker`, `spark` of `tests/spark/test_ends.py`."""
+    """Return the folder of a scope: `broker` of `broker`, `spark` of `tests/spark/test_ends.py`."""
     return scope.removeprefix("tests/").partition("/")[0]

@@ -24,46 +24,45 @@ AnswerKind = TypeVar("AnswerKind", bound=Answer)
 
 
 class DrivenCoordinator:
-    """A group coordinator with a clock; each request is named by a number."""
+    """A group coordinator with a clock; requests are numbered."""
 
     def __init__(self, settings: CoordinatorSettings | None = None) -> None:
-        """Begin with a group that nobody joined."""
+        """Begin with an empty group."""
         self.coordinator = GroupCoordinator(settings=settings or CoordinatorSettings())
         self.now_ms = 1_000
         self.answers: dict[int, Answer] = {}
         self._number = 0
 
     def send(self, request: GroupRequest) -> int:
-        """Send a request; its answer, now or later, has the number that comes back."""
+        """Send a request and return its number; the answer, now or later, has the same number."""
         self._number += 1
         self.coordinator.receive(self._number, request, self.now_ms)
         self._collect()
         return self._number
 
     def ask(self, request: GroupRequest, kind: type[AnswerKind]) -> AnswerKind:
-        """Send a request that is answered at once."""
+        """Send a request that is answered immediately, and return the answer."""
         answer = self.answers[self.send(request)]
         assert isinstance(answer, kind)
         return answer
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass."""
         self.now_ms += duration_ms
         self.coordinator.advance(self.now_ms)
         self._collect()
 
     def joined(self, number: int) -> JoinGroupAnswer:
-        """The answer to a join."""
+        """Return the answer to a join."""
         answer = self.answers[number]
         assert isinstance(answer, JoinGroupAnswer)
         return answer
 
     def new_member(self) -> str:
-        """A member id that a dynamic member may join with."""
+        """Return a member id that a dynamic member may join with."""
         return self.ask(join(), JoinGroupAnswer).member_id
 
     def stable_group(self, *instance_ids: str | None) -> tuple[str, ...]:
-        """Members that share a generation, the leader first; static ones have an instance id."""
+        """Return members of one generation, the leader first; static ones have an instance id."""
         ids: list[tuple[str, str | None]] = []
         for instance_id in instance_ids:
             known = self.new_member() if instance_id is None else ""
@@ -95,7 +94,6 @@ def join(
     protocols: tuple[tuple[str, bytes], ...] = PROTOCOLS,
     session_timeout_ms: int = SESSION_MS,
 ) -> JoinGroupRequest:
-    """A join."""
     return JoinGroupRequest(
         group_id="g",
         member_id=member_id,
@@ -116,7 +114,6 @@ def sync(
     instance_id: str | None = None,
     protocol_name: str = "coopgroup",
 ) -> SyncGroupRequest:
-    """A sync."""
     return SyncGroupRequest(
         group_id="g",
         generation=generation,
@@ -131,21 +128,19 @@ def sync(
 def heartbeat(
     member_id: str, generation: int, *, instance_id: str | None = None
 ) -> HeartbeatRequest:
-    """A heartbeat."""
     return HeartbeatRequest(
         group_id="g", generation=generation, member_id=member_id, group_instance_id=instance_id
     )
 
 
 def leave(member_id: str, *, instance_id: str | None = None) -> LeaveGroupRequest:
-    """A leave."""
     return LeaveGroupRequest(
         group_id="g", member_id=member_id, group_instance_id=instance_id, reason=""
     )
 
 
 def commit(member_id: str, generation: int, offset: int = 7) -> OffsetCommitRequest:
-    """A commit of partition T-0."""
+    """Return a commit of partition T-0."""
     return OffsetCommitRequest(
         group_id="g",
         generation=generation,
@@ -156,7 +151,7 @@ def commit(member_id: str, generation: int, offset: int = 7) -> OffsetCommitRequ
 
 
 def quiet_group(partitions: int = 4, *, seed: int = 1) -> Simulation:
-    """A simulated group without faults and without members."""
+    """Return a simulated group without faults and without members."""
     simulation = small_group(seed=seed, policy=Choice(name="simple"))
     set_topics(simulation, {"T": partitions})
     return simulation

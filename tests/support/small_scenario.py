@@ -1,4 +1,4 @@
-"""Scenarios that take no time, for tests of what is done with scenarios."""
+"""Scenarios that take no time, for tests of the code around scenarios."""
 
 __all__ = ["CRASH", "SMALL"]
 

@@ -2,10 +2,9 @@
 
     python -m tests.support.soak FIRST_SEED SEEDS
 
-Each seed is a group of ours, and a mixed one that members of other clients share.
-A progress bar while it runs, each failing seed as it is found, and one closing line. What failed is
-made as small as it can be and written to `simulations/regressions`, where the tests play it from
-then on.
+Each seed is played as a group of our members, and as a mixed group with members of other clients.
+The output is a progress bar, each failing seed when it is found, and one closing line. Failing runs
+are minimized and written to `simulations/regressions`, where the tests play them from then on.
 """
 
 import os
@@ -36,7 +35,7 @@ USAGE: Final = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run; the exit status is 1 if any seed failed, and 2 if the numbers are none."""
+    """Run; the exit status is 1 if any seed failed, and 2 if the arguments are not numbers."""
     console = Console(soft_wrap=True)
     try:
         first, count = (int(argument) for argument in arguments)
@@ -62,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _played(first: int, count: int) -> Iterator[tuple[int, list[_Found]]]:
-    """Chunks of seeds as they are done: how many, and which failed."""
+    """Yield finished chunks of seeds: their number, and the failed seeds."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         starts = range(first, first + count, CHUNK)
         chunks = [pool.submit(_play_seeds, at, min(CHUNK, first + count - at)) for at in starts]
@@ -82,7 +81,7 @@ def _play_seeds(first: int, count: int) -> tuple[int, list[_Found]]:
 
 
 def _wrong(run: SwarmRun) -> tuple[str, str] | None:
-    """Which checker objects first, and to what; None if a run goes well."""
+    """Return the first checker that fails and its message; None for a good run."""
     try:
         violations = play(run).violations
     except Exception as error:  # noqa: BLE001 - whatever is raised is a failure like any other

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for groups in any condition, however sick."""
+"""Hypothesis strategies for groups in any condition, including broken ones."""
 
 from hypothesis import strategies as st
 
@@ -16,7 +16,7 @@ rates = st.none() | st.sampled_from([0.0, 1.0, 3.0]) | st.floats(0, 1e7)
 
 @st.composite
 def claims(draw: st.DrawFn, topics: st.SearchStrategy[list[str]]) -> list[MemberClaim]:
-    """Members with any claims: stale, foreign, unsubscribed, overlapping, of any generation."""
+    """Draw claims of any kind: stale, foreign, unsubscribed, overlapping, of any generation."""
     count = draw(st.integers(0, 6))
     return [
         MemberClaim(
@@ -35,12 +35,12 @@ mixed_topics = st.lists(st.sampled_from((*NAMES, "absent")), max_size=4)
 
 @st.composite
 def mixed_groups(draw: st.DrawFn) -> GroupSnapshot:
-    """Groups in which members subscribe to different topics."""
+    """Draw groups in which members subscribe to different topics."""
     return resolve_claims(draw(claims(mixed_topics)), ResourceSet(draw(indices_by_name)))
 
 
 @st.composite
 def uniform_groups(draw: st.DrawFn) -> GroupSnapshot:
-    """Groups in which all members subscribe to all topics."""
+    """Draw groups in which all members subscribe to all topics."""
     members = draw(claims(st.just(list(NAMES))))
     return resolve_claims(members, ResourceSet(draw(indices_by_name)))

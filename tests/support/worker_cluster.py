@@ -1,4 +1,4 @@
-"""A cluster of worker processes (`examples/workers.py`), and what they worked on and when."""
+"""A cluster of worker processes (`examples/workers.py`), and a history of their work."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Resource = tuple[str, int]
 
 @frozen
 class Moment:
-    """Somebody worked on something.
+    """A moment of work on a resource.
 
     Attributes:
-        at_s: when, on the machine's monotonic clock.
-        worker: who.
-        token: under which token.
+        at_s: its time, on the machine's monotonic clock.
+        worker: name of the worker.
+        token: fencing token of the work.
     """
 
     at_s: float
@@ -52,8 +52,8 @@ class WorkerCluster:
     Attributes:
         kafka: the brokers.
         folder: for logs and the list.
-        policy: of all workers.
-        group: its name.
+        policy: policy of all workers.
+        group: name of the group.
         workers: processes by name, ended ones too.
     """
 
@@ -65,7 +65,7 @@ class WorkerCluster:
     _version: int = field(default=0, init=False)
 
     def __enter__(self) -> Self:
-        """Nothing starts by itself."""
+        """Return the cluster without workers."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,7 +92,6 @@ class WorkerCluster:
         fresh.replace(self.folder / "connectors.json")
 
     def start(self, *names: str) -> None:
-        """Start workers, or start them again."""
         settings = {
             "session.timeout.ms": SESSION_MS,
             "heartbeat.interval.ms": HEARTBEAT_MS,
@@ -117,18 +116,17 @@ class WorkerCluster:
             )
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a worker a signal."""
         self.workers[name].send_signal(number)
 
     def end(self, name: str) -> None:
-        """Have a worker close, and wait for it."""
+        """Close a worker, and wait for its end."""
         self.workers[name].terminate()
         assert self.workers[name].wait(_END_S) == 0
 
     # --- what it does -----------------------------------------------------------------------------
 
     def lines(self) -> list[dict[str, Any]]:
-        """All that workers wrote, by time; whole lines only."""
+        """Return everything that workers wrote, by time; whole lines only."""
         rows = [
             json.loads(line)
             for path in sorted(self.folder.glob("*.log"))
@@ -137,7 +135,7 @@ class WorkerCluster:
         return sorted(rows, key=lambda row: float(row["at_s"]))
 
     def moments(self) -> dict[Resource, list[Moment]]:
-        """Who worked on each resource when, by time."""
+        """Return the moments of work on each resource, by time."""
         found: dict[Resource, list[Moment]] = {}
         for row in self.lines():
             for name, index, token in row["works"]:
@@ -146,7 +144,7 @@ class WorkerCluster:
         return found
 
     def works(self) -> dict[str, set[Resource]]:
-        """What each worker said last that it works on."""
+        """Return the resources in each worker's last report."""
         last = [_last_line(path) for path in sorted(self.folder.glob("*.log"))]
         return {
             row["worker"]: {(one[0], one[1]) for one in row["works"]}
@@ -157,7 +155,7 @@ class WorkerCluster:
     def settle(
         self, wanted: Iterable[Resource], *names: str, fair: Callable[[set[Resource]], bool] = bool
     ) -> None:
-        """Wait until the given workers, and no others, work on all there is, each on a share."""
+        """Wait until exactly these workers work on all wanted resources, each on a share."""
         expected = sorted(wanted)
 
         def is_settled() -> bool:
@@ -169,12 +167,11 @@ class WorkerCluster:
         wait_for(is_settled, f"{', '.join(names)} share the work", WAIT_S)
 
     def pause(self, duration_s: float) -> None:
-        """Let it work."""
         time.sleep(duration_s)
 
 
 def _last_line(path: Path) -> dict[str, Any] | None:
-    """The last whole line of a log, None where there is none; logs are long and looked at often."""
+    """Return the last whole line of a log, or None. Only the end is read: logs are long."""
     with path.open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - _LINE_BYTES_MAX))
         whole = log.read().split(b"\n")[-2:-1]
@@ -183,13 +180,13 @@ def _last_line(path: Path) -> dict[str, Any] | None:
 
 
 def longest_gap_s(moments: list[Moment], begin_s: float, end_s: float) -> float:
-    """The longest time in a window in which nobody worked on a resource."""
+    """Return the longest time in a window in which no worker worked on a resource."""
     inside = [one.at_s for one in moments if begin_s <= one.at_s <= end_s]
     return max(after - before for before, after in pairwise([begin_s, *inside, end_s]))
 
 
 def two_at_once(moments: list[Moment]) -> list[tuple[Moment, Moment]]:
-    """Where somebody worked with an older token than another one, or with that of another one."""
+    """Return pairs of moments in which a worker used an older token, or another worker's token."""
     return [
         (before, after)
         for before, after in pairwise(moments)

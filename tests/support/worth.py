@@ -1,10 +1,10 @@
-"""What the swarm is worth: which deliberate bugs it finds, by which checker, after how many seeds.
+"""Measure the swarm: which deliberate bugs it finds, by which checker, after how many seeds.
 
     python -m tests.support.worth
 
-plays up to 500 seeds for each bug, each as a group of ours and as a mixed one. It prints the table,
-and writes down which run found which bug first. The tests begin with those runs, so that they need
-not play the hundreds before them.
+plays up to 500 seeds for each bug, each as a group of our members and as a mixed one. It prints the
+table, and records the first run that found each bug. The tests begin with those runs, so they
+need not play the hundreds before them.
 
     python -m tests.support.worth 'no lease at all' 'losses wait for ever'
 
@@ -35,13 +35,13 @@ _KNOWN: Final = Path(__file__).with_name("worth.json")
 
 @frozen
 class Hunt:
-    """How a bug fared.
+    """The result for a bug.
 
     Attributes:
         mutant: the bug.
-        seed: of the run that found it, None where none did.
-        kind: of that run, as in `DRAWS`; "" where none did.
-        checker: which objected first.
+        seed: seed of the run that found it, or None.
+        kind: kind of that run, as in `DRAWS`, or "".
+        checker: the first checker that failed.
     """
 
     mutant: Mutant
@@ -51,16 +51,16 @@ class Hunt:
 
 
 def runs_of(seeds: Iterable[int]) -> Iterable[tuple[str, int]]:
-    """Runs of both kinds, in the order in which `make soak` plays them."""
+    """Return runs of both kinds, in the order in which `make soak` plays them."""
     return ((kind, seed) for seed in seeds for kind in DRAWS)
 
 
 def hunt(mutant: Mutant, runs: Iterable[tuple[str, int]]) -> Hunt:
-    """Play runs until one finds the bug.
+    """Play runs until a run finds the bug.
 
     Args:
-        mutant: to be found.
-        runs: kinds and seeds to be played, at most.
+        mutant: the bug.
+        runs: kinds and seeds of the runs, at most.
     """
     with broken(mutant):
         for kind, seed in runs:
@@ -74,7 +74,7 @@ def hunt(mutant: Mutant, runs: Iterable[tuple[str, int]]) -> Hunt:
 
 
 def known_runs() -> dict[str, tuple[str, int]]:
-    """Kind and seed of the first run that found each bug, by the bug's name."""
+    """Return kind and seed of the first run that found each bug, by the bug's name."""
     known: dict[str, str] = json.loads(_KNOWN.read_text(encoding="utf-8"))
     return {
         name: (kind, int(seed)) for name, (kind, seed) in ((n, r.split()) for n, r in known.items())
@@ -82,7 +82,7 @@ def known_runs() -> dict[str, tuple[str, int]]:
 
 
 def table(hunts: Sequence[Hunt]) -> str:
-    """The hunts for people, those that took longest at the end."""
+    """Return the results as a table, the longest hunts at the end."""
     order = sorted(hunts, key=lambda one: SEEDS_MAX if one.seed is None else one.seed)
     lines = [f"{'bug':50}  {'in':18}  {'seeds':>5}  {'kind':5}  found by"]
     for one in order:
@@ -98,10 +98,10 @@ def table(hunts: Sequence[Hunt]) -> str:
 
 
 def main(names: Sequence[str] = ()) -> None:
-    """Hunt for bugs with all seeds, and write down which run found each.
+    """Hunt for bugs with all seeds, and record the run that found each.
 
     Args:
-        names: of the bugs; all of them if it is empty.
+        names: names of the bugs; all bugs if it is empty.
     """
     hunts = []
     for mutant in (one for one in MUTANTS if not names or one.name in names):
