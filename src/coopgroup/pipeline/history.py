@@ -1,9 +1,9 @@
 """History of groups: the internal topic to `commits`, `generations`, `members`, `assignments`.
 
-Theory of operation. `kafka_records` gives the topic as a stream of `RAW` rows, `history_frames`
-turns rows into the frames of the tables, `start_history` runs one after the other: each micro-batch
-is decoded once, kept in memory while its tables are written, and let go. What cannot be read goes
-to `rejected`. The groups with which Spark itself reads are left out.
+Theory of operation. `kafka_records` returns the topic as a stream of `RAW` rows. `history_frames`
+turns the rows into the frames of the tables. `start_history` combines both: each micro-batch is
+decoded once, kept in memory while its tables are written, and released. Unreadable records go to
+`rejected`. The groups that Spark itself uses for reading are left out.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ def kafka_records(
     is_stream: bool,
     records_per_batch: int = RECORDS_PER_BATCH,
 ) -> DataFrame:
-    """Rows of a topic in the columns of `RAW`.
+    """Return the records of a topic in the columns of `RAW`.
 
     Args:
         spark: a session with the Kafka source.
-        options: of the Kafka source, `kafka.bootstrap.servers` among them.
-        topic: which.
-        is_stream: whether rows come as long as there are more, or those that are there now.
-        records_per_batch: most records of a micro-batch, which bounds the memory.
+        options: options of the Kafka source, including `kafka.bootstrap.servers`.
+        topic: name of the topic.
+        is_stream: whether to return a stream, or only the present records.
+        records_per_batch: maximum number of records in a micro-batch, which bounds the memory.
     """
     settings = {
         "subscribe": topic,
         "startingOffsets": "earliest",
-        # Compaction takes records away at any time; what is gone is no fault.
+        # Compaction removes records at any time, so missing records must not fail the query.
         "failOnDataLoss": "false",
-        # Offsets that were committed in a transaction and then taken back are no commits.
+        # Offsets of an aborted transaction are not commits.
         "kafka.isolation.level": "read_committed",
         **options,
     }
@@ -102,27 +102,27 @@ def group_records(raw: DataFrame) -> DataFrame:
 
 def _is_commit() -> Column:
     version = sql.substring("key", 1, 2)
-    # A record without a key is none, rather than neither.
+    # Without the null check, a record without a key would be in neither part.
     return sql.col("key").isNotNull() & version.isin(*(sql.lit(one) for one in _COMMIT_KEYS))
 
 
 def commits_of(records: DataFrame) -> DataFrame:
-    """Commits that could be read: `COMMIT_RECORDS` to the table `commits`."""
+    """Return readable commits: `COMMIT_RECORDS` to the table `commits`."""
     return records.where(sql.col("reason").isNull()).select(*TABLES["commits"].schema.names)
 
 
 def generations_of(records: DataFrame) -> DataFrame:
-    """States of groups that could be read: `GROUP_RECORDS` to the table `generations`."""
+    """Return readable states of groups: `GROUP_RECORDS` to the table `generations`."""
     return records.where(sql.col("group").isNotNull()).select(*TABLES["generations"].schema.names)
 
 
 def members_of(records: DataFrame) -> DataFrame:
-    """Members of each generation: `GROUP_RECORDS` to the table `members`."""
+    """Return the members of each generation: `GROUP_RECORDS` to the table `members`."""
     return _with_members(records).select(*TABLES["members"].schema.names)
 
 
 def assignments_of(records: DataFrame) -> DataFrame:
-    """What each member got: `GROUP_RECORDS` to the table `assignments`."""
+    """Return the assignment of each member: `GROUP_RECORDS` to the table `assignments`."""
     by_topic = _with_members(records).withColumn("one", sql.explode("assigned"))
     rows = by_topic.select("*", "one.topic", sql.explode("one.partitions").alias("partition"))
     return rows.select(*TABLES["assignments"].schema.names)
@@ -134,7 +134,7 @@ def _with_members(records: DataFrame) -> DataFrame:
 
 
 def rejected_of(commits: DataFrame, groups: DataFrame, source: str) -> DataFrame:
-    """What could not be read of either: to the table `rejected`."""
+    """Return the unreadable parts of both inputs, as the table `rejected`."""
     of_commits = commits.where(sql.col("reason").isNotNull())
     of_groups = groups.select(
         *(name for name in GROUP_RECORDS.names if name != "rejections"),
@@ -154,7 +154,7 @@ def rejected_of(commits: DataFrame, groups: DataFrame, source: str) -> DataFrame
 def history_frames(
     commits: DataFrame, groups: DataFrame, source: str = INTERNAL_TOPIC
 ) -> dict[str, DataFrame]:
-    """Frames of all tables of the history.
+    """Return the frames of all tables of the history.
 
     Args:
         commits: from `commit_records`.
@@ -180,17 +180,17 @@ def start_history(
     source: str = INTERNAL_TOPIC,
     every_s: float | None = None,
 ) -> StreamingQuery:
-    """Write a stream of records to the tables, each exactly once.
+    """Write a stream of records to the tables, each record exactly once.
 
     Args:
         raw: a stream in the columns of `RAW`.
-        tables: where to; the checkpoint stands beside them.
+        tables: tables to write to; the checkpoint is in the same folder.
         source: name of the topic.
-        every_s: seconds between micro-batches, until the query is stopped; None to end when what
-            is there has been read.
+        every_s: seconds between micro-batches, until the query is stopped; `None` ends the query
+            after the present records.
 
     Raises:
-        PipelineError: there are tables without their checkpoint: what is new cannot be told.
+        PipelineError: the checkpoint of the tables is missing, so new records cannot be recognised.
     """
 
     def write(rows: DataFrame, batch: int) -> None:

@@ -1,11 +1,11 @@
-"""Codec of the records of `__consumer_offsets`: what the group coordinator writes down.
+"""Codec of the records of `__consumer_offsets`, which the group coordinator writes.
 
 Kafka calls the messages OffsetCommitKey (v0, v1), OffsetCommitValue (v0 to v4), GroupMetadataKey
-(v2) and GroupMetadataValue (v0 to v4); v4 of the values is flexible (KIP-482): compact strings and
+(v2) and GroupMetadataValue (v0 to v4). v4 of the values is flexible (KIP-482): compact strings and
 bytes, and tagged fields at the end of each structure. Keys of higher versions belong to groups of
-the newer protocols (KIP-848, KIP-932, KIP-1071), whose state is not that of a classic group.
+the newer protocols (KIP-848, KIP-932, KIP-1071), whose state differs from that of a classic group.
 
-Encoders are here too: tests and benchmarks make history with them.
+The encoders serve tests and benchmarks, which create histories with them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _INT64: Final = Struct(">q")
 
 @frozen(kw_only=True)
 class OffsetKey:
-    """Whose offset a record is.
+    """Key of a committed offset.
 
     Attributes:
         group: group id.
@@ -78,7 +78,7 @@ class OffsetKey:
 
 @frozen(kw_only=True)
 class GroupKey:
-    """Whose metadata a record is.
+    """Key of a group's metadata.
 
     Attributes:
         group: group id.
@@ -93,12 +93,12 @@ class OffsetValue:
 
     Attributes:
         committed: next offset to read.
-        leader_epoch: of the partition when the last record was read; -1 for unknown.
-        metadata: what the application added.
-        commit_ms: when it was committed, on the broker's clock.
-        expire_ms: when it expires, as clients could say in v1; -1 for the broker's rule.
-        topic_id: of the topic, None where the broker did not know it.
-        version: of the bytes that this was read from.
+        leader_epoch: epoch of the partition when the last record was read; -1 if unknown.
+        metadata: metadata of the application.
+        commit_ms: commit time, on the broker's clock.
+        expire_ms: expiry that clients could set in v1; -1 for the broker's rule.
+        topic_id: id of the topic; `None` if the broker did not know it.
+        version: version of the bytes that were read.
     """
 
     committed: int
@@ -115,14 +115,14 @@ class GroupMember:
     """One member of a generation.
 
     Attributes:
-        member_id: as the group coordinator calls it.
-        instance_id: static id, None for a dynamic member.
-        client_id: as the client calls itself.
-        client_host: address that it came from.
-        rebalance_timeout_ms: how long it may take to rejoin; in v0 the session's.
-        session_timeout_ms: how long it may be silent.
+        member_id: member id.
+        instance_id: static id, `None` for a dynamic member.
+        client_id: client id.
+        client_host: address of the client.
+        rebalance_timeout_ms: rebalance time-out; in v0 equal to the session time-out.
+        session_timeout_ms: session time-out.
         subscription: embedded message of the chosen protocol.
-        assignment: embedded message that it got from the leader.
+        assignment: embedded message from the leader.
     """
 
     member_id: str
@@ -141,12 +141,12 @@ class GroupValue:
 
     Attributes:
         protocol_type: "consumer", "connect" and so on; "" for a group that only commits.
-        generation: number of the join.
-        protocol: what the members agreed on, for a consumer the assignor; None while nobody did.
-        leader: member id; None for an empty group.
-        state_ms: when the group reached this state, -1 where the version does not say.
-        members: everybody.
-        version: of the bytes that this was read from.
+        generation: generation of the group.
+        protocol: chosen protocol, for a consumer the assignor; `None` if there is none yet.
+        leader: member id of the leader; `None` for an empty group.
+        state_ms: time when the group reached this state; -1 if the version lacks it.
+        members: all members.
+        version: version of the bytes that were read.
     """
 
     protocol_type: str
@@ -162,10 +162,10 @@ class GroupValue:
 
 
 def decode_key(content: bytes) -> OffsetKey | GroupKey:
-    """Read a key, which says what the value is.
+    """Read a key, which determines the type of the value.
 
     Raises:
-        DecodeError: the bytes hold no key, or one of another kind of record.
+        DecodeError: the bytes are not a key, or belong to another kind of record.
     """
     reader = ByteReader(content)
     version = reader.read_int16("version")
@@ -186,7 +186,7 @@ def decode_offset_value(content: bytes) -> OffsetValue:
     """Read the value of an `OffsetKey`.
 
     Raises:
-        DecodeError: the bytes hold no such value, or one of a version that is not known.
+        DecodeError: the bytes are not such a value, or the version is unknown.
     """
     reader, version = _opened(content)
     read_string = read_compact_string if version >= _FLEXIBLE_FROM else ByteReader.read_string
@@ -212,7 +212,7 @@ def decode_group_value(content: bytes) -> GroupValue:
     """Read the value of a `GroupKey`.
 
     Raises:
-        DecodeError: the bytes hold no such value, or one of a version that is not known.
+        DecodeError: the bytes are not such a value, or the version is unknown.
     """
     reader, version = _opened(content)
     is_flexible = version >= _FLEXIBLE_FROM
@@ -264,7 +264,7 @@ def _read_member(reader: ByteReader, form: _Form, version: int) -> GroupMember:
         instance_id=instance_id,
         client_id=client_id,
         client_host=client_host,
-        # KIP-62 split them: before, the session's time-out was the limit of both.
+        # KIP-62 introduced the rebalance time-out. Before, the session time-out limited both.
         rebalance_timeout_ms=session_timeout_ms if version < 1 else rebalance_timeout_ms,
         session_timeout_ms=session_timeout_ms,
         subscription=subscription,
@@ -297,7 +297,7 @@ def _read_classic_count(reader: ByteReader, field: str) -> int:
 
 @frozen(kw_only=True)
 class _Form:
-    """How strings, bytes and counts stand in a version."""
+    """Encoding of strings, bytes and counts in a version."""
 
     string: Callable[[ByteReader, str], str]
     nullable_string: Callable[[ByteReader, str], str | None]
@@ -328,7 +328,7 @@ def encode_key(key: OffsetKey | GroupKey, *, version: int = 1) -> bytes:
     """Write a key.
 
     Args:
-        key: what to write.
+        key: the key.
         version: 0 or 1 of an `OffsetKey`; a `GroupKey` has one version only.
 
     Raises:
@@ -348,7 +348,7 @@ def encode_key(key: OffsetKey | GroupKey, *, version: int = 1) -> bytes:
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
-    """Write a commit in the version that it names; what the version lacks is left out.
+    """Write a commit in its own version; fields that the version lacks are left out.
 
     Raises:
         EncodeError: the version does not exist, or a field does not fit its wire type.
@@ -370,7 +370,7 @@ def encode_offset_value(value: OffsetValue) -> bytes:
 
 
 def encode_group_value(value: GroupValue) -> bytes:
-    """Write a group's state in the version that it names; what the version lacks is left out.
+    """Write a group's state in its own version; fields that the version lacks are left out.
 
     Raises:
         EncodeError: the version does not exist, or a field does not fit its wire type.

@@ -1,14 +1,13 @@
-"""`job_lock`: who writes tables of a folder does it alone.
+"""`job_lock`: only one process at a time runs a job on a folder of tables.
 
-Jobs of one name write the same batches, so that two of them at once would write over each other.
-A job holds a lock of the operating system on `FOLDER/locks/NAME` while it runs; the kernel drops
-the lock with the process, however that ends, so there is none to be cleared away. Jobs of other
-names and readers need no lock: a batch is seen when it is complete, and of a snapshot the places of
-the newest ones are left alone (see `tables`).
+Jobs with the same name write the same batches, so two such jobs would overwrite each other's files.
+A running job holds a lock of the operating system on `FOLDER/locks/NAME`. The kernel drops the
+lock with the process, so a crash leaves no lock behind. Jobs with other names and readers need no
+lock: a batch becomes visible when it is complete, and a snapshot job does not overwrite the newest
+snapshots (see `tables`).
 
-Only folders of this machine can be locked, and only where their file system knows locks, which some
-that are mounted from elsewhere do not. There, and in a store such as s3a://, whoever writes sees to
-it that a job is started once.
+Only local folders can be locked, and only if their file system has locks. Some network file
+systems have none. There, and in a store such as s3a://, the user must start a job only once.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ _NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.E
 
 @contextmanager
 def job_lock(folder: str, *jobs: str) -> Iterator[str | None]:
-    """Be the only one who runs jobs on a folder, or say that somebody else does.
+    """Hold the lock of the jobs of a folder, or refuse if another process holds one.
 
     Args:
-        folder: path or URL of the tables; one that is not of this machine is not locked.
+        folder: path or URL of the tables; a remote one is not locked.
         jobs: names.
 
     Yields:
-        Why there is no lock, if the file system of a folder of this machine has none; else None.
+        The reason if the file system of a local folder has no locks; else `None`.
 
     Raises:
-        PipelineError: another process runs one of them.
+        PipelineError: another process runs one of the jobs.
         ConfigurationError: the folder cannot be written.
     """
     local = local_folder(folder)
@@ -80,7 +79,7 @@ def _locked(locks: Path, folder: str, job: str) -> Iterator[str | None]:
 
 
 def local_folder(folder: str) -> Path | None:
-    """The folder if it is one of this machine, else None.
+    """Return the path of a local folder, `None` for a remote one.
 
     Args:
         folder: path or URL.

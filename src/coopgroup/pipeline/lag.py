@@ -1,8 +1,8 @@
-"""Lag and load of groups: ends of partitions, joined with what was committed when they held.
+"""Lag and load of groups: ends of partitions, joined with the commits of the same time.
 
-The rules for what was never committed are those of the lag-aware assignors (KAFKA-5337): with
-`auto.offset.reset=latest` the lag is 0, with anything else it is every record that there is. They
-hold for each partition of a topic that the group subscribes to, or ever committed a part of.
+The rules for partitions without a commit are those of the lag-aware assignors (KAFKA-5337). With
+`auto.offset.reset=latest` the lag is 0. With other values it is the number of all records. They
+apply to each partition of a topic that the group subscribes to, or has a commit for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MS_PER_HOUR: Final = 3_600_000
 
 
 def interests_of(commits: DataFrame, members: DataFrame) -> DataFrame:
-    """Who wants which topic, and since when: (group, topic, since_ms).
+    """Return the topics of each group, with the first time: (group, topic, since_ms).
 
     Args:
         commits: the table.
@@ -51,7 +51,7 @@ def interests_of(commits: DataFrame, members: DataFrame) -> DataFrame:
 
 
 def lag_of(ends: DataFrame, commits: DataFrame, interests: DataFrame, reset: str) -> DataFrame:
-    """Lag of every group at every time at which ends are known: the table `lag`.
+    """Return the lag of every group at every time with known ends: the table `lag`.
 
     Args:
         ends: the table.
@@ -73,7 +73,7 @@ def lag_of(ends: DataFrame, commits: DataFrame, interests: DataFrame, reset: str
     uncommitted = sql.lit(0).cast("long") if reset == "latest" else ahead
     return known.select(
         *(*_PARTITION, "at_ms", "end", "committed"),
-        # The commit may be younger than the look-up of the end.
+        # The commit may be newer than the look-up of the end.
         sql.greatest(
             sql.when(is_committed, ahead).otherwise(uncommitted), sql.lit(0).cast("long")
         ).alias("lag"),
@@ -82,10 +82,11 @@ def lag_of(ends: DataFrame, commits: DataFrame, interests: DataFrame, reset: str
 
 
 def loads_of(ends: DataFrame, commits: DataFrame, interests: DataFrame) -> DataFrame:
-    """Records per second that come and go, by partition and hour of the day (UTC): table `loads`.
+    """Return produced and committed records per second: the table `loads`.
 
-    A rate is all records over all seconds of the intervals that end in the hour. Intervals in which
-    an offset went back (a topic made anew, a group reset) do not count.
+    The rates are by partition and hour of the day (UTC). A rate is the number of all records
+    divided by all seconds of the intervals that end in the hour. Intervals whose offset went back
+    (a new topic, a reset group) do not count.
 
     Args:
         ends: the table.
@@ -103,7 +104,7 @@ def loads_of(ends: DataFrame, commits: DataFrame, interests: DataFrame) -> DataF
 
 
 def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
-    """Rate by hour of offsets that grow: the keys, hour, `NAME_per_s` and `NAME_s`."""
+    """Return the rate of growing offsets by hour: the keys, hour, `NAME_per_s` and `NAME_s`."""
     window = Window.partitionBy(*keys).orderBy("at_ms", "offset")
     steps = offsets.select(
         *keys,
@@ -118,23 +119,23 @@ def _rates(offsets: DataFrame, keys: tuple[str, ...], name: str) -> DataFrame:
 
 
 def committed_topics(tables: Tables) -> tuple[tuple[str, ...], int]:
-    """Topics that any group committed, ascending, and the time of the first commit.
+    """Return the topics that any group committed, ascending, and the time of the first commit.
 
     Args:
         tables: with history.
     """
     topics = tables.read("commits").groupBy("topic").agg(sql.min("at_ms").alias("at_ms"))
-    rows = topics.collect()  # names only: whom to ask about ends
+    rows = topics.collect()  # only the names, to ask the brokers about ends
     return tuple(sorted(row.topic for row in rows)), min((row.at_ms for row in rows), default=0)
 
 
 def write_lag(tables: Tables, reset: str, *, since_ms: int = 0) -> None:
-    """Compute `lag` and `loads` anew from the tables.
+    """Recompute `lag` and `loads` from the tables.
 
     Args:
         tables: with history and `ends`.
         reset: one of `RESETS`.
-        since_ms: how far back lag and load go; older commits still count for what came later.
+        since_ms: start of lag and load; older commits still count for later times.
     """
     commits, ends = tables.read("commits"), tables.read("ends")
     ends = ends.where(sql.col("at_ms") >= since_ms)

@@ -1,8 +1,8 @@
-"""Settings of Spark for jobs that have few rows and many plans: `LIGHT`.
+"""Spark settings for jobs that have few rows and many plans: `LIGHT`.
 
-Code that Java makes for each plan, plans that are made again while they run, many partitions and a
-compiler that optimises for hours to come pay where there are many rows. A sweep, a demonstration
-and tests have hundreds: there all that costs more than the work, and takes cores from Python.
+Generated Java code, adaptive plans, many partitions and an optimising compiler pay off with many
+rows. A sweep, a demonstration and tests have hundreds of rows. There these features cost more
+than the work itself, and take cores from Python.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""Times in which nobody worked on a partition, from gaps between commits: the table `outages`.
+"""Times without work on a partition, from gaps between commits: the table `outages`.
 
-A partition that is worked on is committed at its usual interval, the median of its gaps. When a
-round is complete, whoever got the partition cannot have committed in the generation before, and
-whoever lost it cannot commit any more; so if the work stood still, it did within the gap between
-commits in which the round ends. The gap less one usual interval is the estimate, and it is wrong by
-one usual interval at most, as long as records come in all the time.
+An owner commits at its usual interval, the median of the partition's gaps. At the end of a round,
+the new owner has not yet committed in the previous generation, and the old owner cannot commit any
+longer. So if the work stopped, it stopped within the gap between commits that contains the end of
+the round. The estimate is the gap less one usual interval. Its error is at most one usual
+interval, as long as records arrive continuously.
 
-A gap counts where the partition changed hands or was nobody's, and where it is more than twice the
-usual one: so groups are seen that stop everything for a rebalance and give all of it back.
+A gap counts if the partition changed its owner or had no owner, or if the gap is more than twice
+the usual interval. The second case shows groups that stop all partitions for a rebalance and
+reassign them to the same owners.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["outages_of", "usual_intervals"]
 
 _PARTITION: Final = ("group", "topic", "partition")
-_TELLING: Final = 2  # times the usual interval
+_TELLING: Final = 2  # in usual intervals
 
 
 def usual_intervals(commits: DataFrame) -> DataFrame:
-    """Median time between commits of each partition: (group, topic, partition, usual_ms)."""
+    """Return the median time between commits: (group, topic, partition, usual_ms)."""
     window = Window.partitionBy(*_PARTITION).orderBy("at_ms")
     gaps = commits.where(~sql.col("is_tombstone")).select(
         *_PARTITION, (sql.col("at_ms") - sql.lag("at_ms").over(window)).alias("gap_ms")
@@ -40,7 +41,7 @@ def usual_intervals(commits: DataFrame) -> DataFrame:
 
 
 def outages_of(changes: DataFrame, commits: DataFrame) -> DataFrame:
-    """The table, and rows of what cannot be seen, told apart by `is_observed`.
+    """Return the table, and rows for gaps that are not visible (`is_observed` is false).
 
     Args:
         changes: from `rebalances.owner_changes`.
@@ -63,7 +64,8 @@ def outages_of(changes: DataFrame, commits: DataFrame) -> DataFrame:
     rows = gaps.withColumn("is_observed", is_observed).where(
         sql.col("is_changed") | (sql.col("is_observed") & (gap_ms > _TELLING * sql.col("usual_ms")))
     )
-    # Two rounds within one gap are one outage, of the first of them; what has no gap is apart.
+    # Two rounds within one gap are one outage, of the first round. Rows without a gap stay
+    # separate.
     unseen = sql.when(~sql.col("is_observed"), sql.col("first_generation")).alias("unseen")
     gap = (*_PARTITION, "begin_ms", "end_ms", "is_observed", "usual_ms")
     once = rows.groupBy(*gap, unseen).agg(sql.min("first_generation").alias("first_generation"))

@@ -1,17 +1,18 @@
-"""What history says of groups, made ready for episodes: rounds, states and who was in them.
+"""History of groups, prepared for episodes: rounds, states and their members.
 
-Words of this module:
-- A *state* is a record of a group, as the group coordinator wrote it: one for each round, and one
-  for each static member that came back within it. Records of one group stand in one partition of
-  the topic, so their offsets say their order.
-- A *round* is a generation with its last members; it is complete when the group coordinator wrote
-  it down for the first time. The same generation may be written again (a static member came back).
-- A *process* is what comes back: a static id; else client id and host, if no generation of the
-  group ever had two members of that name; else the member id. It is a guess, and the best there is:
-  a client that does not say who it is, is new each time.
+Terms of this module:
 
-A group that was removed and made anew counts its generations from the start: what was before its
-last removal is left out.
+- A *state* is a record of a group from the group coordinator. It writes one for each round, and
+  one for each static member that returns within a round. Records of one group are in one partition
+  of the topic, so their offsets give their order.
+- A *round* is a generation with its last members. It is complete when the group coordinator first
+  writes it. The same generation may be written again (a static member returned).
+- A *process* is the identity behind a return. It is the static id if there is one. Else it is
+  client id and host, if no generation of the group ever had two members of that name. Else it is
+  the member id. This is an estimate: a client without a stable name is new each time.
+
+If a group was removed and created again, its generations restart. Everything before the last
+removal is left out.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _SOURCE: Final = ("source_partition", "source_offset")
 
 
 def states_of(generations: DataFrame) -> DataFrame:
-    """One row for each state: (group, generation, at_ms, member_count, SOURCE, state).
+    """Return one row per state: (group, generation, at_ms, member_count, SOURCE, state).
 
-    `state` counts from 1 within the group. `at_ms` is when the group was in it: for the first one
-    of a generation the end of the round, for further ones when they were written.
+    `state` counts from 1 within the group. For the first state of a generation, `at_ms` is the end
+    of the round. For later ones it is the time of the record.
 
     Args:
         generations: the table.
@@ -57,11 +58,12 @@ def states_of(generations: DataFrame) -> DataFrame:
 
 
 def completed_rounds(states: DataFrame) -> DataFrame:
-    """One row for each generation: (group, generation, at_ms, member_count, SOURCE, previous_*).
+    """Return one row per generation: (group, generation, at_ms, member_count, SOURCE, previous_*).
 
-    `at_ms` is when the round was complete, the rest is of its last state. `previous_generation` and
-    `previous_ms` are those of the round before, null for the first one known. Of several rounds in
-    a row with nobody in them (a new group begins with one) only the one that emptied it counts.
+    `at_ms` is the end of the round; the other columns come from its last state.
+    `previous_generation` and `previous_ms` are those of the previous round, null for the first
+    known one. Of several consecutive empty rounds (a new group begins with one) only the first
+    counts, which emptied the group.
 
     Args:
         states: from `states_of`.
@@ -82,7 +84,7 @@ def completed_rounds(states: DataFrame) -> DataFrame:
 
 
 def members_of(members: DataFrame, states: DataFrame) -> DataFrame:
-    """Members in each state, with `process` (see above), and `at_ms` and `state` of the state.
+    """Return the members in each state, with `process`, and `at_ms` and `state` of the state.
 
     Args:
         members: the table.
@@ -105,7 +107,7 @@ def members_of(members: DataFrame, states: DataFrame) -> DataFrame:
 
 
 def holders_of(assignments: DataFrame, present: DataFrame) -> DataFrame:
-    """Who held which partition in each state.
+    """Return the owner of each partition in each state.
 
     Args:
         assignments: the table.

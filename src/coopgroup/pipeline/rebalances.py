@@ -1,8 +1,8 @@
 """Rebalances of any group, from its history: the table `rebalances`, with the source "history".
 
-The history has the end of each round and nothing of its begin, so rounds are told apart by time:
-one that is complete within `settle_ms` of the round before belongs to the same rebalance. When the
-rebalance began is a guess within bounds; docs/pipeline.md has the definitions.
+The history has the end of each round but not its begin, so time separates the rebalances. A round
+that is complete within `settle_ms` of the previous one belongs to the same rebalance. The begin of
+a rebalance is an estimate within bounds; docs/pipeline.md has the definitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SOURCE: Final = ("source_partition", "source_offset")
 
 
 def numbered_rounds(rounds: DataFrame, settle_ms: int = SETTLE_MS) -> DataFrame:
-    """Add `first_generation`, that of the rebalance to which a round belongs.
+    """Add `first_generation`, the first generation of the rebalance of each round.
 
     Args:
         rounds: from `processes.completed_rounds`.
@@ -43,16 +43,16 @@ def numbered_rounds(rounds: DataFrame, settle_ms: int = SETTLE_MS) -> DataFrame:
 
 
 def owner_changes(holders: DataFrame, numbered: DataFrame) -> DataFrame:
-    """Add to each holding in the last state of a round how the partition got there.
+    """Add the change of ownership to each partition in the last state of a round.
 
     Args:
         holders: from `processes.holders_of`.
         numbered: from `numbered_rounds`.
 
     Returns:
-        The columns of `holders`, with `first_generation`; `is_move`, whether another process had it
-        last; `is_resumed`, whether the member that had it in the round before is another, or there
-        was none, though somebody had it once.
+        The columns of `holders`, with `first_generation`; `is_move`, whether the last owner was
+        another process; `is_resumed`, whether the owner in the previous round was another member,
+        or the partition had no owner then but had one earlier.
     """
     window = Window.partitionBy(*_PARTITION).orderBy("generation")
     before = sql.lag("process").over(window)
@@ -78,7 +78,7 @@ def owner_changes(holders: DataFrame, numbered: DataFrame) -> DataFrame:
 def rebalances_of(
     numbered: DataFrame, present: DataFrame, changes: DataFrame, outages: DataFrame
 ) -> DataFrame:
-    """The table, one row for each rebalance.
+    """Return the table, one row for each rebalance.
 
     Args:
         numbered: from `numbered_rounds`.
@@ -110,7 +110,7 @@ def rebalances_of(
 
 
 def _spans(numbered: DataFrame) -> DataFrame:
-    """First and last round of each rebalance, and the round before it."""
+    """Return the first and last round of each rebalance, and the round before it."""
     return numbered.groupBy(*_REBALANCE).agg(
         sql.max("generation").alias("last_generation"),
         sql.min("at_ms").alias("begin_ms"),
@@ -185,7 +185,7 @@ def _described(rows: DataFrame) -> DataFrame:
 
 
 def _trigger(before: Column, first: Column) -> Column:
-    """What began a rebalance, by who was there before it and in its first round."""
+    """Return the trigger of a rebalance, from the members before it and in its first round."""
     joined = sql.size(sql.array_except(first, before)) > 0
     left = sql.size(sql.array_except(before, first)) > 0
     return (

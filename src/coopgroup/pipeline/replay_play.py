@@ -1,7 +1,7 @@
-"""What one episode costs under one setting: played by the simulator, measured, scaled to the group.
+"""Cost of one episode under one setting: simulated, measured, scaled to the real group.
 
-Rules of this file: pure but for the time of Spark's tasks; a replay is a value that depends on its
-arguments alone. See `advice_cost` for what the cost means.
+Rules of this file: a replay depends only on its arguments; only the CPU times of Spark's tasks
+vary. `advice_cost` defines the cost.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ __all__ = ["FIGURES", "ROWS", "Replayed", "play_cells", "replay"]
 
 @frozen(kw_only=True)
 class Replayed:
-    """What an episode costs.
+    """Cost of an episode.
 
     Attributes:
-        unavailable_s: partition-seconds without work, what a move costs included.
-        moved: how often a partition moved.
-        unavailable_peak: most partitions without work at once.
+        unavailable_s: partition-seconds without work, including the cost of moves.
+        moved: number of moves of partitions.
+        unavailable_peak: maximum number of partitions without work at a time.
         lag_peak: highest lag of the group, in records.
-        violations: rules that the run broke; a bug, to be reported.
+        violations: number of violated invariants; a bug, to be reported.
     """
 
     unavailable_s: float
@@ -60,10 +60,10 @@ def replay(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int)
     """Play an episode.
 
     Args:
-        group: that is played.
-        episode: what happens.
-        policy: how the group is configured.
-        seed: of the dice.
+        group: the group to play.
+        episode: the episode.
+        policy: the group's policy.
+        seed: seed of the random generator.
     """
     run = simulate(scenario_of(group, episode, policy), seed=seed)
     _, factor = played_absences(group, episode)
@@ -87,14 +87,14 @@ def play_cells(
     policies: Sequence[Choice],
     seed: int,
 ) -> Iterator[pa.RecordBatch]:
-    """Play the cells whose numbers come in, for `mapInArrow`.
+    """Play the cells with the given numbers, for `mapInArrow`.
 
     Args:
         batches: numbers of cells in a column `id`: policies vary fastest.
-        group: that is played.
-        episodes: what happens.
-        policies: how the group is configured.
-        seed: of the dice.
+        group: the group to play.
+        episodes: the episodes.
+        policies: the policies.
+        seed: seed of the random generator.
 
     Yields:
         Batches of `ROWS`; cells that could not be played have an `error`, and no figures.
@@ -118,7 +118,7 @@ def _row(group: ReplayedGroup, episode: Episode, policy: Choice, *, seed: int) -
 
 
 def _returns(run: Run) -> int:
-    """How often a partition came back to the process that had it, within the window of the run."""
+    """Return how often a partition returned to its previous process, within the run's window."""
     ownership = read_ownership(run.telemetry, until_ms=run.scenario.end_ms)
     begin_ms = first_event_ms(run.scenario) or 0
     same = (

@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkPlay"]
 
-_TASKS_PER_CORE: Final = 8  # cells differ in length: small tasks keep all cores at work
+_TASKS_PER_CORE: Final = 8  # cells differ in length: small tasks keep all cores busy
 
 
 @define(kw_only=True)
 class SparkPlay:
-    """Plays episodes under settings, as `advise` wants it.
+    """Play episodes under settings, for `advise`.
 
     Attributes:
         spark: the session.
-        group: that is played.
-        seed: of the dice.
-        errors: what cells failed of, the first of each job.
+        group: the group to play.
+        seed: seed of the random generator.
+        errors: reasons of failed cells, the first of each job.
     """
 
     spark: SparkSession

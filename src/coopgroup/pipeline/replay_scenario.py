@@ -1,9 +1,9 @@
-"""An episode of a group as a scenario of the simulator, once for each setting that is tried.
+"""An episode of a group as a scenario of the simulator, for each setting.
 
-What is played is a group like the one of the history: as many members up to `MEMBERS_MAX`, as many
-partitions each, alike in load. Of an episode with more absences than that group has members every
-n-th is played and counts n times. The simulator's `restore_ms` is what a move costs; what returning
-costs less is given back afterwards (`replay_play`), since a scenario cannot tell the two apart.
+The played group is like the real one: as many members up to `MEMBERS_MAX`, as many partitions per
+member, equal load. If an episode has more absences than that group has members, every n-th absence
+is played and counts n times. The simulator's `restore_ms` is the cost of a move. A return costs
+less, and a scenario cannot express this, so `replay_play` subtracts the difference afterwards.
 """
 
 from __future__ import annotations
@@ -38,28 +38,28 @@ __all__ = ["MEMBERS_MAX", "ReplayedGroup", "played_absences", "scenario_of"]
 MEMBERS_MAX: Final = 24
 """Most members of a group that is played: an absence costs the same in a larger one."""
 
-_PARTITIONS_MAX: Final = 50  # a member; what it costs is counted by partition
+_PARTITIONS_MAX: Final = 50  # per member; costs are counted per partition
 _MEMBERS: Final = "member"
-_SESSION_MS_MIN: Final = 1_000  # brokers take no shorter one than 6 s unless they are told to
+_SESSION_MS_MIN: Final = 1_000  # brokers accept no session below 6 s by default
 _BEGIN_MS: Final = 10_000
 _MARGIN_MS: Final = 5_000
 _BACK_MS_MAX: Final = 3_600_000
-_ROUNDS_MS: Final = 30_000  # what a few rounds take beyond the times that are known
+_ROUNDS_MS: Final = 30_000  # time for some rounds, in addition to the known times
 
 
 @frozen(kw_only=True)
 class ReplayedGroup:
-    """The group that is played.
+    """The group to play.
 
     Attributes:
-        members: how many.
-        partitions: how many in all.
+        members: number of members.
+        partitions: total number of partitions.
         is_static: whether members have static ids.
-        session_timeout_ms: of its members.
-        rate_per_s: records to each partition.
-        capacity_per_s: records that a member works off.
-        cost: of moves and returns.
-        partition_factor: how many partitions of the real group each one stands for.
+        session_timeout_ms: session time-out of its members.
+        rate_per_s: records per second and partition.
+        capacity_per_s: records that a member can process per second.
+        cost: cost of moves and returns.
+        partition_factor: number of real partitions that each played one represents.
     """
 
     members: int
@@ -73,7 +73,7 @@ class ReplayedGroup:
 
     @classmethod
     def of(cls, history: GroupHistory, cost: MoveCost) -> ReplayedGroup:
-        """A group like that of a history."""
+        """Return a group like the one of a history."""
         members = min(MEMBERS_MAX, max(2, history.members))
         each = max(1, round(history.partitions / max(1, history.members)))
         played = min(_PARTITIONS_MAX, each)
@@ -83,7 +83,7 @@ class ReplayedGroup:
             is_static=history.is_static,
             session_timeout_ms=max(_SESSION_MS_MIN, history.session_timeout_ms),
             rate_per_s=history.rate_per_s,
-            # A member here has fewer partitions of the same rate, and works them off as fast.
+            # A member has fewer partitions of the same rate here, and processes each as fast.
             capacity_per_s=history.capacity_per_s * played / each,
             cost=cost,
             partition_factor=history.partitions / (max(1, history.members) * played),
@@ -91,9 +91,9 @@ class ReplayedGroup:
 
 
 def played_absences(group: ReplayedGroup, episode: Episode) -> tuple[tuple[Absence, ...], float]:
-    """Absences of an episode that are played, and how many real ones each stands for."""
+    """Return the absences to play, and the number of real absences per played one."""
     processes = sorted({one.process for one in episode.absences})
-    # All members may go, but in the simulator one more stays, or there is no group to look at.
+    # All members may depart, but one more must stay in the simulator to keep the group alive.
     most = group.members - 1
     if len(processes) <= most:
         return episode.absences, 1.0
@@ -104,12 +104,12 @@ def played_absences(group: ReplayedGroup, episode: Episode) -> tuple[tuple[Absen
 
 
 def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scenario:
-    """The scenario of an episode under a policy.
+    """Return the scenario of an episode under a policy.
 
     Args:
-        group: that is played.
-        episode: what happens.
-        policy: with its options.
+        group: the group to play.
+        episode: the episode.
+        policy: the policy with its options.
     """
     begin_ms = _begin_ms(group)
     absences, _ = played_absences(group, episode)
@@ -132,7 +132,7 @@ def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scena
         group=Group(
             policy=policy,
             session_timeout_ms=group.session_timeout_ms,
-            # No member may have a session that outlasts the time that a rebalance may take.
+            # A session must not outlast the rebalance time-out.
             rebalance_timeout_ms=max(Group().rebalance_timeout_ms, group.session_timeout_ms),
             heartbeat_interval_ms=_heartbeat_ms(group),
         ),
@@ -158,10 +158,10 @@ def scenario_of(group: ReplayedGroup, episode: Episode, policy: Choice) -> Scena
 
 
 def _begin_ms(group: ReplayedGroup) -> int:
-    """When an episode begins: all is restored by then, and it is half a heartbeat to the next.
+    """Return the begin of an episode: after all restores, half an interval before a heartbeat.
 
-    Members that joined at once send their heartbeats at once. When they hear of a change depends
-    on where between two heartbeats it comes: here it is the mean of what it would be.
+    Members that joined together send their heartbeats together. They learn of a change with the
+    next heartbeat, so half an interval is the mean delay.
     """
     heartbeat_ms = _heartbeat_ms(group)
     heartbeats = -(-(_BEGIN_MS + group.cost.move_ms) // heartbeat_ms)
@@ -169,7 +169,7 @@ def _begin_ms(group: ReplayedGroup) -> int:
 
 
 def _heartbeat_ms(group: ReplayedGroup) -> int:
-    """The usual pace, or a third of a session that is short."""
+    """Return the usual heartbeat interval, or a third of a short session time-out."""
     return min(Group().heartbeat_interval_ms, group.session_timeout_ms // 3)
 
 
@@ -180,7 +180,7 @@ def _event(absence: Absence, number: int, at_ms: int) -> Event:
 
 
 def _settle_ms(group: ReplayedGroup, policy: Choice) -> int:
-    """Time until everything has an owner again that works on it, even if nobody comes back."""
+    """Return the time until every partition has a working owner, even if no member returns."""
     made = create_policy(policy.name, policy.options)
     waits_ms = getattr(made, "scheduled_rebalance_timeout_ms", 0)
     ration = getattr(made, "ration", None)

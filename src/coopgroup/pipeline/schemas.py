@@ -1,12 +1,12 @@
-"""What the tables of the pipeline hold: one place, typed, with a version.
+"""Columns of the pipeline's tables, typed, with a version.
 
-Rules of this file. Times are ms since 1970 (virtual ms where a simulated group was played), in
-columns named `..._ms`. A table has a `key`: two rows that agree in it are the same row. Tables that
-grow keep every batch that a job wrote; snapshots are computed anew, and the newest batch counts.
-`VERSION` grows when a reader of the old columns would misread the new ones; tables of different
-versions stand in different folders (see `tables`).
+Rules of this file. Times are ms since 1970 (virtual ms for a simulated group), in columns named
+`..._ms`. A table has a `key`: two rows with the same key are the same row. Growing tables keep
+every batch that a job wrote. Snapshots are recomputed, and the newest batch counts. `VERSION`
+grows when a reader of the old columns would misread the new ones. Tables of different versions are
+in different folders (see `tables`).
 
-A record of an internal topic is known by (`source_partition`, `source_offset`), its place there.
+(`source_partition`, `source_offset`) identify a record of an internal topic.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Table:
     """One table.
 
     Attributes:
-        name: of its folder.
+        name: name of its folder.
         schema: its columns, without those of the folders (`job`, `batch`, `day`).
-        key: columns that make a row.
+        key: columns that identify a row.
         is_snapshot: whether only the newest batch counts.
-        time: column that says the day, which partitions the files.
+        time: column for the day, by which the files are partitioned.
     """
 
     name: str
@@ -62,7 +62,8 @@ class Table:
 
 
 def _schema(**columns: DataType) -> StructType:
-    # Spark reads every column of a file as nullable: what may be null is said where it is listed.
+    # Spark reads every column of a file as nullable. The comments on the columns say which can be
+    # null.
     return StructType([StructField(name, kind, nullable=True) for name, kind in columns.items()])
 
 
@@ -76,8 +77,8 @@ _LINE: Final[Mapping[str, DataType]] = MappingProxyType(
     {
         "group": _STRING,
         "at_ms": _LONG,
-        "member": _STRING,  # id of the writer; "" where it has none
-        "client": _STRING,  # name of the process; "" where the writer does not say
+        "member": _STRING,  # id of the writer; "" without one
+        "client": _STRING,  # name of the process; "" if the writer does not give it
         "generation": _INT,
     }
 )
@@ -88,12 +89,12 @@ COMMITS: Final = Table(
     name="commits",
     schema=_schema(
         **_PARTITION,
-        at_ms=_LONG,  # when it was committed; of a tombstone when it was written
-        committed=_LONG,  # next offset to read; null where the commit was deleted or expired
-        leader_epoch=_INT,  # -1 for unknown, null for a tombstone
+        at_ms=_LONG,  # commit time; for a tombstone its record time
+        committed=_LONG,  # next offset to read; null if the commit was deleted or expired
+        leader_epoch=_INT,  # -1 if unknown, null for a tombstone
         metadata=_STRING,  # null for a tombstone
         is_tombstone=BooleanType(),
-        version=ShortType(),  # of the value, null for a tombstone
+        version=ShortType(),  # version of the value, null for a tombstone
         written_ms=_LONG,  # timestamp of the record
         **_SOURCE,
     ),
@@ -107,8 +108,8 @@ GENERATIONS: Final = Table(
         generation=_INT,  # null for a tombstone
         at_ms=_LONG,  # when the group reached this state: the end of the round
         protocol_type=_STRING,  # "consumer", "connect", ...; "" for a group that only commits
-        protocol=_STRING,  # assignor that the members agreed on; null while there is none
-        leader=_STRING,  # member id; null while there is none
+        protocol=_STRING,  # chosen assignor; null if there is none
+        leader=_STRING,  # member id; null if there is none
         member_count=_INT,
         is_tombstone=BooleanType(),  # the group was removed
         version=ShortType(),
@@ -129,9 +130,9 @@ MEMBERS: Final = Table(
         client_id=_STRING,
         client_host=_STRING,
         session_timeout_ms=_INT,
-        rebalance_timeout_ms=_INT,  # equals the session's where the record does not say
-        topics=ArrayType(_STRING),  # subscribed; null where it cannot be read
-        assigned_count=_INT,  # partitions assigned; null where it cannot be read
+        rebalance_timeout_ms=_INT,  # equal to the session time-out if the record lacks it
+        topics=ArrayType(_STRING),  # subscribed topics; null if unreadable
+        assigned_count=_INT,  # partitions assigned; null if unreadable
         **_SOURCE,
     ),
     key=(*_SOURCE, "member_id"),
@@ -158,7 +159,7 @@ REJECTED: Final = Table(
         source_partition=_INT,  # null in a file
         source_offset=_LONG,  # offset, null in a file
         at_ms=_LONG,  # timestamp of the record; null in a file
-        part=_STRING,  # "key", "value", "line", or which embedded message
+        part=_STRING,  # "key", "value", "line", or the name of an embedded message
         reason=_STRING,
         key=BinaryType(),
         value=BinaryType(),
@@ -173,8 +174,8 @@ ENDS: Final = Table(
     schema=_schema(
         topic=_STRING,
         partition=_INT,
-        at_ms=_LONG,  # when the offsets held
-        begin=_LONG,  # first offset that is still there; as of the look-up
+        at_ms=_LONG,  # time of the offsets
+        begin=_LONG,  # first remaining offset, at the time of the look-up
         end=_LONG,  # offset of the next record
     ),
     key=("topic", "partition", "at_ms"),
@@ -186,7 +187,7 @@ LAG: Final = Table(
         **_PARTITION,
         at_ms=_LONG,
         end=_LONG,
-        committed=_LONG,  # null where nothing is committed
+        committed=_LONG,  # null without a commit
         lag=_LONG,  # records, never negative
         rule=_STRING,  # "committed"; without a commit "earliest" (end - begin) or "latest" (0)
     ),
@@ -199,9 +200,9 @@ LOADS: Final = Table(
     schema=_schema(
         **_PARTITION,
         hour=_INT,  # of the day, UTC, 0 to 23
-        arrival_per_s=_DOUBLE,  # records produced; null where the ends were seen less than twice
-        consumption_per_s=_DOUBLE,  # records committed; null where fewer than two commits are known
-        arrival_s=_DOUBLE,  # seconds over which the arrival was seen
+        arrival_per_s=_DOUBLE,  # records produced; null if the ends were seen less than twice
+        consumption_per_s=_DOUBLE,  # records committed; null with fewer than two commits
+        arrival_s=_DOUBLE,  # seconds of observation of the arrivals
         consumption_s=_DOUBLE,
     ),
     key=(*_PARTITION, "hour"),
@@ -217,7 +218,7 @@ EVENTS: Final = Table(
         **_LINE,
         kind=_STRING,
         record=_STRING,  # the line, with the fields of its kind: JSON
-        digest=_STRING,  # of the line: one that is read twice is one row
+        digest=_STRING,  # digest of the line: repeated lines are one row
     ),
     key=("digest",),
 )
@@ -251,9 +252,9 @@ WORK: Final = Table(
         **_LINE,
         topic=_STRING,
         partition=_INT,
-        is_start=BooleanType(),  # the application began to work on it, or stopped
-        reason=_STRING,  # of a stop: "revoked", "lost", "closed"
-        duration_ms=_LONG,  # of a stop: callback and commit
+        is_start=BooleanType(),  # the application began to work on the partition; else it stopped
+        reason=_STRING,  # reason of a stop: "revoked", "lost", "closed"
+        duration_ms=_LONG,  # length of a stop: callback and commit
         digest=_STRING,
     ),
     key=("digest", "topic", "partition"),
@@ -270,21 +271,21 @@ REBALANCES: Final = Table(
         last_generation=_INT,
         # One of: created, join, leave, exchange (both), subscription, rejoin, emptied.
         trigger=_STRING,
-        rounds=_INT,  # generations that it took
-        begin_earliest_ms=_LONG,  # it cannot have begun before
-        begin_ms=_LONG,  # best guess: docs/pipeline.md
+        rounds=_INT,  # number of generations
+        begin_earliest_ms=_LONG,  # lower bound of the begin
+        begin_ms=_LONG,  # best estimate: docs/pipeline.md
         end_ms=_LONG,  # end of the last round
         duration_ms=_LONG,  # end_ms - begin_ms
         members_before=_INT,
         members_after=_INT,
         joined=_INT,
         left=_INT,
-        partitions=_INT,  # assigned after it
-        moved=_INT,  # partitions that changed hands: between processes, see docs/pipeline.md
-        moved_twice=_INT,  # partitions that did more than once
+        partitions=_INT,  # partitions assigned after the rebalance
+        moved=_INT,  # partitions that moved between processes, see docs/pipeline.md
+        moved_twice=_INT,  # partitions that moved more than once
         unavailable_partition_s=_DOUBLE,  # seconds, summed over partitions; null where unknown
-        unavailable_error_s=_DOUBLE,  # the true sum is at most so far away
-        unobserved=_INT,  # partitions that moved and whose gap cannot be seen
+        unavailable_error_s=_DOUBLE,  # maximum error of the sum
+        unobserved=_INT,  # moved partitions without a visible gap
     ),
     key=("group", "source", "first_generation", "begin_ms"),
     is_snapshot=True,
@@ -296,7 +297,7 @@ OUTAGES: Final = Table(
     schema=_schema(
         group=_STRING,
         source=_STRING,
-        first_generation=_INT,  # of the rebalance that it belongs to
+        first_generation=_INT,  # first generation of its rebalance
         topic=_STRING,
         partition=_INT,
         begin_ms=_LONG,  # last sign of work before, first sign of work after
@@ -317,17 +318,17 @@ ABSENCES: Final = Table(
         instance_id=_STRING,  # null for a dynamic member
         client_id=_STRING,
         client_host=_STRING,
-        generation=_INT,  # last one that it was in
+        generation=_INT,  # last generation of the member
         session_timeout_ms=_INT,
-        partitions=_INT,  # that it held
-        gone_earliest_ms=_LONG,  # it was still there then
-        gone_ms=_LONG,  # best guess: docs/pipeline.md
-        gone_latest_ms=_LONG,  # the group went on without it
-        returned_ms=_LONG,  # null for never, as far as the history goes
+        partitions=_INT,  # partitions that it owned
+        gone_earliest_ms=_LONG,  # the member was still there
+        gone_ms=_LONG,  # best estimate: docs/pipeline.md
+        gone_latest_ms=_LONG,  # the group continued without it
+        returned_ms=_LONG,  # null if it never returned within the history
         returned_member_id=_STRING,
         returned_as=_STRING,  # "static_id", "client_and_host", "client", "host", "never"
         absent_ms=_LONG,  # returned_ms - gone_ms; null for never
-        observed_until_ms=_LONG,  # end of the history: "never" means not until then
+        observed_until_ms=_LONG,  # end of the history, up to which "never" is known
     ),
     key=("group", "member_id", "generation"),
     is_snapshot=True,
@@ -341,10 +342,10 @@ SKEW: Final = Table(
         at_ms=_LONG,
         generation=_INT,
         members=_INT,
-        lag_total=_LONG,  # records, of the partitions that have an owner
-        lag_max=_LONG,  # of the member that has most
-        lag_mean=_DOUBLE,  # over members
-        imbalance=_DOUBLE,  # lag_max / lag_mean: 1 is even; null where nothing lags
+        lag_total=_LONG,  # records, over partitions with an owner
+        lag_max=_LONG,  # of the member with the highest lag
+        lag_mean=_DOUBLE,  # mean over members
+        imbalance=_DOUBLE,  # lag_max / lag_mean: 1 is even; null without any lag
     ),
     key=("group", "at_ms"),
     is_snapshot=True,

@@ -1,7 +1,8 @@
-"""`build_session`: the Spark session that every job is given.
+"""`build_session`: the Spark session of every job.
 
-Rules of this file: what Spark would fail of with a page of Java is looked at first and said in a
-line; memory is bounded; on a local master nothing listens beyond the loopback interface.
+Rules of this file: requirements are checked first and reported in one line, because Spark would
+fail with a page of Java. Memory is bounded. On a local master no port listens beyond the loopback
+interface.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _JAVA_TIMEOUT_S: Final = 30
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MASTER: Final = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|spark://.+|yarn|k8s://.+")
 
-# Seven days of history of a large group fit; whoever has more gives more (`extra`).
+# Seven days of history of a large group fit. The user can set more memory (`extra`).
 _DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "spark.driver.memory": "1g",
@@ -56,7 +57,7 @@ def require_spark() -> None:
     """Check that PySpark, its companions and Java are there.
 
     Raises:
-        PipelineError: something is missing; one line that says what, and how to get it.
+        PipelineError: a requirement is missing; one line names it and says how to get it.
     """
     for package in ("pyspark", "pandas", "pyarrow"):
         try:
@@ -69,7 +70,7 @@ def require_spark() -> None:
 
 
 def check_settings(*, master: str, jars: Sequence[str], extra: Mapping[str, str]) -> None:
-    """Check what can be known to be wrong before Spark starts; else as `build_session`."""
+    """Check for errors that are visible before Spark starts; else as `build_session`."""
     if not _MASTER.fullmatch(master):
         raise ConfigurationError("--master", master, "a master of Spark, such as local[4]")
     for name in extra:
@@ -84,19 +85,19 @@ def build_session(
     jars: Sequence[str] = (),
     extra: Mapping[str, str] = _NOTHING,
 ) -> SparkSession:
-    """Make the session, or give the one that runs already.
+    """Create the session, or return the running one.
 
-    Spark's Kafka source hides internal topics unless it is told to look up offsets in its older
-    way; the session says so, or there would be no history to read.
+    Spark's Kafka source hides internal topics unless it looks up offsets in its older way. The
+    session selects that way, because otherwise the history would be empty.
 
     Args:
         master: Spark's master URL: `local[*]`, `local[4]`, `spark://...`, `yarn`, `k8s://...`.
         jars: files that the session needs, such as `connector_jars()`.
-        extra: further settings of Spark, which win.
+        extra: further settings of Spark, which override ours.
 
     Raises:
-        ConfigurationError: the master is none, a jar does not exist, or a setting has no name that
-            Spark knows.
+        ConfigurationError: the master is invalid, a jar does not exist, or Spark does not know the
+            name of a setting.
         PipelineError: PySpark or Java is missing, or Spark does not start.
     """
     check_settings(master=master, jars=jars, extra=extra)
@@ -122,10 +123,10 @@ def _start(settings: Mapping[str, str]) -> SparkSession:
     from pyspark.errors import PySparkException  # noqa: PLC0415 - an extra
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
 
-    # Whoever made the one that runs, in whichever thread, has set it as it should be.
+    # A running session has its settings already, from the thread that created it.
     with contextlib.suppress(PySparkException):
         return SparkSession.active()
-    # Workers would run the first `python3` of the PATH, which need not have coopgroup.
+    # Workers would run the first `python3` of the PATH, which may lack coopgroup.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -160,7 +161,7 @@ def _require_java() -> None:
     found = re.search(r'version "(\d+)(?:\.(\d+))?', said)
     if found is None:
         raise PipelineError(f"{java} does not say which version of Java it is")
-    # Java 8 calls itself 1.8.
+    # Java 8 reports version 1.8.
     version = int(found[2] or 0) if found[1] == "1" else int(found[1])
     if version < JAVA_MIN:
         raise PipelineError(f"Java {JAVA_MIN} or newer is needed for Spark, {java} is {version}")

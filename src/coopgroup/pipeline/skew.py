@@ -1,4 +1,4 @@
-"""How unevenly the lag lies on the members of a group, over time: the table `skew`."""
+"""Uneven lag among the members of a group, over time: the table `skew`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MOMENT: Final = ("group", "at_ms", "generation")
 
 
 def skew_of(lag: DataFrame, rounds: DataFrame, holders: DataFrame) -> DataFrame:
-    """The table: a row for each time at which the lag of a group with members is known.
+    """Return the table: a row for each time with a known lag of a group with members.
 
-    Members without a partition count, with a lag of 0; what nobody holds does not.
+    A member without partitions counts with a lag of 0. A partition without an owner does not count.
 
     Args:
         lag: the table.

@@ -23,18 +23,18 @@ def start_job(
     write: Callable[[DataFrame, int], None],
     every_s: float | None,
 ) -> StreamingQuery:
-    """Write a stream batch by batch; Spark's checkpoint, beside the tables, says how far it is.
+    """Write a stream batch by batch; Spark's checkpoint beside the tables has the progress.
 
     Args:
         raw: the stream.
-        tables: where to.
+        tables: tables to write to.
         job: name of the job.
         write: writes a batch of rows under its number.
-        every_s: seconds between micro-batches, until the query is stopped; None to end when what
-            is there has been read.
+        every_s: seconds between micro-batches, until the query is stopped; `None` ends the query
+            after the present records.
 
     Raises:
-        PipelineError: there are tables without their checkpoint: everything would be read again.
+        PipelineError: the checkpoint of the tables is missing, so all records would be read again.
     """
     if tables.has_batches(job) and not tables.has_checkpoint(job):
         raise PipelineError(
