@@ -1,9 +1,9 @@
 """Sweep files: TOML to a `Sweep`, with errors that name file, line and key (docs: sweeps).
 
-Theory of operation: each key has a reader that asks for its type and gives the part of the sweep.
-A reader that refuses says where by the path of keys, and `toml_lines` knows the line of each path.
-What only shows when parts come together (a policy that does not exist, a time-out that is longer
-than a session allows) is asked of the cells afterwards, and is laid to the key that brought it.
+Theory of operation: each key has a reader that checks its type and returns its part of the sweep.
+An error names the path of keys, and `toml_lines` knows the line of each path. Some errors show only
+in combination (an unknown policy, a time-out that is longer than a session allows). The cells
+find these errors afterwards, and the message names the responsible key.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _SEED_MAX: Final = 2**53
 
 
 class _Wrong(Exception):  # noqa: N818 - never leaves this file
-    """Something in the file is wrong.
+    """An error in the file.
 
     Args:
-        path: where, as keys and places in lists.
-        value: what stands there; `_NOTHING` for a missing key.
-        expected: what would be right, as the end of the sentence "expected …".
+        path: place of the error, as keys and positions in lists.
+        value: the wrong value; `_NOTHING` for a missing key.
+        expected: the correct form, as the end of the sentence "expected …".
     """
 
     def __init__(self, path: _Path, value: object, expected: str) -> None:
@@ -61,7 +61,7 @@ class _Wrong(Exception):  # noqa: N818 - never leaves this file
 
 @frozen
 class _Nothing:
-    """In place of the value of a key that is not there."""
+    """Value of a missing key."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -71,15 +71,14 @@ _NOTHING: Final = _Nothing()
 
 
 def read_sweep(path: str | Path) -> Sweep:
-    """Read a sweep file and the scenario files that it names.
+    """Read a sweep file and its scenario files.
 
     Args:
-        path: of the file; its name without `.toml` names the sweep, and scenarios are looked for
-            from its folder.
+        path: path of the file. Its name without `.toml` is the name of the sweep. Paths of
+            scenarios are relative to its folder.
 
     Raises:
-        ConfigurationError: a file cannot be read or does not say what it should; the message names
-            file, line and key.
+        ConfigurationError: a file is unreadable or wrong; the message names file, line and key.
     """
     return parse_sweep(_read(Path(path), "sweep file"), file=str(path))
 
@@ -88,12 +87,12 @@ def parse_sweep(text: str, *, file: str) -> Sweep:
     """Read the text of a sweep file.
 
     Args:
-        text: of the file.
-        file: its path: for messages, for the name of the sweep and as where scenarios are looked
-            for from.
+        text: text of the file.
+        file: its path, for messages and the name of the sweep. Paths of scenarios are relative
+            to its folder.
 
     Raises:
-        ConfigurationError: the text, or the file of a scenario, does not say what it should.
+        ConfigurationError: the text, or the file of a scenario, is wrong.
     """
     try:
         row = tomllib.loads(text)
@@ -137,7 +136,8 @@ def _refuse_syntax(text: str, file: str, error: tomllib.TOMLDecodeError) -> NoRe
 
 def _integer(low: int, high: int) -> _Reader:
     def read(path: _Path, value: Any) -> int:  # noqa: ANN401 - whatever stands in the file
-        if type(value) is not int or not low <= value <= high:  # true is no number here
+        # excludes true, which is an int in Python
+        if type(value) is not int or not low <= value <= high:
             raise _Wrong(path, value, f"an integer from {low} to {high}")
         return value
 
@@ -151,7 +151,7 @@ def _text(path: _Path, value: Any) -> str:  # noqa: ANN401
 
 
 def _several(reader: _Reader) -> _Reader:
-    """One value, or a list of different ones."""
+    """Accept one value, or a list of different values."""
 
     def read(path: _Path, value: Any) -> tuple[Any, ...]:  # noqa: ANN401
         if not isinstance(value, list):
@@ -170,7 +170,7 @@ def _several(reader: _Reader) -> _Reader:
 
 
 def _choice(path: _Path, value: Any) -> Choice:  # noqa: ANN401
-    """A name, or a table of name and options."""
+    """Read a name, or a table of name and options."""
     if isinstance(value, str):
         return Choice(name=value)
     is_table = isinstance(value, dict) and set(value) <= {"name", "options"}
@@ -199,7 +199,7 @@ def _made(create: Callable[..., object], path: _Path, choice: Choice) -> Choice:
 
 
 def _seeds(path: _Path, value: Any) -> tuple[int, ...]:  # noqa: ANN401
-    """How many, or which."""
+    """Read the number of seeds, or a list of seeds."""
     if isinstance(value, list):
         seeds: tuple[int, ...] = _several(_integer(0, _SEED_MAX))(path, value)
         return seeds
@@ -282,7 +282,7 @@ def _scenarios(names: tuple[str, ...], folder: Path) -> tuple[SweptScenario, ...
 
 
 def _check_whole(sweep: Sweep, row: Mapping[str, Any]) -> None:
-    """What shows only when the parts come together."""
+    """Check the parts in combination."""
     if sweep.cells_max > CELLS_MAX:
         raise _Wrong(("grid",), sweep.cells_max, f"at most {CELLS_MAX} cells")
     try:
@@ -292,7 +292,7 @@ def _check_whole(sweep: Sweep, row: Mapping[str, Any]) -> None:
 
 
 def _culprit(sweep: Sweep, row: Mapping[str, Any], error: ConfigurationError) -> _Path:
-    """The key of the file without which, or with one value of which, nothing would be wrong."""
+    """Return the key that causes the error: the sweep is valid without it or with one value."""
     grid = row.get("grid", {})
     for name in (*sweep.options, *sweep.settings):
         plain = evolve(

@@ -1,12 +1,12 @@
-"""A sweep: scenarios, and what is varied in them; every combination with every seed is a cell.
+"""A sweep: scenarios and varied parameters; every combination with every seed is a cell.
 
 Rules of this file: values and pure functions only. A cell is a line of text, the JSON of all its
-parameters, so that it can be sent to any machine and stand in any table; the name of a cell is a
-digest of that line, so a result is found again whatever the sweep around it became, and is not
-taken for that of a scenario that has changed since.
+parameters, so that any machine and any table can hold it. The name of a cell is a digest of that
+line. So a changed sweep finds its earlier results again, and a changed scenario never reuses the
+results of the old one.
 
-An option that a policy does not have is left out for that policy, and what then is the same cell
-is made once: a grid of time-outs costs `simple`, which knows none, one cell a seed.
+Options that a policy lacks are left out for that policy, and equal cells are made once. So a grid
+of time-outs costs `simple`, which has no time-out, one cell per seed.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ _DIGEST_LETTERS: Final = 24
 
 @frozen(kw_only=True)
 class SweptScenario:
-    """A scenario and the text that it was read from.
+    """A scenario and the text of its file.
 
     Attributes:
-        scenario: what is played; its name is unique within a sweep.
-        digest: of the text of its file; another text is another scenario.
+        scenario: the scenario; its name is unique within a sweep.
+        digest: digest of the file's text; another text is another scenario.
     """
 
     scenario: Scenario
@@ -90,16 +90,16 @@ class Sweep:
     """A grid of simulated runs.
 
     Attributes:
-        name: short name, of the file for one that was read.
-        description: what it is to show, for people.
-        scenarios: what is played.
-        policies: which; one without options has those that the scenario gives it. Empty for that
-            of each scenario.
+        name: short name; for a file its name.
+        description: purpose of the sweep, for readers.
+        scenarios: the scenarios.
+        policies: the policies. A policy without options takes the options of the scenario. If
+            empty, each scenario's own policy is used.
         assignors: likewise.
         options: values of options of policies, by the names of `OPTION_AXES`.
         settings: values of settings of the group, by the names of `GROUP_AXES`.
-        sizes: by what the scenario is multiplied, see `resized`.
-        seeds: of the dice.
+        sizes: factors of the scenario's size, see `resized`.
+        seeds: seeds of the random generator.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Sweep:
 
     @property
     def cells_max(self) -> int:
-        """How many cells there are at most, before equal ones are joined."""
+        """Maximum number of cells, before equal ones are joined."""
         axes = (*self.options.values(), *self.settings.values(), self.sizes, self.seeds)
         count = len(self.scenarios) * max(1, len(self.policies)) * max(1, len(self.assignors))
         for axis in axes:
@@ -124,7 +124,7 @@ class Sweep:
 
 @frozen(kw_only=True)
 class Cell:
-    """One run to make.
+    """One run.
 
     Attributes:
         key: digest of the parameters.
@@ -136,14 +136,14 @@ class Cell:
 
     @classmethod
     def of(cls, row: Mapping[str, Any]) -> Cell:
-        """The cell with these parameters."""
+        """Return the cell with these parameters."""
         text = json.dumps(row, sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_LETTERS]
         return cls(key=digest, parameters=text)
 
 
 def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
-    """Every cell of a sweep once: seeds vary fastest, then settings, policies, scenarios."""
+    """Return every cell of a sweep once: seeds vary fastest, then settings, policies, scenarios."""
     found: dict[str, Cell] = {}
     for row in _rows(sweep):
         cell = Cell.of(row)
@@ -152,7 +152,7 @@ def cells_of(sweep: Sweep) -> tuple[Cell, ...]:
 
 
 def check_cells(sweep: Sweep) -> None:
-    """Refuse a sweep with a scenario that cannot be played, before anything is.
+    """Refuse a sweep with an unplayable scenario before any run.
 
     Raises:
         ConfigurationError: a policy or an assignor does not exist, or has a wrong option, or the
@@ -164,7 +164,7 @@ def check_cells(sweep: Sweep) -> None:
 
 
 def scenario_of(row: Mapping[str, Any], base: Scenario) -> Scenario:
-    """What is played in a cell.
+    """Return the scenario of a cell.
 
     Args:
         row: parameters of the cell.
@@ -177,14 +177,14 @@ def scenario_of(row: Mapping[str, Any], base: Scenario) -> Scenario:
 
 
 def resized(scenario: Scenario, factor: int) -> Scenario:
-    """A scenario with so many times as many processes and partitions.
+    """Return a scenario with `factor` times as many processes and partitions.
 
-    Sets with a count, what they are scaled to, batches of restarts and the partitions of topics
-    are multiplied, with the rates of these repeated; starts one after the other come in as much
-    time as before. What names single processes or partitions goes on naming those.
+    The factor multiplies sets with a count, their scaling targets, batches of restarts and the
+    partitions of topics, and repeats the rates of these partitions. Staggered starts take as much
+    time as before. Events that name single processes or partitions keep these names.
 
     Args:
-        scenario: at its own size.
+        scenario: the scenario at its own size.
         factor: at least 1.
     """
     if factor == 1:
@@ -198,7 +198,7 @@ def resized(scenario: Scenario, factor: int) -> Scenario:
 
 
 def _rows(sweep: Sweep) -> Iterator[dict[str, Any]]:
-    """Parameters of every combination; the same ones may come again."""
+    """Yield the parameters of every combination, possibly with repetitions."""
     for swept in sweep.scenarios:
         group = swept.scenario.group
         policies = [_named(swept.scenario, one) for one in sweep.policies] or [group.policy]
@@ -235,7 +235,7 @@ def _combined(axes: Mapping[str, tuple[int, ...]]) -> tuple[dict[str, int], ...]
 
 
 def _options_of(policy: str) -> frozenset[str]:
-    """Options that a policy takes, by what its class is made with."""
+    """Return the options of a policy, from the parameters of its class."""
     return frozenset(inspect.signature(type(create_policy(policy, {}))).parameters)
 
 

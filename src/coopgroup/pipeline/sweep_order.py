@@ -1,13 +1,13 @@
-"""In which order cells go out, and which of them share a task: the longest first.
+"""Order of the cells, and their grouping into tasks: the longest cells first.
 
-Rules of this file: no Spark, no clock; what cells took is told (`learn`).
+Rules of this file: no Spark, no clock; `learn` receives the measured times.
 
-Theory of operation. Cells of a *kind* (scenario, size, policy, assignor) take about as long as each
-other. How long, their first ones tell; a kind of which none was played is guessed by how much there
-is to simulate, on the scale of those that were. `Backlog.take` gives the cells that take longest,
-as many as make some seconds of work for all cores, and `dealt` shares them out to tasks of about
-the same length, each cell to the task that has least. So what is left in the end are short cells,
-and towards the end shorter tasks, which fill all cores up to the last moment.
+Theory of operation. Cells of a *kind* (scenario, size, policy, assignor) take about the same time.
+The first cells of a kind give this time. For an unplayed kind the time is estimated from the amount
+of simulation, on the scale of the played kinds. `Backlog.take` returns the longest cells, enough
+for some seconds of work on all cores. `dealt` spreads them over tasks of about the same length,
+each cell to the shortest task. So the last cells are short, and the last tasks are shorter, which
+keeps all cores busy until the end.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _TASK_S: Final = 2.5
 """Seconds of work of a task: PySpark itself spends some hundredths on each."""
 
 _TASK_S_MIN: Final = 0.5
-_TASKS_LEFT: Final = 8  # a core, at least, of what is left: none waits long for another in the end
-_FIRST: Final = 2  # cells a core, while nothing is known
+_TASKS_LEFT: Final = 8  # minimum number of remaining tasks per core, so that the cores end together
+_FIRST: Final = 2  # cells per core before any time is known
 _CELL_S_MIN: Final = 1e-4
 
 
 def kind_of(cell: Cell) -> Kind:
-    """Which cells it takes as long as."""
+    """Return the kind of a cell; cells of a kind take about the same time."""
     row = json.loads(cell.parameters)
     return row["scenario"], row["size"], row["policy"]["name"], row["assignor"]["name"]
 
@@ -59,7 +59,7 @@ class Backlog:
     """Cells that have not gone out yet, by kind; the costliest kind first.
 
     Attributes:
-        cores: how many tasks run at once.
+        cores: number of tasks that run in parallel.
     """
 
     cores: int
@@ -69,12 +69,12 @@ class Backlog:
 
     @classmethod
     def of(cls, cells: Iterable[Cell], scenarios: Mapping[str, Scenario], cores: int) -> Backlog:
-        """A backlog of which nothing is known.
+        """Return a backlog without known times.
 
         Args:
-            cells: what is to be played.
-            scenarios: by name, at their own size.
-            cores: how many tasks run at once.
+            cells: cells to play.
+            scenarios: scenarios by name, at their own size.
+            cores: number of tasks that run in parallel.
         """
         left: dict[Kind, deque[Cell]] = {}
         for cell in cells:
@@ -84,19 +84,19 @@ class Backlog:
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything has gone out."""
+        """Whether all cells have gone out."""
         return not any(self._left.values())
 
     def learn(self, spent: Mapping[Kind, tuple[int, float]]) -> None:
-        """Note what cells took.
+        """Set the measured times of cells.
 
         Args:
-            spent: by kind, how many were played so far and their CPU seconds.
+            spent: number of played cells and their CPU seconds so far, by kind.
         """
         self._spent = dict(spent)
 
     def take(self) -> Tasks:
-        """Cells that go out next, in tasks; few while nothing is known of them."""
+        """Return the next cells, in tasks; only a few until times are known."""
         if not self._spent:
             return tuple((cell,) for cell in self._some(_FIRST * self.cores))
         costs = {kind: self._cost_s(kind) for kind, cells in self._left.items() if cells}
@@ -117,7 +117,7 @@ class Backlog:
         return count >= self.cores and seconds >= self.cores * _BATCH_S
 
     def _some(self, count: int) -> list[Cell]:
-        """The first cells of as many kinds as there are, those with most to simulate first."""
+        """Return the first cells of as many kinds as possible, the longest simulations first."""
         heaviest = sorted(self._left, key=lambda kind: self._weights[kind], reverse=True)
         found: list[Cell] = []
         while len(found) < count and not self.is_empty:
@@ -126,7 +126,7 @@ class Backlog:
         return found
 
     def _cost_s(self, kind: Kind) -> float:
-        """What a cell is expected to take."""
+        """Return the expected CPU seconds of a cell."""
         if kind in self._spent:
             count, seconds = self._spent[kind]
             return max(_CELL_S_MIN, seconds / count)
@@ -136,14 +136,14 @@ class Backlog:
 
 
 def dealt(cells: Sequence[tuple[float, Cell]], count: int) -> Tasks:
-    """Share cells out to tasks that take about as long as each other.
+    """Spread cells over tasks of about the same length.
 
     Args:
-        cells: with the seconds that each is expected to take.
-        count: how many tasks, at most.
+        cells: cells with their expected seconds.
+        count: maximum number of tasks.
 
     Returns:
-        The tasks, those that take longest first; none is empty.
+        The tasks without empty ones, the longest first.
     """
     tasks: list[tuple[float, int, list[Cell]]] = [(0.0, number, []) for number in range(count)]
     for cost, cell in sorted(cells, key=lambda one: one[0], reverse=True):
@@ -155,7 +155,7 @@ def dealt(cells: Sequence[tuple[float, Cell]], count: int) -> Tasks:
 
 
 def _weight(scenario: Scenario) -> float:
-    """How much there is to simulate, next to other scenarios: members, for as long as it goes."""
+    """Return the relative amount of simulation of a scenario: members times duration."""
     started = sum(members.count or 1 for members in scenario.members)
     scaled = sum(event.to for event in scenario.events if isinstance(event, Scale))
     return float(max(1, started, scaled)) * max(1, scenario.end_ms)

@@ -1,8 +1,8 @@
-"""What a task of a sweep does: play cells, and write down what each was and what it cost.
+"""A task of a sweep: it plays cells, and returns their parameters and costs as rows.
 
-Rules of this file: what it gives depends on its arguments alone (but for the time that it took), so
-a task that Spark runs twice gives the same rows. A cell that cannot be played gives a row that says
-why: one seed that fails must not cost the others.
+Rules of this file: the rows depend only on the arguments (except for the CPU time), so a task that
+Spark runs twice gives the same rows. A cell that cannot be played gives a row with the reason,
+because one failing seed must not cost the others.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def play_tasks(
     scenarios: Mapping[str, Scenario],
     on_cell: Callable[[Kind, float], None],
 ) -> Iterator[pa.RecordBatch]:
-    """Play the cells of the tasks whose numbers come in, for `mapInArrow`.
+    """Play the cells of the tasks with the given numbers, for `mapInArrow`.
 
     Args:
         batches: numbers of tasks, in a column `id`.
         sweep: name of the sweep.
-        tasks: all that may be asked for.
-        scenarios: by name, at their own size.
-        on_cell: is told the kind and the CPU seconds of each cell that was played.
+        tasks: all possible tasks.
+        scenarios: scenarios by name, at their own size.
+        on_cell: receives the kind and the CPU seconds of each played cell.
 
     Yields:
-        A batch with the columns of the table for each batch that came in.
+        One batch with the columns of the table for each input batch.
     """
     schema = to_arrow_schema(SCHEMA)
     for batch in batches:
@@ -67,11 +67,11 @@ def play_cell(cell: Cell, scenarios: Mapping[str, Scenario]) -> dict[str, Any]:
     """Play one cell.
 
     Args:
-        cell: what to play.
-        scenarios: by name, at their own size.
+        cell: the cell.
+        scenarios: scenarios by name, at their own size.
 
     Returns:
-        A row of the table, but for the name of the sweep.
+        A row of the table, without the name of the sweep.
     """
     row = json.loads(cell.parameters)
     since_s = time.process_time()

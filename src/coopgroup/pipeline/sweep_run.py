@@ -1,11 +1,11 @@
-"""`run_sweep`: plays what is left of a sweep on Spark, and keeps what was played.
+"""`run_sweep`: play the remaining cells of a sweep on Spark, and store the results.
 
-Theory of operation. Cells go out in batches, each a Spark job that writes a folder of its own below
-the table; a file counts from the moment in which Spark commits it, so what a kill leaves behind is
-whole rows, and whoever runs the sweep again first reads which cells are done. Two batches are under
-way at a time: while the last tasks of one run, those of the next fill the cores, so that no core
-waits for a slow cell. A batch is as large as some seconds of work, which the batches before it tell
-(`sweep_order`): small enough to lose little, large enough that a job's cost does not count.
+Theory of operation. Cells go out in batches. Each batch is a Spark job that writes its own folder
+below the table. A file counts from the moment when Spark commits it, so a kill leaves only whole
+rows. The next run of the sweep first reads the finished cells. Two batches run concurrently: the
+tasks of the next batch fill the cores during the last tasks of the first, so that no core waits for
+a slow cell. A batch has some seconds of work, estimated from earlier batches (`sweep_order`). It is
+small enough to lose little in a kill, and large enough to hide the overhead of a job.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ _UNDER_WAY: Final = 2
 
 
 def read_results(spark: SparkSession, folder: str) -> DataFrame:
-    """The rows of a table of sweeps, a key once: one without an error where there are several.
+    """Return the rows of a table of sweeps, one per key; rows without an error are preferred.
 
     Args:
         spark: the session.
-        folder: of the table; it need not exist.
+        folder: folder of the table; it need not exist.
     """
-    # A retried cell stands there twice: as it failed, and as it went then.
+    # A retried cell has two rows: the failure, and the later result.
     best_first = Window.partitionBy("key").orderBy(F.col("error").isNotNull())
     rows = _stored(spark, folder).withColumn("_rank", F.row_number().over(best_first))
     return rows.where("_rank = 1").drop("_rank")
 
 
 def finished_keys(spark: SparkSession, folder: str, *, retry_failed: bool) -> frozenset[str]:
-    """Keys of the cells of a table that need not be played again.
+    """Return the keys of the cells of a table that need not be played again.
 
     Args:
         spark: the session.
-        folder: of the table.
-        retry_failed: whether cells that failed are to be played again.
+        folder: folder of the table.
+        retry_failed: whether failed cells are played again.
     """
     rows = _stored(spark, folder)
     if retry_failed:
@@ -71,7 +71,7 @@ def finished_keys(spark: SparkSession, folder: str, *, retry_failed: bool) -> fr
 
 
 def _stored(spark: SparkSession, folder: str) -> DataFrame:
-    """Every row of a table."""
+    """Return every row of a table."""
     path = f"{folder}/v{VERSION}"
     if not _exists(spark, path):
         return spark.createDataFrame([], SCHEMA)
@@ -86,17 +86,17 @@ def run_sweep(
     *,
     on_progress: Callable[[int], None],
 ) -> None:
-    """Play cells and keep their rows.
+    """Play cells and store their rows.
 
     Args:
         spark: the session.
-        sweep: what they are of.
-        cells: those that are left.
-        folder: of the table, on a file system that all tasks reach.
-        on_progress: is told, after each batch, how many cells have been played.
+        sweep: the sweep of the cells.
+        cells: the remaining cells.
+        folder: folder of the table, on a file system that all tasks reach.
+        on_progress: receives the number of played cells after each batch.
 
     Raises:
-        PipelineError: Spark could not run a batch; those before it stay.
+        PipelineError: Spark could not run a batch; earlier batches stay.
     """
     runner = _Runner(spark=spark, sweep=sweep, folder=folder)
     backlog = Backlog.of(cells, runner.scenarios, spark.sparkContext.defaultParallelism)
@@ -104,7 +104,7 @@ def run_sweep(
         try:
             _play_all(runner, pool, backlog, on_progress)
         except BaseException:
-            # Also when the user interrupts: tasks that nobody waits for must not go on.
+            # After an interrupt by the user, the tasks would otherwise continue without a reader.
             with contextlib.suppress(Exception):
                 spark.sparkContext.cancelJobsWithTag(runner.tag)
             raise
@@ -131,16 +131,16 @@ def _play_all(
 
 
 class _Spent(AccumulatorParam["dict[Kind, tuple[int, float]]"]):
-    """How many cells of a kind were played, and their CPU seconds."""
+    """Number of played cells and their CPU seconds, by kind."""
 
     def zero(self, value: dict[Kind, tuple[int, float]]) -> dict[Kind, tuple[int, float]]:  # noqa: ARG002 - PySpark's signature
-        """Nothing was played."""
+        """Return an empty count."""
         return {}
 
     def addInPlace(  # noqa: N802 - PySpark's name
         self, value1: dict[Kind, tuple[int, float]], value2: dict[Kind, tuple[int, float]]
     ) -> dict[Kind, tuple[int, float]]:
-        """Both together, as a new dictionary: another thread may be reading the old one."""
+        """Return the sum as a new dictionary, because another thread may be reading the old one."""
         both = dict(value1)
         for kind, (count, seconds) in value2.items():
             before, before_s = both.get(kind, (0, 0.0))
@@ -150,13 +150,13 @@ class _Spent(AccumulatorParam["dict[Kind, tuple[int, float]]"]):
 
 @define(kw_only=True)
 class _Runner:
-    """Runs batches.
+    """Runner of batches.
 
     Attributes:
         spark: the session.
-        sweep: what is played.
-        folder: of the table.
-        tag: of the jobs.
+        sweep: the sweep.
+        folder: folder of the table.
+        tag: tag of the jobs.
     """
 
     spark: SparkSession
@@ -166,27 +166,27 @@ class _Runner:
     _spent: Accumulator[dict[Kind, tuple[int, float]]] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        """Begin to count."""
+        """Start the accumulator."""
         self._spent = self.spark.sparkContext.accumulator({}, _Spent())
 
     @property
     def scenarios(self) -> dict[str, Scenario]:
-        """By name, at their own size."""
+        """Scenarios by name, at their own size."""
         return {one.scenario.name: one.scenario for one in self.sweep.scenarios}
 
     @property
     def spent(self) -> dict[Kind, tuple[int, float]]:
-        """By kind, how many cells were played so far, and their CPU seconds."""
+        """Number of played cells and their CPU seconds so far, by kind."""
         return self._spent.value
 
     def play(self, tasks: Tasks) -> None:
         """Play a batch and write its rows.
 
         Raises:
-            PipelineError: Spark could not.
+            PipelineError: Spark could not run the job.
         """
         self.spark.sparkContext.addJobTag(self.tag)
-        # Spark reads nothing below a folder whose name begins with "_" or ".", as a sweep's may.
+        # Spark ignores folders whose name begins with "_" or ".", and a sweep's name may begin so.
         path = f"{self.folder}/v{VERSION}/sweep-{self.sweep.name}/{uuid.uuid4()}"
         play = partial(
             play_tasks,
@@ -207,7 +207,7 @@ def _count(spent: Accumulator[dict[Kind, tuple[int, float]]], kind: Kind, second
 
 
 def reason_of(error: Exception) -> str:
-    """The line of an error that says what is wrong: Py4J's own first line only says where."""
+    """Return the line of an error that has the reason: Py4J's own first line only has the place."""
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
     if isinstance(error, Py4JError) and len(lines) > 1:
         lines = lines[1:]
@@ -215,7 +215,7 @@ def reason_of(error: Exception) -> str:
 
 
 def _exists(spark: SparkSession, path: str) -> bool:
-    """Whether there is something at a path, on whatever file system it names."""
+    """Return whether a path exists, on any file system of Spark."""
     jvm = spark._jvm  # noqa: SLF001 - PySpark has no other way to ask Hadoop
     assert jvm is not None
     hadoop = jvm.org.apache.hadoop.fs.Path(path)

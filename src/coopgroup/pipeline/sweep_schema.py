@@ -1,8 +1,8 @@
-"""What a table of sweeps holds: a row for each cell that was played, parameters first.
+"""Columns of a table of sweeps: a row for each played cell, parameters first.
 
-A row with an `error` has no measures; every other one has all, with the words of the simulator
-(docs: scenarios). `parameters` is the whole cell as JSON; what a grid may vary stands in columns of
-its own beside it, null where the policy has no such option. `key` tells rows apart.
+A row with an `error` has no measures. Every other row has all measures, in the terms of the
+simulator (docs: scenarios). `parameters` is the whole cell as JSON. Parameters that a grid may vary
+also have their own columns, null if the policy has no such option. `key` identifies a row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a sweep comes to: rows of the table, joined over seeds, as values for pages and tables."""
+"""Summary of a sweep: rows of the table, joined over seeds, as values for pages and tables."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ORDER: Final = "place"
 
 
 def only(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Rows of some cells, with a column that says in which order the cells stand.
+    """Return the rows of some cells, with a column for the order of the cells.
 
     Args:
-        rows: of a table of sweeps.
-        keys: of the cells.
+        rows: rows of a table of sweeps.
+        keys: keys of the cells.
     """
     places = list(enumerate(keys))
     wanted = rows.sparkSession.createDataFrame(places, f"{_ORDER} long, key string")
@@ -33,14 +33,14 @@ def only(rows: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 
 def summarised(rows: DataFrame) -> DataFrame:
-    """One row a setting: medians and ranges over its seeds, in the order of the cells.
+    """Return one row per setting: medians and ranges over its seeds, in the order of the cells.
 
     Args:
-        rows: what `only` gives.
+        rows: from `only`.
 
     Returns:
         The columns of `AXES`, `seeds`, `failed`, `violations`, and for each measure `..._median`,
-        `..._low` and `..._high`, null where no seed has it.
+        `..._low` and `..._high`, null if no seed has a value.
     """
     spreads = [
         column
@@ -66,7 +66,7 @@ def summarised(rows: DataFrame) -> DataFrame:
 
 
 def settings_of(rows: DataFrame) -> tuple[Setting, ...]:
-    """The values of what `summarised` gives; a sweep has few settings beside its cells."""
+    """Return the result of `summarised` as values; a sweep has few settings."""
     return tuple(_setting(row) for row in rows.collect())
 
 
@@ -95,11 +95,11 @@ Objection = tuple[str, str]
 
 
 def objections(rows: DataFrame, most: int) -> tuple[int, tuple[Objection, ...]]:
-    """Cells that failed or broke a rule: how many, and the first few.
+    """Return the number of cells that failed or broke an invariant, and the first of them.
 
     Args:
-        rows: what `only` gives.
-        most: how many to describe.
+        rows: from `only`.
+        most: maximum number of cells to describe.
     """
     bad = rows.where(F.col("error").isNotNull() | (F.col("violations") > 0))
     words = F.coalesce("error", F.concat(F.lit("an invariant was broken: "), "violation"))

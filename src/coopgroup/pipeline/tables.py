@@ -4,16 +4,16 @@
     FOLDER/v1/batches/job=history/batch=12/part-....parquet        (written last)
     FOLDER/v1/checkpoints/history/                                 (Spark's own)
 
-Theory of operation. A job writes a batch into folders of its own, one for each table, and then a
-row into `batches`. Only rows of batches that stand there count. A job that was killed finds the
-same batch to do again (Spark's checkpoint says which offsets it has), overwrites the folders, and
-is through when the row stands; if the row stood already, nothing is left to do. So a batch is never
-there twice or in half, whenever a job was killed, and all tables of a batch appear at once.
+Theory of operation. A job writes a batch into new folders, one for each table, and then a row into
+`batches`. Only rows of batches in `batches` count. After a kill, the job repeats the same batch
+(Spark's checkpoint has its offsets). It overwrites the folders, and is done when the row is
+written. If the row already exists, the job skips the batch. So a batch is never present twice or
+in part, and all tables of a batch appear together.
 
-Of a snapshot only the newest batch counts. It has a few places in turn, so that neither the one
-which counts is written to nor those which somebody may have begun to read shortly before.
+Of a snapshot only the newest batch counts. A snapshot alternates between a few folders, so that a
+job never overwrites the current one, or one that another process has just begun to read.
 
-That holds for one job of a name at a time: see `job_lock`.
+This holds if only one job of a name runs at a time: see `job_lock`.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ class Tables:
         return f"{self.folder.rstrip('/')}/v{VERSION}"
 
     def checkpoint(self, job: str) -> str:
-        """Folder in which Spark keeps how far a job has come."""
+        """Return the folder of a job's checkpoint, where Spark stores the progress."""
         return f"{self.root}/checkpoints/{job}"
 
     # --- writing --------------------------------------------------------------------------------
 
     def write(self, job: str, batch: int, frames: Mapping[str, DataFrame]) -> None:
-        """Add a batch to tables that grow; one that is there is left as it is.
+        """Add a batch to growing tables; an existing batch is left unchanged.
 
         Args:
-            job: name of the job, which counts its own batches.
-            batch: its number.
+            job: name of the job, which numbers its own batches.
+            batch: number of the batch.
             frames: rows by table, in the columns of `TABLES`.
         """
         if self.is_through(job, batch):
@@ -101,7 +101,7 @@ class Tables:
         self.write(job, 0 if last is None else last + 1, frames)
 
     def replace(self, job: str, frames: Mapping[str, DataFrame]) -> None:
-        """Put snapshots in the place of the last ones.
+        """Replace the last snapshots.
 
         Args:
             job: name of the job, which always writes the same tables.
@@ -119,7 +119,7 @@ class Tables:
         width = max(1, self.spark.sparkContext.defaultParallelism)
         writer = rows.coalesce(width).write.mode("overwrite")
         if table.time:
-            # In UTC, whatever the session's time zone.
+            # The day is in UTC for every time zone of the session.
             days = sql.floor(sql.col(table.time) / _MS_PER_DAY).cast("int")
             day = sql.date_add(sql.lit("1970-01-01").cast("date"), days)
             rows = rows.withColumn("day", day).coalesce(width)
@@ -131,7 +131,7 @@ class Tables:
         row.write.mode("overwrite").parquet(f"{self.root}/batches/job={job}/batch={batch}")
 
     def staging(self, job: str) -> Keep:
-        """What puts a frame aside, as Parquet, and gives it back without the plan that made it."""
+        """Return a function that stores a frame as Parquet, and returns it without its plan."""
         numbers = count()
 
         def keep(frame: DataFrame) -> DataFrame:
@@ -144,10 +144,10 @@ class Tables:
     # --- reading --------------------------------------------------------------------------------
 
     def read(self, name: str) -> DataFrame:
-        """Rows of a table, of all batches that are through; none where nothing was written.
+        """Return the rows of a table, of all complete batches; an empty frame without any batch.
 
         Args:
-            name: of a table in `TABLES`.
+            name: name of a table in `TABLES`.
         """
         table = TABLES[name]
         folders = [StructField("job", StringType()), StructField("batch", IntegerType())]
@@ -165,14 +165,14 @@ class Tables:
         return rows.join(through, ["job", "batch"], "left_semi").select(*table.schema.names)
 
     def require(self, name: str, remedy: str) -> DataFrame:
-        """Rows of a table that has some.
+        """Return the rows of a table that must not be empty.
 
         Args:
-            name: of a table in `TABLES`.
-            remedy: what makes rows, as the end of the sentence "...; run ...".
+            name: name of a table in `TABLES`.
+            remedy: command that makes rows, as the end of the sentence "...; run ...".
 
         Raises:
-            PipelineError: there are none, or only of another version.
+            PipelineError: the table is empty, or has rows of another version only.
         """
         rows = self.read(name)
         if rows.isEmpty():
@@ -180,23 +180,23 @@ class Tables:
         return rows
 
     def has_batches(self, job: str) -> bool:
-        """Whether a job wrote anything."""
+        """Return whether a job wrote any batch."""
         return self._last(job) is not None
 
     def is_through(self, job: str, batch: int) -> bool:
-        """Whether a batch of a job that grows is there."""
+        """Return whether a batch of a growing job is complete."""
         last = self._last(job)
         return last is not None and batch <= last
 
     def has_checkpoint(self, job: str) -> bool:
-        """Whether Spark kept how far a job has come."""
+        """Return whether a job has a checkpoint."""
         try:
             return not self.spark.read.text(f"{self.checkpoint(job)}/metadata").isEmpty()
         except AnalysisException:
             return False
 
     def _last(self, job: str) -> int | None:
-        """Sequence of the last batch of a job that is through."""
+        """Return the sequence number of a job's last complete batch."""
         rows = self._batches()
         if rows is None:
             return None
@@ -204,9 +204,10 @@ class Tables:
         return None if last is None else int(last)
 
     def _is_newest(self) -> Column:
-        """Whether a row is of the newest batch of its job.
+        """Return whether a row is of the newest batch of its job.
 
-        Looked up at once, so that no file of another batch is read later, when it may be gone.
+        The batches are read immediately: otherwise Spark would later read files of other batches,
+        which may be deleted by then.
         """
         rows = self._batches()
         condition = sql.lit(0).cast("boolean")
@@ -217,15 +218,15 @@ class Tables:
         return condition
 
     def _batches(self) -> DataFrame | None:
-        """Batches that are through.
+        """Return the complete batches.
 
-        Another job may write over its oldest snapshot before they are looked at. What was noted of
-        that one is of no use to anybody any more.
+        Another job may overwrite its oldest snapshot before Spark reads these rows. No reader needs
+        the overwritten row.
         """
         return self._parquet("batches", _BATCHES, ignoreMissingFiles="true")
 
     def _parquet(self, name: str, schema: StructType, **options: str) -> DataFrame | None:
-        """A folder of Parquet files, None where there is no such folder."""
+        """Return a folder of Parquet files, `None` if the folder does not exist."""
         try:
             return self.spark.read.schema(schema).options(**options).parquet(f"{self.root}/{name}")
         except AnalysisException as error:
@@ -236,7 +237,7 @@ class Tables:
             ) from error
 
     def _other_version(self) -> str:
-        """What to say where the folder has tables of another release."""
+        """Return the end of a message if the folder has tables of another release."""
         folder = Path(self.folder)
         found = sorted(one.name for one in folder.glob("v[0-9]*") if one.name != f"v{VERSION}")
         return f" of version {VERSION}, but {', '.join(found)}" if found else ""

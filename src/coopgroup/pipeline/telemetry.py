@@ -1,9 +1,9 @@
-"""Telemetry of our own members to tables: `events`, `rounds`, `work`.
+"""Telemetry of coopgroup members to tables: `events`, `rounds`, `work`.
 
-Theory of operation. A line is read by Spark's own JSON functions, without Python: once as an
-envelope, which makes it an event or a reason to reject it, then again for the fields of its kind.
-A line is known by the digest of its text, so a line that was read before (a file that has grown,
-a copy of it, a producer that tried twice) adds nothing.
+Theory of operation. Spark's own JSON functions read a line, without Python. The first step reads
+the envelope, which gives an event or a reason for rejection. The second step reads the fields of
+its kind. The digest of its text identifies a line. So repeated lines (a file that has grown, a copy
+of it, a producer retry) add nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _WORK: Final = MappingProxyType(
     {"resources": _RESOURCES, "reason": "string", "duration_ms": "long"}
 )
 _WORK_KINDS: Final = ("resources_started", "resources_stopped")
-# Kinds whose fields go into columns, the fields, and those of them without which it is no record.
+# Kinds with their own columns, their fields, and the required fields among them.
 _FIELDS: Final = (
     (("round_led",), _ROUND, ("members",)),
     (_WORK_KINDS, _WORK, ("resources",)),
@@ -66,7 +66,7 @@ _PLACE: Final = ("source", "source_partition", "source_offset", "value")
 
 
 def file_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Lines of files or folders: (source, source_partition, source_offset, written_ms, line)."""
+    """Return the lines of files: (source, source_partition, source_offset, written_ms, line)."""
     lines = spark.read.text(list(paths), wholetext=False).where(sql.trim("value") != "")
     return _lines(
         lines.select(sql.col("_metadata.file_path").alias("source"), sql.col("value")),
@@ -77,7 +77,7 @@ def file_lines(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 
 def topic_lines(raw: DataFrame, topic: str) -> DataFrame:
-    """Records of a topic as lines: the columns of `decoding.RAW` to those of `file_lines`."""
+    """Return records of a topic as lines: columns of `decoding.RAW` to columns of `file_lines`."""
     return _lines(
         raw.withColumn("source", sql.lit(topic)),
         sql.col("source_partition"),
@@ -100,7 +100,7 @@ def _lines(rows: DataFrame, partition: Column, offset: Column, written_ms: Colum
 
 
 def read_lines(lines: DataFrame) -> DataFrame:
-    """Read envelopes: adds the columns of `events`, and `reason` where a line is none."""
+    """Read envelopes: add the columns of `events`, and `reason` for an invalid line."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_broken"}
     fields = _ddl({**_ROUND, **_WORK})
     rows = lines.withColumn("one", sql.from_json("line", _ENVELOPE, options))
@@ -110,7 +110,7 @@ def read_lines(lines: DataFrame) -> DataFrame:
         sql.when(sql.col(f"one.{name}").isNull(), f"{name}: missing, or of another type")
         for name in needed
     ]
-    # A field of another type makes a line broken, too; then the other fields are there.
+    # A field of a wrong type makes the line invalid, too; then the other fields are present.
     nothing = sql.coalesce(*(sql.col(f"one.{name}").cast("string") for name in needed)).isNull()
     is_broken = sql.col("one").isNull() | (sql.col("one._broken").isNotNull() & nothing)
     version = sql.col("one.schema")
@@ -136,7 +136,7 @@ def read_lines(lines: DataFrame) -> DataFrame:
 
 
 def _complaint(kinds: Sequence[str], fields: Mapping[str, str], needed: Sequence[str]) -> Column:
-    """Why the fields of a kind cannot be read; null where they can, or it is another kind."""
+    """Return the reason for unreadable fields; null if readable or of another kind."""
     complaints = []
     for name, kind in fields.items():
         value = sql.col(f"did.{name}")
@@ -149,7 +149,7 @@ def _complaint(kinds: Sequence[str], fields: Mapping[str, str], needed: Sequence
 
 
 def _is_no_list(partitions: Column) -> Column:
-    """Whether partitions are no list of integers."""
+    """Return whether partitions are something else than a list of integers."""
     return partitions.isNull() | sql.exists(partitions, lambda one: one.isNull())
 
 
@@ -158,13 +158,13 @@ def _ddl(fields: Mapping[str, str]) -> str:
 
 
 def events_of(read: DataFrame) -> DataFrame:
-    """Lines that are records, each once: from `read_lines` to the table `events`."""
+    """Return valid lines, each once: from `read_lines` to the table `events`."""
     rows = read.where(sql.col("reason").isNull()).select(*TABLES["events"].schema.names)
     return rows.dropDuplicates(["digest"])
 
 
 def rejected_lines_of(read: DataFrame) -> DataFrame:
-    """Lines that are none: from `read_lines` to the table `rejected`."""
+    """Return invalid lines: from `read_lines` to the table `rejected`."""
     rows = read.where(sql.col("reason").isNotNull()).select(
         *("source", "source_partition", "source_offset"),
         sql.col("written_ms").alias("at_ms"),
@@ -177,7 +177,7 @@ def rejected_lines_of(read: DataFrame) -> DataFrame:
 
 
 def rounds_of(events: DataFrame) -> DataFrame:
-    """What leaders decided: from `events` to the table `rounds`."""
+    """Return the decisions of leaders: from `events` to the table `rounds`."""
     rows = events.where(sql.col("kind") == "round_led")
     rows = rows.withColumn("led", sql.from_json("record", _ddl(_ROUND)))
     counts = [_count(f"led.{name}").alias(name) for name in _COUNTED]
@@ -193,13 +193,13 @@ def rounds_of(events: DataFrame) -> DataFrame:
 
 
 def _count(resources: str) -> Column:
-    """How many resources a map from topic to partitions has."""
+    """Return the number of resources in a map from topic to partitions."""
     lists = sql.coalesce(sql.map_values(resources), sql.array())
     return sql.coalesce(sql.size(sql.flatten(lists)), sql.lit(0)).alias("count")
 
 
 def work_of(events: DataFrame) -> DataFrame:
-    """What applications began and ceased to work on: from `events` to the table `work`."""
+    """Return the starts and stops of work: from `events` to the table `work`."""
     rows = events.where(sql.col("kind").isin(*_WORK_KINDS))
     rows = rows.withColumn("did", sql.from_json("record", _ddl(_WORK))).select("*", "did.*")
     by_topic = rows.select("*", sql.explode("resources").alias("topic", "partitions"))
@@ -211,16 +211,16 @@ def work_of(events: DataFrame) -> DataFrame:
 
 
 def telemetry_frames(lines: DataFrame, tables: Tables) -> dict[str, DataFrame]:
-    """Frames of what the tables do not have yet.
+    """Return the frames of the rows that the tables do not have yet.
 
     Args:
         lines: from `file_lines` or `topic_lines`.
-        tables: where earlier lines are.
+        tables: tables with the earlier lines.
     """
     read = read_lines(lines)
     known = tables.read("events").select("digest")
     events = events_of(read).join(known, "digest", "left_anti")
-    # A line of a file has no place, so its text is known; a record of a topic has one.
+    # A line of a file has no offset, so its text identifies it. A record of a topic has an offset.
     refused, before = rejected_lines_of(read).alias("new"), tables.read("rejected").alias("old")
     same = [sql.col(f"new.{one}").eqNullSafe(sql.col(f"old.{one}")) for one in _PLACE]
     refused = refused.join(before, same, "left_anti")
@@ -240,7 +240,7 @@ def write_telemetry(lines: DataFrame, tables: Tables) -> None:
 
     Args:
         lines: from `file_lines`.
-        tables: where to.
+        tables: tables to write to.
     """
     tables.append(FILES_JOB, telemetry_frames(lines, tables))
 
@@ -252,16 +252,17 @@ def start_telemetry(
 
     Args:
         raw: a stream in the columns of `decoding.RAW`.
-        tables: where to; the checkpoint stands beside them.
+        tables: tables to write to; the checkpoint is in the same folder.
         topic: name of the topic.
-        every_s: seconds between micro-batches; None to end when what is there has been read.
+        every_s: seconds between micro-batches; `None` ends the query after the present records.
 
     Raises:
-        PipelineError: there are tables without their checkpoint.
+        PipelineError: the checkpoint of the tables is missing.
     """
 
     def write(rows: DataFrame, batch: int) -> None:
-        # Done before the last end of the process: nothing here is new, and must not look missing.
+        # The batch was complete before the process ended. Its lines are no longer new, so a second
+        # look would find the batch empty.
         if not tables.is_through(TOPIC_JOB, batch):
             tables.write(TOPIC_JOB, batch, telemetry_frames(topic_lines(rows, topic), tables))
 

@@ -1,14 +1,14 @@
-"""Rebalances and outages of our own groups, from their telemetry.
+"""Rebalances and outages of coopgroup groups, from their telemetry.
 
-Leaders say what they decided and whether more is to come, so rounds belong together until a round
-announces none; members say when they left the stable state and when they had their assignment;
-applications say when they began and ceased to work (see `work_spans`).
+Leaders record their decisions and announce further rounds. So rounds belong together up to a round
+without such an announcement. Members record when they left the stable state and when they received
+their assignment. Applications record when they started and stopped work (see `work_spans`).
 
-A group that was removed counts its generations from the start when somebody joins it again, so a
-generation says something within one *life* of the group only. A new life begins with a round whose
-generation is not above that of the round before, in order of time, and that has none of its
-members: the group coordinator gives out new member ids after it forgot a group. So one round that
-two leaders led, or clocks that are a little apart, make no new life.
+If a group was removed, its generations restart with the next join. So a generation is unique only
+within one *life* of the group. In order of time, a new life begins with a round that does not
+raise the generation, and that shares no member with the round before. The group coordinator gives
+out new member ids after it forgot a group. So a round with two leaders, or clocks that differ a
+little, do not begin a new life.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARTITION: Final = ("group", "topic", "partition")
 
 
 def led_rebalances(rounds: DataFrame) -> DataFrame:
-    """Add `first_generation` of the rebalance that a round belongs to, and the members before it.
+    """Add `first_generation`, that of the round's rebalance, and the members before the round.
 
     Args:
         rounds: the table.
@@ -43,7 +43,7 @@ def led_rebalances(rounds: DataFrame) -> DataFrame:
         (group, life, generation, at_ms, members, members_before, first_generation); `life` counts
         from 0 within the group.
     """
-    # A round that two leaders led (the group coordinator changed) is one: the later one counts.
+    # A round with two leaders (the group coordinator changed) counts once: the later record wins.
     once = (
         _with_life(rounds)
         .groupBy(*_LIFE, "generation")
@@ -76,7 +76,7 @@ def _with_life(rounds: DataFrame) -> DataFrame:
 
 
 def outages_of_work(spans: DataFrame) -> DataFrame:
-    """Times between the end of all work on a partition and the next begin, in one life.
+    """Return the times between the end of all work on a partition and the next start, in one life.
 
     Args:
         spans: from `work_spans.work_spans`.
@@ -103,7 +103,7 @@ def outages_of_work(spans: DataFrame) -> DataFrame:
 def rebalances_of_rounds(
     led: DataFrame, spans: DataFrame, events: DataFrame, outages: DataFrame
 ) -> DataFrame:
-    """The table `rebalances`, with the source "telemetry".
+    """Return the table `rebalances`, with the source "telemetry".
 
     Args:
         led: from `led_rebalances`.
@@ -131,17 +131,17 @@ def rebalances_of_rounds(
 
 
 def _begins(led: DataFrame, events: DataFrame) -> DataFrame:
-    """When the first of its members began to join, on the way to each rebalance.
+    """Return when the first member of each rebalance began to join.
 
-    Who began and is not in the round went away before; a member that is new to the group has no id
-    when it begins.
+    A member that began to join and is not in the round departed before. A new member has no member
+    id when it begins.
     """
     state = sql.from_json("record", "before string, after string").alias("state")
     moved = events.where(sql.col("kind") == "state_changed")
     left = moved.select("group", "member", "at_ms", state).where("state.after = 'joining'")
     backwards = (-sql.col("at_ms")).alias("at_ms")
     columns = ["generation", "members", "life", "first_generation"]
-    # The next round after a moment is the last one before it, seen backwards.
+    # In reverse order, the next round after a moment is the last one before it.
     moments = left.select("group", "member", backwards)
     ahead = led.select("group", backwards, *columns)
     found = with_last(moments, ahead, keys=["group"], columns=columns)
@@ -151,10 +151,10 @@ def _begins(led: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _ends(led: DataFrame, events: DataFrame) -> DataFrame:
-    """When the last member of each round had its assignment.
+    """Return when the last member of each round received its assignment.
 
-    A static member that comes back within its session gets it again, in the same generation, when
-    the rebalance is long over: under another member id.
+    A static member that returns within its session receives its assignment again, long after the
+    rebalance: in the same generation, under another member id.
     """
     got = events.where(sql.col("kind") == "assignment_received")
     got = got.select("group", "generation", "member", sql.col("at_ms").alias("got_ms"))

@@ -1,24 +1,24 @@
-"""Who worked on what and when, from telemetry: `work_spans`.
+"""Times of work of each process on each partition, from telemetry: `work_spans`.
 
-Applications say when they began and ceased to work on a partition. Work that began ends with the
-first of these that follows:
+Applications record when they started and stopped work on a partition. Work ends with the first of
+these later events:
 
-- a stop by the same *worker*: its name (`client`), or its member id where it has none;
-- a beginning or an end of its process, where a host writes these (the simulator does);
-- a stop by nobody: who lost its membership has no member id any more when it stops. It is the stop
-  of whoever began last on the partition, if that member id was never heard of after it;
+- a stop by the same *worker*: its name (`client`), or its member id if it has no name;
+- a start or an end of its process, if a host records these (the simulator does);
+- a stop without a member id: a member that lost its membership has no member id any longer. The
+  stop belongs to the last starter on the partition, if that member id never appears again;
 - the return of its member in another life of the process (`coopgroup.state.dir`): it died;
-- somebody else's start, or one of the same worker under another member id, if the member was never
-  heard of after it: it died.
+- a start by another worker, or by the same worker under another member id, if the old member id
+  never appears again: it died.
 
-The last two say that a member died, and not when. It was alive when it wrote its last words, those
-of its next life aside. When it returned, or when the group had its first round without it, it was
-dead, and had been silent for no longer than its session time-out and the longest rebalance time-out
-of the group. So its work ended between two moments, and the guess is one session time-out before
-the later one.
+The last two events show that a member died, but not when. It was alive at its last record before
+the next life. It was dead when it returned, or when the group had its first round without it. By
+then it had been silent for at most its session time-out plus the longest rebalance time-out of the
+group. So its work ended between two moments. The estimate is one session time-out before the later
+moment.
 
-A *process* is what comes back: the name of the worker, else what the group's history says of the
-member id (see `processes`), else the member id.
+A *process* is the identity behind a return: the name of the worker, else the process that the
+group's history has for the member id (see `processes`), else the member id.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _START: Final = 1
 
 
 def known_members(present: DataFrame) -> DataFrame:
-    """What the history says of member ids: (group, member, known_as, session_ms, rejoin_ms).
+    """Return the history's data on member ids: (group, member, known_as, session_ms, rejoin_ms).
 
     Args:
         present: from `processes.members_of`.
@@ -59,7 +59,7 @@ def known_members(present: DataFrame) -> DataFrame:
 
 
 def work_spans(work: DataFrame, events: DataFrame, led: DataFrame, known: DataFrame) -> DataFrame:
-    """Times in which a process worked on a partition.
+    """Return the times of a process's work on a partition.
 
     Args:
         work: the table.
@@ -68,9 +68,9 @@ def work_spans(work: DataFrame, events: DataFrame, led: DataFrame, known: DataFr
         known: from `known_members`; may be empty.
 
     Returns:
-        (group, topic, partition, process, begin_ms, end_ms, error_ms, life, first_generation), the
-        last two of the last round before the begin. `end_ms` is null while the work goes on, and
-        wrong by `error_ms` at most.
+        (group, topic, partition, process, begin_ms, end_ms, error_ms, life, first_generation). The
+        last two are those of the last round before the begin. `end_ms` is null while the work
+        continues; its error is at most `error_ms`.
     """
     spans = _with_what_follows(_said_spans(work, events), work)
     spans = spans.join(known, ["group", "member"], "left")
@@ -92,11 +92,11 @@ def _worker() -> Column:
 
 
 def _said_spans(work: DataFrame, events: DataFrame) -> DataFrame:
-    """Starts, with `end_ms` where the worker or the host of its process said when it stopped.
+    """Return starts, with `end_ms` if the worker or the host of its process recorded the stop.
 
     Returns:
         (group, topic, partition, worker, name, member, begin_ms, end_ms, returned_ms); the last is
-        when the member came back as itself, where it had not stopped.
+        the time when the member returned with its old id without having stopped.
     """
     said = (*_PARTITION, "worker", "name", "member", "at_ms")
     steps = work.withColumns({"worker": _worker(), "name": _name()})
@@ -117,7 +117,7 @@ def _said_spans(work: DataFrame, events: DataFrame) -> DataFrame:
     edges = edges.withColumns(
         {"is_again": sql.coalesce(is_again, no), "is_return": sql.coalesce("is_return", no)}
     )
-    # A second start of a member in a row changes nothing, nor does a return to no work.
+    # A repeated start of a member changes nothing. Neither does a return without earlier work.
     is_idle = sql.col("is_return") & ~sql.col("is_again")
     edges = edges.where(~(sql.col("is_start") & sql.col("is_again")) & ~is_idle)
     next_ms, is_returned = (sql.lead(one).over(window) for one in ("at_ms", "is_return"))
@@ -132,7 +132,7 @@ def _said_spans(work: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _returns(events: DataFrame) -> DataFrame:
-    """When members that had an id already came into the group: (group, worker, member, at_ms)."""
+    """Return joins of members that had a member id already: (group, worker, member, at_ms)."""
     before = sql.get_json_object("record", "$.before")
     moved = events.where((sql.col("kind") == "state_changed") & (sql.col("member") != ""))
     moved = moved.where(before == "unsubscribed")
@@ -140,17 +140,17 @@ def _returns(events: DataFrame) -> DataFrame:
 
 
 def _with_what_follows(spans: DataFrame, work: DataFrame) -> DataFrame:
-    """Add when somebody began on the partition next, and the stop by nobody before that.
+    """Add the next start on the partition, and the stop without a member id before it.
 
     Returns:
-        `spans` with `next_ms` and `stopped_ms`, null where there is none.
+        `spans` with `next_ms` and `stopped_ms`, null if missing.
     """
     nobody = work.where((_worker() == "") & ~sql.col("is_start"))
     stops = nobody.select(
         *_PARTITION, sql.col("at_ms").alias("begin_ms"), sql.lit(_STOP).alias("step")
     )
     both = spans.withColumn("step", sql.lit(_START)).unionByName(stops, allowMissingColumns=True)
-    # Seen backwards, what follows has been seen before: Spark is quick with that alone.
+    # In reverse order, later rows come first: Spark is fast with windows over preceding rows only.
     order = (sql.desc("begin_ms"), sql.desc("step"), sql.desc("worker"))
     window = Window.partitionBy(*_PARTITION).orderBy(*order)
     seen = window.rowsBetween(Window.unboundedPreceding, -1)
@@ -163,10 +163,10 @@ def _with_what_follows(spans: DataFrame, work: DataFrame) -> DataFrame:
 
 
 def _with_signs(spans: DataFrame, events: DataFrame, led: DataFrame) -> DataFrame:
-    """Add the last words of each member, and when the group had its first round without it.
+    """Add the last record of each member, and the group's first round without it.
 
     Returns:
-        `spans` with `last_ms` and `left_ms`, the latter null where there was no such round.
+        `spans` with `last_ms` and `left_ms`; `left_ms` is null without such a round.
     """
     window = Window.partitionBy("group", "life").orderBy("generation")
     rounds = led.withColumn("next_round_ms", sql.lead("at_ms").over(window))
@@ -176,7 +176,7 @@ def _with_signs(spans: DataFrame, events: DataFrame, led: DataFrame) -> DataFram
     )
     words = events.select("group", _worker().alias("worker"), "member", "at_ms").distinct()
     words = words.withColumn("last_ms", sql.col("at_ms"))
-    # The first words of the next life are not the last ones of this.
+    # The first records of the next life are not the last ones of this life.
     until_ms = sql.coalesce(sql.col("returned_ms") - 1, sql.lit(_FOREVER_MS))
     said = with_last(
         spans.withColumn("at_ms", until_ms),
@@ -188,7 +188,7 @@ def _with_signs(spans: DataFrame, events: DataFrame, led: DataFrame) -> DataFram
 
 
 def _end_and_error() -> tuple[Column, Column]:
-    """When the work of a span ended, null if it did not, and how wrong that is at most, in ms."""
+    """Return the end of a span's work, null if it continues, and the maximum error in ms."""
     last_ms, left_ms = (sql.col(name) for name in ("last_ms", "left_ms"))
     next_ms = sql.least("next_ms", "returned_ms")
     is_lost = sql.col("stopped_ms") >= last_ms
@@ -196,7 +196,7 @@ def _end_and_error() -> tuple[Column, Column]:
     is_dead = said_ms.isNull() & (next_ms > last_ms)
     latest_ms = sql.when(left_ms > last_ms, sql.least(next_ms, left_ms)).otherwise(next_ms)
     guess_ms = sql.greatest(latest_ms - sql.coalesce("session_ms", sql.lit(SESSION_MS)), last_ms)
-    # Where the time-outs are not known, all that is known is what the member wrote itself.
+    # If the time-outs are unknown, only the member's own records give a bound.
     silent_ms = sql.col("session_ms") + sql.col("rejoin_ms")
     earliest_ms = sql.greatest(latest_ms - silent_ms, last_ms)
     error_ms = sql.greatest(latest_ms - guess_ms, guess_ms - earliest_ms)

@@ -1,9 +1,9 @@
-"""What a Python worker of Spark does before a task, so that little stands between two tasks.
+"""Preparation of a Spark Python worker before a task, so that little time passes between tasks.
 
-Between two tasks PySpark lets every importer look again at what there is to import, and collects
-garbage. Those of archives read the table of contents anew, once for each package of PySpark's own
-archive, and the collector looks at every object of all that was ever imported. Together that takes
-a worker a tenth of a second or more, which is half a cell of a sweep.
+Between two tasks PySpark invalidates every importer, and collects garbage. The importers of
+archives then read their table of contents again, once for each package of PySpark's own archive.
+The collector visits the objects of all imported modules. Together this takes a worker a tenth of a
+second or more, which is half a cell of a sweep.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Batch = TypeVar("_Batch")
 def settled(
     play: Callable[[Iterable[_Batch]], Iterator[_Batch]], batches: Iterable[_Batch]
 ) -> Iterator[_Batch]:
-    """Run a task in a worker that has little to do before the next one.
+    """Run a task in a worker, and shorten the pause before the next task.
 
     Args:
         play: the task.
@@ -35,7 +35,7 @@ def settled(
 
 
 def _forget_archives() -> None:
-    """Drop the importers of archives; Python makes one again if there is something to import."""
+    """Drop the importers of archives; Python creates them again for an import."""
     for path, importer in tuple(sys.path_importer_cache.items()):
         if isinstance(importer, zipimporter):
             del sys.path_importer_cache[path]
@@ -43,6 +43,6 @@ def _forget_archives() -> None:
 
 @cache
 def _keep_modules() -> None:
-    """Take what is loaded out of the garbage collector's sight, once in the life of a process."""
+    """Hide the loaded objects from the garbage collector, once per process."""
     gc.collect()
     gc.freeze()
