@@ -275,8 +275,14 @@ def _let_rest(simulation: Simulation, until_ms: int, away: Collection[str] = ())
             return
         if not away and simulation.is_at_rest():
             rounds = (e.at_ms for e in reversed(world.telemetry) if _is_of_a_round(e.record))
-            if world.now_ms - max(next(rounds, 0), since_ms) >= _QUIET_MS:
+            is_quiet = world.now_ms - max(next(rounds, 0), since_ms) >= _QUIET_MS
+            # A commit on a connection that was given up is sent again only after its bound.
+            if is_quiet and not _awaits_commits(simulation):
                 return
+
+
+def _awaits_commits(simulation: Simulation) -> bool:
+    return any(process.session.member.commits.queue for process in simulation.alive)
 
 
 def _is_of_a_round(record: Record) -> bool:
